@@ -1,0 +1,79 @@
+# Everything a developer or CI runs. Each target sets up what it needs; see `make help`.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO := hack/cargo.sh
+# With the features that the tests have, so that nothing is compiled twice.
+PROGRAMS := --workspace --bins
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z.-]+:.*## / {printf "  %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: setup programs ## Show what the product does, on a real control plane (ARGS=--keep to look around)
+	PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" "$${CARGO_TARGET_DIR:-target}/debug/pps-demo" $(ARGS)
+
+.PHONY: test
+test: setup programs ## Run all tests: units, properties, corpus, and scenarios on a real control plane
+	PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" $(CARGO) test --workspace --locked
+
+.PHONY: unit-tests
+unit-tests: ## Run the tests that need no control plane and no Wasm
+	$(CARGO) test --workspace --exclude pps-e2e --locked
+
+.PHONY: e2e-tests
+e2e-tests: setup programs ## Run the scenarios on a real control plane (T=name to choose)
+	PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" $(CARGO) test -p pps-e2e --locked $(T)
+
+.PHONY: fuzz
+fuzz: ## Fuzz the policy and the core, FUZZ_SECONDS for each target (T=name to choose)
+	hack/fuzz.sh $(T)
+
+.PHONY: bench
+bench: setup ## Measure what it costs, into docs/benchmarks.md (ARGS=growth to choose)
+	hack/bench.sh $(ARGS)
+
+.PHONY: setup
+setup: control-plane policy.wasm
+
+.PHONY: control-plane
+control-plane: ## Prepare the control plane's binaries (once; kept in the user's cache)
+	@hack/control-plane.sh >/dev/null
+
+.PHONY: programs
+programs:
+	@hack/build-programs.sh $(PROGRAMS)
+
+# The scripts know better than make what is up to date.
+.PHONY: policy.wasm
+policy.wasm: ## Build the policy; its metadata is embedded
+	@hack/build-wasm.sh
+
+.PHONY: annotated-policy.wasm
+annotated-policy.wasm: policy.wasm ## The same, under the name that Kubewarden's tools expect
+	@cp policy.wasm annotated-policy.wasm
+
+.PHONY: sidecar
+sidecar: ## Build the sidecar: target/release/pps-sidecar
+	$(CARGO) build --release --locked -p pps-sidecar
+
+.PHONY: crd
+crd: ## Make deploy/crd.yaml from the types
+	UPDATE=1 $(CARGO) test --locked -p pps-crdgen
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(CARGO) fmt --all
+
+.PHONY: lint
+lint: ## Check format, lints and dependencies
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	hack/deny.sh
+
+.PHONY: clean
+clean: ## Remove what was built; the control plane stays in the user's cache
+	rm -rf target target-wasm policy.wasm annotated-policy.wasm

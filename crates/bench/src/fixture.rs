@@ -1,0 +1,277 @@
+//! Requests that look like those of a real cluster, and what a host answers to the policy.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use persistent_pod_state_policy::Host;
+use pps_corpus::{FakeHost, HostQuirks};
+use pps_e2e::wasm_host::HostCalls;
+use serde_json::{Value, json};
+
+pub(crate) const NAMESPACE: &str = "shop";
+pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// Whose Pod it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Nobody,
+    ReplicaSet,
+    DaemonSet,
+    StatefulSet,
+}
+
+/// What the namespace holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    /// No PersistentPodState at all.
+    Nothing,
+    /// One under the workload's own name, as the sidecar makes them.
+    ByName,
+    /// One under another name.
+    ByHand,
+    /// One under the workload's own name, which has no state of this Pod yet.
+    NotThisPod,
+}
+
+/// One request, and the cluster that it is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) owner: Owner,
+    pub(crate) recorded: Recorded,
+    /// How many Pods the object has states of.
+    pub(crate) states: usize,
+    /// How many other objects the namespace holds.
+    pub(crate) others: usize,
+    /// How many containers the Pod has.
+    pub(crate) containers: usize,
+    /// The host answers with whole objects.
+    pub(crate) without_masks: bool,
+    pub(crate) settings: Value,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        Self {
+            owner: Owner::StatefulSet,
+            recorded: Recorded::ByName,
+            states: 10,
+            others: 0,
+            containers: 1,
+            without_masks: false,
+            settings: json!({}),
+        }
+    }
+}
+
+impl Case {
+    pub(crate) fn pod(&self) -> Value {
+        pod(self.owner, self.containers)
+    }
+
+    /// The request of an admission review.
+    pub(crate) fn request(&self) -> Value {
+        json!({
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
+            "requestResource": {"group": "", "version": "v1", "resource": "pods"},
+            "name": self.pod()["metadata"]["name"],
+            "namespace": NAMESPACE,
+            "operation": "CREATE",
+            "userInfo": {"username": "system:serviceaccount:kube-system:statefulset-controller",
+                "uid": "8d1ddc2d-f0a7-4d1c-a5ef-4a4e1d9c7dc9",
+                "groups": ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"]},
+            "object": self.pod(),
+            "dryRun": false,
+            "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+        })
+    }
+
+    /// What PolicyServer hands to the policy.
+    pub(crate) fn payload(&self) -> Vec<u8> {
+        json!({"request": self.request(), "settings": self.settings}).to_string().into_bytes()
+    }
+
+    pub(crate) fn host(&self) -> Answers {
+        let mut objects: Vec<Value> = (0..self.others)
+            .map(|index| {
+                let name = format!("other-{index}");
+                object(&name, &name, &[format!("{name}-0")])
+            })
+            .collect();
+        let pods = |from: usize| -> Vec<String> { (from..from + self.states).map(pod_name).collect() };
+        match self.recorded {
+            Recorded::Nothing => {}
+            Recorded::ByName => objects.push(object("web", "web", &pods(0))),
+            Recorded::ByHand => objects.push(object("keep-web", "web", &pods(0))),
+            Recorded::NotThisPod => objects.push(object("web", "web", &pods(1))),
+        }
+        let quirks = HostQuirks { ignores_masks: self.without_masks, ..HostQuirks::default() };
+        Answers { host: FakeHost::new(objects, quirks), known: Arc::default() }
+    }
+}
+
+fn pod_name(ordinal: usize) -> String {
+    format!("web-{ordinal}")
+}
+
+/// A PersistentPodState with one state for each of these Pods.
+pub(crate) fn object(name: &str, workload: &str, pods: &[String]) -> Value {
+    let states: serde_json::Map<String, Value> =
+        pods.iter().enumerate().map(|(index, pod)| (pod.clone(), state(index))).collect();
+    json!({
+        "apiVersion": "apps.kruise.io/v1alpha1",
+        "kind": "PersistentPodState",
+        "metadata": {"name": name, "namespace": NAMESPACE, "generation": 1, "resourceVersion": "73418",
+            "uid": "2f8f4a6e-6c6a-4a43-8f0a-0a4c0a4c0a4c", "creationTimestamp": "2026-01-07T09:10:11Z"},
+        "spec": spec(workload),
+        "status": {"observedGeneration": 1, "podStates": states, "recorded": pods.len(), "desired": pods.len()},
+    })
+}
+
+/// A spec as the annotations of a workload make it.
+pub(crate) fn spec(workload: &str) -> Value {
+    json!({
+        "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": workload},
+        "requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]},
+        "preferredPersistentTopology": [{"weight": 100, "preference": {"nodeTopologyKeys": [HOSTNAME]}}],
+        "persistentPodAnnotations": [{"key": "ovn.kubernetes.io/ip_address"}],
+    })
+}
+
+/// What is recorded of a Pod.
+pub(crate) fn state(index: usize) -> Value {
+    let node = format!("worker-{:04}.eu-central-1.compute.internal", index % 5000);
+    json!({
+        "nodeName": node,
+        "nodeTopologyLabels": {ZONE: format!("eu-central-1{}", ["a", "b", "c"][index % 3]), HOSTNAME: node},
+        "annotations": {"ovn.kubernetes.io/ip_address": format!("10.{}.{}.{}", 16 + index / 62_500, index / 250 % 250, index % 250 + 1)},
+    })
+}
+
+/// A Pod as its controller creates it; each container has some 1.5 KB.
+fn pod(owner: Owner, containers: usize) -> Value {
+    let (name, controller) = match owner {
+        Owner::Nobody => ("debug", None),
+        Owner::ReplicaSet => ("web-6c5f7d9b8-x2x4z", Some(("apps/v1", "ReplicaSet", "web-6c5f7d9b8"))),
+        Owner::DaemonSet => ("agent-7x9zq", Some(("apps/v1", "DaemonSet", "agent"))),
+        Owner::StatefulSet => ("web-0", Some(("apps/v1", "StatefulSet", "web"))),
+    };
+    let owners: Vec<Value> = controller
+        .into_iter()
+        .map(|(api_version, kind, name)| {
+            json!({"apiVersion": api_version, "kind": kind, "name": name, "controller": true,
+                "uid": "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9", "blockOwnerDeletion": true})
+        })
+        .collect();
+    let containers: Vec<Value> = (0..containers).map(container).collect();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "creationTimestamp": null,
+            "labels": {"app.kubernetes.io/name": "web", "app.kubernetes.io/part-of": "shop",
+                "controller-revision-hash": "web-5f8d7c9b6d", "statefulset.kubernetes.io/pod-name": name},
+            "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "9187"},
+            "ownerReferences": owners,
+            "managedFields": [{"manager": "kube-controller-manager", "operation": "Update", "apiVersion": "v1",
+                "time": "2026-01-07T09:10:11Z", "fieldsType": "FieldsV1", "fieldsV1": {
+                    "f:metadata": {"f:annotations": {".": {}, "f:prometheus.io/scrape": {}, "f:prometheus.io/port": {}},
+                        "f:labels": {".": {}, "f:app.kubernetes.io/name": {}, "f:app.kubernetes.io/part-of": {}}},
+                    "f:spec": {"f:containers": {"k:{\"name\":\"main-0\"}": {".": {}, "f:env": {".": {}}, "f:image": {},
+                        "f:imagePullPolicy": {}, "f:livenessProbe": {".": {}, "f:httpGet": {".": {}}}, "f:name": {}}},
+                        "f:dnsPolicy": {}, "f:enableServiceLinks": {}, "f:restartPolicy": {}, "f:schedulerName": {}}}}],
+        },
+        "spec": {
+            "hostname": name,
+            "subdomain": "web",
+            "serviceAccountName": "web",
+            "serviceAccount": "web",
+            "restartPolicy": "Always",
+            "terminationGracePeriodSeconds": 30,
+            "dnsPolicy": "ClusterFirst",
+            "schedulerName": "default-scheduler",
+            "priority": 0,
+            "enableServiceLinks": true,
+            "preemptionPolicy": "PreemptLowerPriority",
+            "securityContext": {"fsGroup": 999, "runAsUser": 999},
+            "tolerations": [
+                {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+                {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+            ],
+            "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50,
+                "podAffinityTerm": {"topologyKey": HOSTNAME,
+                    "labelSelector": {"matchLabels": {"app.kubernetes.io/name": "web"}}}}]}},
+            "volumes": [
+                {"name": "data", "persistentVolumeClaim": {"claimName": format!("data-{name}")}},
+                {"name": "config", "configMap": {"name": "web", "defaultMode": 420}},
+                {"name": "kube-api-access-x7k2m", "projected": {"defaultMode": 420, "sources": [
+                    {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+                    {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}]}},
+            ],
+            "containers": containers,
+        },
+        "status": {},
+    })
+}
+
+fn container(index: usize) -> Value {
+    let env: Vec<Value> = (0..8)
+        .map(|number| json!({"name": format!("SETTING_NUMBER_{number}"), "value": format!("value-of-it-{number}")}))
+        .collect();
+    let probe = json!({"httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"}, "timeoutSeconds": 1,
+        "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3});
+    json!({
+        "name": format!("main-{index}"),
+        "image": "registry.example.com/shop/web:1.27.3",
+        "args": ["--config", "/etc/web/config.yaml", "--data", "/var/lib/web"],
+        "ports": [{"name": "http", "containerPort": 8080 + index, "protocol": "TCP"}],
+        "env": env,
+        "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
+        "volumeMounts": [{"name": "data", "mountPath": "/var/lib/web"}, {"name": "config", "mountPath": "/etc/web"},
+            {"name": "kube-api-access-x7k2m", "readOnly": true, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}],
+        "livenessProbe": probe,
+        "readinessProbe": probe,
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "imagePullPolicy": "IfNotPresent",
+        "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+    })
+}
+
+type Known = HashMap<String, Result<String, String>>;
+
+/// A host that answers from memory: its own work is one copy of the answer.
+#[derive(Clone)]
+pub(crate) struct Answers {
+    host: FakeHost,
+    known: Arc<Mutex<Known>>,
+}
+
+impl Answers {
+    fn answer(&self, operation: &str, payload: &str) -> Result<String, String> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = known.get(payload) {
+            return answer.clone();
+        }
+        let answer = self.host.call(operation, payload);
+        known.insert(payload.to_owned(), answer.clone());
+        answer
+    }
+}
+
+impl Host for Answers {
+    fn call(&self, _: &str, operation: &str, payload: &str) -> Result<String, String> {
+        self.answer(operation, payload)
+    }
+}
+
+impl HostCalls for Answers {
+    fn call(&self, _: &str, operation: &str, payload: &[u8]) -> Result<Vec<u8>, String> {
+        self.answer(operation, &String::from_utf8_lossy(payload)).map(String::into_bytes)
+    }
+}

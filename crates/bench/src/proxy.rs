@@ -1,0 +1,116 @@
+//! A road to the API server that counts bytes, and can be made slow.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use pps_e2e::control_plane::ControlPlane;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+/// What it counts, and what it is told.
+#[derive(Default)]
+struct Gauge {
+    to_server: AtomicU64,
+    from_server: AtomicU64,
+    delay_ms: AtomicU64,
+}
+
+/// Forwards connections for as long as it lives.
+pub(crate) struct Proxy {
+    address: SocketAddr,
+    gauge: Arc<Gauge>,
+    task: JoinHandle<()>,
+}
+
+impl Proxy {
+    /// To the host and port of a URL.
+    pub(crate) async fn start(server: &str) -> Result<Self> {
+        let server = server.strip_prefix("https://").context("not a URL of an API server")?.to_owned();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let gauge = Arc::<Gauge>::default();
+        let shared = gauge.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(forward(client, server.clone(), shared.clone()));
+            }
+        });
+        Ok(Self { address, gauge, task })
+    }
+
+    /// A user's kubeconfig with the proxy's address in it.
+    pub(crate) fn kubeconfig(&self, control_plane: &ControlPlane, user: &str) -> Result<PathBuf> {
+        let path = control_plane.kubeconfig_for(user)?;
+        let url = format!("https://{}", self.address);
+        let text = fs::read_to_string(&path)?.replace(control_plane.url(), &url);
+        let path = path.with_extension("proxied");
+        fs::write(&path, text)?;
+        Ok(path)
+    }
+
+    /// Holds back all that the server sends for so long.
+    pub(crate) fn slow_down(&self, delay: Duration) {
+        self.gauge.delay_ms.store(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Bytes to the server and from it so far, encrypted.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        (self.gauge.to_server.load(Relaxed), self.gauge.from_server.load(Relaxed))
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn forward(client: TcpStream, server: String, gauge: Arc<Gauge>) {
+    let Ok(server) = TcpStream::connect(server).await else { return };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let out = copy(from_client, to_server, &gauge, |gauge| &gauge.to_server, false);
+    let back = copy(from_server, to_client, &gauge, |gauge| &gauge.from_server, true);
+    tokio::join!(out, back);
+}
+
+/// Each piece arrives as late as it is told, and does not hold up those that come after it.
+async fn copy(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    gauge: &Gauge,
+    counter: fn(&Gauge) -> &AtomicU64,
+    delayed: bool,
+) {
+    let (sender, mut pieces) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let read = async move {
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(length @ 1..) = from.read(&mut buffer).await {
+            counter(gauge).fetch_add(length as u64, Relaxed);
+            let delay = if delayed { gauge.delay_ms.load(Relaxed) } else { 0 };
+            let due = Instant::now() + Duration::from_millis(delay);
+            if sender.send((due, buffer[..length].to_vec())).is_err() {
+                break;
+            }
+        }
+    };
+    let write = async move {
+        while let Some((due, piece)) = pieces.recv().await {
+            sleep_until(due).await;
+            if to.write_all(&piece).await.is_err() {
+                return;
+            }
+        }
+        let _ = to.shutdown().await;
+    };
+    tokio::join!(read, write);
+}

@@ -1,0 +1,131 @@
+//! A cluster as the sidecar finds it: written into etcd as it stands there, since to make a hundred thousand
+//! Pods through the API server takes longer than all measurements.
+
+use anyhow::{Context, Result, ensure};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use crate::fixture::{Case, HOSTNAME, Owner, ZONE, spec};
+
+const NODES: usize = 100;
+/// How many objects go into etcd in one transaction; it takes 128.
+const TOGETHER: usize = 100;
+
+/// So many StatefulSets, each with a PPS of its name and so many Pods.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct World {
+    pub(super) namespace: &'static str,
+    pub(super) workloads: usize,
+    pub(super) pods: usize,
+    pub(super) ready: bool,
+}
+
+impl World {
+    pub(super) fn all_pods(self) -> usize {
+        self.workloads * self.pods
+    }
+
+    /// Name of a Pod by its number.
+    pub(super) fn pod_name(self, index: usize) -> String {
+        format!("db-{}-{}", index / self.pods, index % self.pods)
+    }
+
+    /// Writes everything.
+    pub(super) async fn seed(self, etcd: &str) -> Result<()> {
+        let client = Client::try_from(Config::new(etcd.parse()?))?;
+        let nodes = (0..NODES).map(node);
+        let workloads = (0..self.workloads).flat_map(|index| [self.workload(index), self.object(index)]);
+        let pods = (0..self.all_pods()).map(|index| self.pod(index));
+        let mut objects = nodes.chain(workloads).chain(pods);
+        let batches = std::iter::from_fn(|| {
+            let batch: Vec<_> = objects.by_ref().take(TOGETHER).collect();
+            (!batch.is_empty()).then_some(batch)
+        });
+        let puts = batches.map(|batch| put(&client, batch));
+        stream::iter(puts).buffer_unordered(4).try_collect::<Vec<()>>().await?;
+        Ok(())
+    }
+
+    fn workload(self, index: usize) -> (String, Value) {
+        let name = format!("db-{index}");
+        let labels = json!({"app": name});
+        let value = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet",
+            "metadata": self.metadata(&name, &uid(1, index), &json!([])),
+            "spec": {"replicas": self.pods, "serviceName": name, "podManagementPolicy": "Parallel",
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": "main", "image": "example.invalid/db:1"}]}}},
+        });
+        (format!("statefulsets/{}/{name}", self.namespace), value)
+    }
+
+    fn object(self, index: usize) -> (String, Value) {
+        let name = format!("db-{index}");
+        let value = json!({
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+            "metadata": self.metadata(&name, &uid(2, index), &json!([])),
+            "spec": spec(&name),
+        });
+        (format!("apps.kruise.io/persistentpodstates/{}/{name}", self.namespace), value)
+    }
+
+    fn pod(self, index: usize) -> (String, Value) {
+        let name = self.pod_name(index);
+        let workload = format!("db-{}", index / self.pods);
+        let owners = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": workload,
+            "uid": uid(1, index / self.pods), "controller": true, "blockOwnerDeletion": true}]);
+        let mut pod = Case { owner: Owner::StatefulSet, ..Case::default() }.pod();
+        let managed = pod["metadata"]["managedFields"].take();
+        pod["metadata"] = self.metadata(&name, &uid(3, index), &owners);
+        pod["metadata"]["managedFields"] = managed;
+        pod["metadata"]["labels"] = json!({"app": workload});
+        let ip = format!("10.{}.{}.{}", index / 62_500, index / 250 % 250, index % 250 + 1);
+        pod["metadata"]["annotations"] = json!({"ovn.kubernetes.io/ip_address": ip});
+        pod["spec"]["nodeName"] = node_name(index).into();
+        pod["status"] = status(self.ready, &ip);
+        (format!("pods/{}/{name}", self.namespace), pod)
+    }
+
+    fn metadata(self, name: &str, uid: &str, owners: &Value) -> Value {
+        json!({"name": name, "namespace": self.namespace, "uid": uid, "generation": 1,
+            "creationTimestamp": "2026-01-07T09:10:11Z", "ownerReferences": owners})
+    }
+}
+
+/// A Pod's status.
+fn status(ready: bool, ip: &str) -> Value {
+    json!({"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "startTime": "2026-01-07T09:10:12Z",
+        "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" },
+            "lastTransitionTime": "2026-01-07T09:10:13Z"}]})
+}
+
+fn node_name(index: usize) -> String {
+    format!("worker-{}", index % NODES)
+}
+
+fn node(index: usize) -> (String, Value) {
+    let name = node_name(index);
+    let value = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": uid(0, index),
+        "creationTimestamp": "2026-01-07T09:10:11Z",
+        "labels": {HOSTNAME: name, ZONE: format!("zone-{}", index % 3)}}});
+    (format!("minions/{name}"), value)
+}
+
+fn uid(kind: usize, index: usize) -> String {
+    format!("{kind:08x}-0000-4000-8000-{index:012x}")
+}
+
+async fn put(etcd: &Client, batch: Vec<(String, Value)>) -> Result<()> {
+    let put = |(key, value): (String, Value)| {
+        let key = BASE64_STANDARD.encode(format!("/registry/{key}"));
+        json!({"requestPut": {"key": key, "value": BASE64_STANDARD.encode(value.to_string())}})
+    };
+    let body = json!({"success": batch.into_iter().map(put).collect::<Vec<_>>()});
+    let request = http::Request::post("/v3/kv/txn").body(serde_json::to_vec(&body)?)?;
+    let answer: Value = etcd.request(request).await.context("etcd")?;
+    ensure!(answer["succeeded"] == true, "etcd: {answer}");
+    Ok(())
+}

@@ -1,0 +1,324 @@
+//! A plan onto a Pod's JSON.
+//!
+//! Works on the JSON value and never on a typed Pod: a field that this code has never heard of stays
+//! as it is. Two laws hold for every Pod and plan, and are tested as such: applying twice is applying
+//! once, and nothing changes but what the plan names.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use crate::INJECTED_ANNOTATION;
+use crate::plan::Plan;
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/// What a plan changed in a Pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Keys that at least one node selector term did not require before.
+    pub required: Vec<String>,
+    /// How many preferences were added.
+    pub preferred: usize,
+    /// Keys of the annotations that were added, without the marker.
+    pub annotations: Vec<String>,
+}
+
+impl Applied {
+    /// Whether the Pod was changed.
+    pub fn is_changed(&self) -> bool {
+        !self.required.is_empty() || self.preferred > 0 || !self.annotations.is_empty()
+    }
+}
+
+/// In one line, such as `required: zone; preferred: 1; annotations: example.io/ip`.
+impl fmt::Display for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let preferred = if self.preferred > 0 { self.preferred.to_string() } else { String::new() };
+        let mut separator = "";
+        for (part, what) in [
+            ("required", self.required.join(", ")),
+            ("preferred", preferred),
+            ("annotations", self.annotations.join(", ")),
+        ] {
+            if !what.is_empty() {
+                write!(f, "{separator}{part}: {what}")?;
+                separator = "; ";
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A Pod whose JSON has another shape than Pods have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplyError {
+    /// Path of the field, such as `spec.affinity`.
+    pub path: String,
+    /// What the field should be: `an object` or `a list`.
+    pub expected: &'static str,
+}
+
+impl fmt::Display for ApplyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is not {}", self.path, self.expected)
+    }
+}
+
+impl std::error::Error for ApplyError {}
+
+/// Injects a plan into a Pod.
+///
+/// - Required: every key is added to every node selector term that the Pod has. One matching term is
+///   enough for a node, so that a term of its own would widen where the Pod may run. An empty term matches no node and stays
+///   empty. A Pod without required node affinity gets one term.
+/// - Preferred: each preference that the Pod does not have yet is appended.
+/// - Annotations: each key that the Pod does not have yet is added.
+/// - The marker annotation is added if and only if something else was.
+///
+/// # Errors
+///
+/// When a field on the way has a shape that no Pod has. The Pod may be half changed then; drop it.
+pub fn apply(plan: &Plan, pod: &mut Value) -> Result<Applied, ApplyError> {
+    let mut applied = Applied::default();
+    if plan.is_empty() {
+        return Ok(applied);
+    }
+    let pod = as_object(pod, "the Pod")?;
+    if !plan.required.is_empty() {
+        applied.required = apply_required(plan, object_at(pod, "spec", "")?)?;
+    }
+    if !plan.preferred.is_empty() {
+        applied.preferred = apply_preferred(plan, object_at(pod, "spec", "")?)?;
+    }
+    apply_annotations(plan, pod, &mut applied)?;
+    Ok(applied)
+}
+
+fn apply_required(plan: &Plan, spec: &mut Map<String, Value>) -> Result<Vec<String>, ApplyError> {
+    let node_affinity = node_affinity(spec)?;
+    let path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
+    let Some(required) = node_affinity.get_mut(REQUIRED).filter(|required| !required.is_null()) else {
+        let expressions: Vec<Value> = plan.required.iter().map(crate::plan::Requirement::to_json).collect();
+        node_affinity
+            .insert(REQUIRED.into(), json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]}));
+        return Ok(plan.required.iter().map(|requirement| requirement.key.clone()).collect());
+    };
+    // Without terms it matches no node, and the API server will say so: a term of ours would widen it.
+    let terms = match as_object(required, path)?.get_mut("nodeSelectorTerms") {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(terms) => as_list(terms, &format!("{path}.nodeSelectorTerms"))?,
+    };
+    let mut added: Vec<String> = Vec::new();
+    for (index, term) in terms.iter_mut().enumerate() {
+        let path = format!("{path}.nodeSelectorTerms[{index}]");
+        let term = as_object(term, &path)?;
+        if is_empty_term(term) {
+            continue;
+        }
+        let expressions = list_at(term, "matchExpressions", &path)?;
+        for requirement in &plan.required {
+            let expression = requirement.to_json();
+            if !expressions.contains(&expression) {
+                expressions.push(expression);
+                if !added.contains(&requirement.key) {
+                    added.push(requirement.key.clone());
+                }
+            }
+        }
+    }
+    Ok(added)
+}
+
+/// Whether a node selector term has no requirement at all, and so matches no node.
+pub(crate) fn is_empty_term(term: &Map<String, Value>) -> bool {
+    let is_empty = |field| match term.get(field) {
+        None | Some(Value::Null) => true,
+        Some(Value::Array(requirements)) => requirements.is_empty(),
+        Some(_) => false,
+    };
+    is_empty("matchExpressions") && is_empty("matchFields")
+}
+
+fn apply_preferred(plan: &Plan, spec: &mut Map<String, Value>) -> Result<usize, ApplyError> {
+    let preferred = list_at(node_affinity(spec)?, PREFERRED, "spec.affinity.nodeAffinity")?;
+    let before = preferred.len();
+    for preference in &plan.preferred {
+        let preference = preference.to_json();
+        if !preferred.contains(&preference) {
+            preferred.push(preference);
+        }
+    }
+    Ok(preferred.len() - before)
+}
+
+fn apply_annotations(
+    plan: &Plan,
+    pod: &mut Map<String, Value>,
+    applied: &mut Applied,
+) -> Result<(), ApplyError> {
+    if plan.annotations.is_empty() && !applied.is_changed() {
+        return Ok(());
+    }
+    let annotations = object_at(object_at(pod, "metadata", "")?, "annotations", "metadata")?;
+    for (key, value) in &plan.annotations {
+        if !annotations.contains_key(key) {
+            annotations.insert(key.clone(), Value::String(value.clone()));
+            applied.annotations.push(key.clone());
+        }
+    }
+    if applied.is_changed() {
+        annotations.insert(INJECTED_ANNOTATION.into(), Value::String(plan.pps.clone()));
+    }
+    Ok(())
+}
+
+fn node_affinity(spec: &mut Map<String, Value>) -> Result<&mut Map<String, Value>, ApplyError> {
+    object_at(object_at(spec, "affinity", "spec")?, "nodeAffinity", "spec.affinity")
+}
+
+/// The object in a field, made if there is none.
+fn object_at<'a>(
+    parent: &'a mut Map<String, Value>,
+    field: &str,
+    path: &str,
+) -> Result<&'a mut Map<String, Value>, ApplyError> {
+    let value = parent.entry(field).or_insert(Value::Null);
+    if value.is_null() {
+        *value = Value::Object(Map::new());
+    }
+    as_object(value, &join(path, field))
+}
+
+/// The list in a field, made if there is none.
+fn list_at<'a>(
+    parent: &'a mut Map<String, Value>,
+    field: &str,
+    path: &str,
+) -> Result<&'a mut Vec<Value>, ApplyError> {
+    let value = parent.entry(field).or_insert(Value::Null);
+    if value.is_null() {
+        *value = Value::Array(Vec::new());
+    }
+    as_list(value, &join(path, field))
+}
+
+fn as_object<'a>(value: &'a mut Value, path: &str) -> Result<&'a mut Map<String, Value>, ApplyError> {
+    value.as_object_mut().ok_or_else(|| ApplyError { path: path.into(), expected: "an object" })
+}
+
+fn as_list<'a>(value: &'a mut Value, path: &str) -> Result<&'a mut Vec<Value>, ApplyError> {
+    value.as_array_mut().ok_or_else(|| ApplyError { path: path.into(), expected: "a list" })
+}
+
+fn join(path: &str, field: &str) -> String {
+    if path.is_empty() { field.into() } else { format!("{path}.{field}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Preference, Requirement};
+
+    fn zone(value: &str) -> Requirement {
+        Requirement { key: "zone".into(), value: value.into() }
+    }
+
+    fn require_zone() -> Plan {
+        Plan { pps: "p".into(), required: vec![zone("a")], ..Plan::default() }
+    }
+
+    fn with_terms(terms: &Value) -> Value {
+        json!({"spec": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}})
+    }
+
+    fn terms(pod: &Value) -> &Value {
+        &pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    }
+
+    #[test]
+    fn a_pod_without_affinity_gets_one_term_and_the_marker() {
+        let mut pod = json!({"metadata": {"name": "w-0"}, "spec": {"affinity": null}});
+        apply(&require_zone(), &mut pod).unwrap();
+        assert_eq!(
+            pod,
+            json!({
+                "metadata": {"name": "w-0", "annotations": {INJECTED_ANNOTATION: "p"}},
+                "spec": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]},
+                ]}}}},
+            })
+        );
+    }
+
+    #[test]
+    fn every_term_but_the_empty_one_is_narrowed() {
+        let ours = json!({"key": "zone", "operator": "In", "values": ["a"]});
+        let arch = json!({"key": "arch", "operator": "Exists"});
+        let field = json!({"key": "metadata.name", "operator": "In", "values": ["n"]});
+        let mut pod = with_terms(&json!([
+            {"matchExpressions": [arch]},
+            {},
+            {"matchExpressions": [], "matchFields": null},
+            {"matchFields": [field]},
+        ]));
+        apply(&require_zone(), &mut pod).unwrap();
+        let expected = json!([
+            {"matchExpressions": [arch, ours]},
+            {},
+            {"matchExpressions": [], "matchFields": null},
+            {"matchFields": [field], "matchExpressions": [ours]},
+        ]);
+        assert_eq!(terms(&pod), &expected);
+    }
+
+    #[test]
+    fn terms_that_match_no_node_are_not_widened() {
+        for empty in [json!([]), json!([{}]), Value::Null] {
+            let mut pod = with_terms(&empty);
+            let applied = apply(&require_zone(), &mut pod).unwrap();
+            assert!(!applied.is_changed());
+            assert_eq!(pod, with_terms(&empty));
+        }
+    }
+
+    #[test]
+    fn a_preference_that_is_there_is_not_repeated() {
+        let preference = Preference { weight: 7, requirements: vec![zone("a")] };
+        let plan = Plan { preferred: vec![preference.clone()], ..Plan::default() };
+        let mut pod = json!({"spec": {"affinity": {"nodeAffinity": {PREFERRED: [preference.to_json()]}}}});
+        let before = pod.clone();
+        assert!(!apply(&plan, &mut pod).unwrap().is_changed());
+        assert_eq!(pod["spec"], before["spec"]);
+    }
+
+    #[test]
+    fn the_value_of_the_template_wins() {
+        let plan = Plan {
+            pps: "p".into(),
+            annotations: vec![("ip".into(), "10.0.0.7".into()), ("mac".into(), "00".into())],
+            ..Plan::default()
+        };
+        let mut pod = json!({"metadata": {"annotations": {"ip": ""}}, "spec": {}});
+        let applied = apply(&plan, &mut pod).unwrap();
+        assert_eq!(applied.annotations, ["mac"]);
+        assert_eq!(pod["metadata"]["annotations"], json!({"ip": "", "mac": "00", INJECTED_ANNOTATION: "p"}));
+    }
+
+    #[test]
+    fn a_wrong_shape_is_named() {
+        for (pod, message) in [
+            (json!([]), "the Pod is not an object"),
+            (json!({"spec": 1}), "spec is not an object"),
+            (json!({"spec": {"affinity": "x"}}), "spec.affinity is not an object"),
+            (
+                with_terms(&json!(["x"])),
+                "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0] is not an object",
+            ),
+        ] {
+            let mut pod = pod;
+            assert_eq!(apply(&require_zone(), &mut pod).unwrap_err().to_string(), message);
+        }
+    }
+}

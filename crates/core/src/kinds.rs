@@ -1,0 +1,212 @@
+//! Which kinds of workloads can be watched now, and how: from the list of kinds and the cluster's
+//! definitions of kinds.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use crate::demand::{Naming, ReplicasPath};
+use crate::whitelist::{Entry, KEY};
+
+/// A `CustomResourceDefinition`, as far as it says how its kind is watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Definition {
+    /// API group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// Name of the resource, as in URLs.
+    pub plural: String,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+    /// Whether the API server serves it.
+    pub established: bool,
+    /// The served versions.
+    pub versions: Vec<Version>,
+}
+
+/// A served version of a kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// Its name, such as `v1beta1`.
+    pub name: String,
+    /// Where the number of replicas is, as the scale subresource says, such as `.spec.size`; none if
+    /// there is no scale subresource.
+    pub replicas: Option<String>,
+}
+
+/// How a kind of workload is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// API group.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Kind.
+    pub kind: String,
+    /// Name of the resource, as in URLs.
+    pub plural: String,
+    /// How to tell which Pods a workload of this kind wants.
+    pub naming: Naming,
+}
+
+/// Which kinds to watch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Watchable {
+    /// Those that the cluster serves, by group and kind.
+    pub resources: BTreeMap<(String, String), Resource>,
+    /// Why others are not watched, in sentences for people.
+    pub refusals: Vec<String>,
+}
+
+/// Which of the listed kinds can be watched now. A kind that the cluster does not define is left out,
+/// until it does.
+pub fn watchable<'a>(
+    entries: impl IntoIterator<Item = &'a Entry>,
+    definitions: impl IntoIterator<Item = &'a Definition>,
+) -> Watchable {
+    let definitions: BTreeMap<_, _> = definitions
+        .into_iter()
+        .filter(|definition| definition.established)
+        .map(|definition| ((definition.group.as_str(), definition.kind.as_str()), definition))
+        .collect();
+    let mut watchable = Watchable::default();
+    for entry in entries {
+        let Some(definition) = definitions.get(&(entry.group.as_str(), entry.kind.as_str())) else {
+            continue;
+        };
+        if !definition.namespaced {
+            watchable.refusals.push(format!(
+                "{KEY} names {} of {}, which lives in no namespace, so that no Pod can belong to it; remove it",
+                entry.kind, entry.group
+            ));
+            continue;
+        }
+        let key = (entry.group.clone(), entry.kind.clone());
+        if let Some(resource) = resource(entry, definition) {
+            watchable.resources.entry(key).or_insert(resource);
+        }
+    }
+    watchable
+}
+
+fn resource(entry: &Entry, definition: &Definition) -> Option<Resource> {
+    let asked = entry.version.as_deref();
+    let version = definition
+        .versions
+        .iter()
+        .find(|version| asked == Some(version.name.as_str()))
+        .or_else(|| definition.versions.iter().max_by_key(|version| preference(&version.name)))?;
+    let openkruise = Entry::openkruise_stateful_set();
+    let naming = if (&entry.group, &entry.kind) == (&openkruise.group, &openkruise.kind) {
+        Naming::StatefulSet
+    } else {
+        Naming::Custom(version.replicas.as_deref().map_or_else(ReplicasPath::default, ReplicasPath::new))
+    };
+    Some(Resource {
+        group: definition.group.clone(),
+        version: version.name.clone(),
+        kind: definition.kind.clone(),
+        plural: definition.plural.clone(),
+        naming,
+    })
+}
+
+/// The order in which an API server prefers the versions of a custom kind: stable ones before beta
+/// before alpha, newer before older, and all others last, by name.
+fn preference(version: &str) -> (u8, u64, u64, Reverse<&str>) {
+    let (stability, major, minor) = parse_version(version).unwrap_or_default();
+    (stability, major, minor, Reverse(version))
+}
+
+/// `v2beta3` is (2, 2, 3): beta, of the second version, the third.
+fn parse_version(version: &str) -> Option<(u8, u64, u64)> {
+    let rest = version.strip_prefix('v')?;
+    let end = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
+    let (major, rest) = rest.split_at(end);
+    let major = major.parse().ok()?;
+    if rest.is_empty() {
+        return Some((3, major, 0));
+    }
+    if let Some(minor) = rest.strip_prefix("beta") {
+        return Some((2, major, minor.parse().ok()?));
+    }
+    Some((1, major, rest.strip_prefix("alpha")?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition(kind: &str, versions: &[(&str, Option<&str>)]) -> Definition {
+        let version = |&(name, replicas): &(&str, Option<&str>)| Version {
+            name: name.into(),
+            replicas: replicas.map(Into::into),
+        };
+        Definition {
+            group: "a.io".into(),
+            kind: kind.into(),
+            plural: kind.to_lowercase() + "s",
+            namespaced: true,
+            established: true,
+            versions: versions.iter().map(version).collect(),
+        }
+    }
+
+    fn entry(kind: &str, version: Option<&str>) -> Entry {
+        Entry { group: "a.io".into(), version: version.map(Into::into), kind: kind.into() }
+    }
+
+    fn version_of(asked: Option<&str>, versions: &[&str]) -> String {
+        let versions: Vec<_> = versions.iter().map(|version| (*version, None)).collect();
+        let watchable = watchable([&entry("K", asked)], [&definition("K", &versions)]);
+        watchable.resources.values().map(|resource| resource.version.clone()).collect()
+    }
+
+    #[test]
+    fn the_version_asked_for_is_taken_or_else_the_preferred_one() {
+        assert_eq!(version_of(None, &["v1", "v2alpha1", "v10", "v2", "v11beta2"]), "v10");
+        assert_eq!(version_of(None, &["v1alpha1", "v1beta1", "v1beta2", "foo"]), "v1beta2");
+        assert_eq!(version_of(None, &["foo10", "foo1"]), "foo1");
+        assert_eq!(version_of(Some("v1alpha1"), &["v1", "v1alpha1"]), "v1alpha1");
+        assert_eq!(version_of(Some("v9"), &["v1", "v1alpha1"]), "v1");
+        assert_eq!(version_of(Some("v1"), &[]), "", "nothing is served");
+    }
+
+    #[test]
+    fn only_what_is_listed_and_served_in_namespaces_is_watched() {
+        let absent = entry("Absent", None);
+        let mut pending = definition("Pending", &[("v1", None)]);
+        pending.established = false;
+        let mut wide = definition("Wide", &[("v1", None)]);
+        wide.namespaced = false;
+        let definitions = [
+            definition("A", &[("v1", Some(".spec.shape.size"))]),
+            definition("B", &[("v1", None)]),
+            pending,
+            wide,
+        ];
+        let entries = [entry("A", None), absent, entry("Pending", None), entry("Wide", None)];
+        let watchable = watchable(&entries, &definitions);
+        let resource = Resource {
+            group: "a.io".into(),
+            version: "v1".into(),
+            kind: "A".into(),
+            plural: "as".into(),
+            naming: Naming::Custom(ReplicasPath::new(".spec.shape.size")),
+        };
+        assert_eq!(watchable.resources, BTreeMap::from([(("a.io".into(), "A".into()), resource)]));
+        assert_eq!(watchable.refusals.len(), 1);
+        assert!(watchable.refusals[0].contains("Wide"), "{:?}", watchable.refusals);
+    }
+
+    #[test]
+    fn openkruises_stateful_set_is_named_by_ordinals() {
+        let built_in = Entry::openkruise_stateful_set();
+        let mut definition =
+            definition("StatefulSet", &[("v1alpha1", None), ("v1beta1", Some(".spec.replicas"))]);
+        definition.group = "apps.kruise.io".into();
+        let watchable = watchable([&built_in], [&definition]);
+        let resource = watchable.resources.values().next().unwrap();
+        assert_eq!((resource.version.as_str(), &resource.naming), ("v1beta1", &Naming::StatefulSet));
+    }
+}

@@ -1,0 +1,76 @@
+//! The decisions of PersistentPodState, without any I/O.
+//!
+//! A PersistentPodState (PPS) names a workload and remembers, per Pod of that workload, where the Pod
+//! ran. This crate holds everything that can be decided from such an object and from what is known of
+//! a Pod, a Node or a workload:
+//!
+//! | module | question |
+//! |---|---|
+//! | [`pps`] | what does a PPS object say? |
+//! | [`owner`] | which workload does this Pod belong to, and can its Pods have a state at all? |
+//! | [`select`] | which PPS governs this workload? |
+//! | [`mod@plan`] | what has to be injected into a Pod that comes back? |
+//! | [`mod@apply`] | how does that get into the Pod's JSON without disturbing anything else? |
+//! | [`conflict`] | can the Pod's own rules be met together with the pin? |
+//! | [`record`] | what is to be remembered of a running Pod? |
+//! | [`workload`] | which Pod names does a workload want, and which states stay? |
+//! | [`pins`] | can a Pod that waits for a node still get one? |
+//! | [`demand`] | how does a workload's spec say that? |
+//! | [`whitelist`] | which kinds of workloads are listed by a ConfigMap? |
+//! | [`kinds`] | which of these does the cluster serve, and how are they watched? |
+//! | [`status`] | what has to be written into the PPS, as a merge patch? |
+//! | [`generate`] | which PPS does an annotated workload ask for? |
+//! | [`validate`] | what is wrong with a PPS that is created or updated? |
+//! | [`reason`] | what do we call what happened? |
+//!
+//! # Scope
+//!
+//! No clock, no async, no logging, no Kubernetes client and no Wasm: `serde` and `serde_json` are the
+//! only dependencies. The feature `k8s` adds `k8s-openapi`'s traits to the API type, the feature
+//! `schema` adds JSON schemas for the CRD; neither adds a decision.
+
+pub mod apply;
+pub mod conflict;
+pub mod demand;
+pub mod generate;
+pub mod kinds;
+pub mod owner;
+pub mod pins;
+pub mod plan;
+pub mod pps;
+pub mod reason;
+pub mod record;
+pub mod select;
+pub mod status;
+pub mod validate;
+pub mod whitelist;
+pub mod workload;
+
+pub use apply::{Applied, ApplyError, apply};
+pub use owner::{OwnerReference, PodIdentity};
+pub use plan::{Plan, plan};
+pub use pps::{PersistentPodState, PodState, Spec, Status, TargetReference};
+pub use reason::Reason;
+
+/// The annotation that the policy leaves on a Pod it has changed; its value is the name of the PPS.
+pub const INJECTED_ANNOTATION: &str = "kruise.io/injected-persistent-pod-state";
+
+/// Annotations that a CNI writes and trusts: a Pod that starts with one of them would claim an address
+/// that nobody gave to it. They are never injected. The second part names the key to list instead.
+pub const NEVER_INJECTED: &[(&str, Option<&str>)] = &[
+    ("ovn.kubernetes.io/allocated", Some("ovn.kubernetes.io/ip_address")),
+    ("cni.projectcalico.org/podIP", Some("cni.projectcalico.org/ipAddrs")),
+    ("cni.projectcalico.org/podIPs", Some("cni.projectcalico.org/ipAddrs")),
+    ("cni.projectcalico.org/containerID", None),
+    (INJECTED_ANNOTATION, None),
+];
+
+/// Whether an annotation key must never be injected, see [`NEVER_INJECTED`].
+pub fn is_never_injected(key: &str) -> bool {
+    NEVER_INJECTED.iter().any(|(forbidden, _)| *forbidden == key)
+}
+
+/// A value as JSON text, without the code for the indented form that `to_string` brings along.
+pub fn to_text(value: &serde_json::Value) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}

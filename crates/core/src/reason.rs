@@ -1,0 +1,64 @@
+//! What happened, in one word: the same word in logs, Events, metrics and conditions.
+
+use std::fmt;
+
+/// Why something is as it is. Displayed as the word itself, such as `TopologyKeyMissing`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// States are recorded as Pods become Ready.
+    Recording,
+    /// The workload that the PPS names does not exist.
+    WorkloadNotFound,
+    /// The workload that the PPS names is of a kind that nobody watches.
+    WorkloadKindNotWatched,
+    /// Workloads of that kind may not be listed or watched.
+    WorkloadKindForbidden,
+    /// A kind that a ConfigMap lists cannot be watched.
+    WorkloadKindRefused,
+    /// The list of kinds cannot be read.
+    MalformedWhitelist,
+    /// A node lacks a topology label that the PPS names.
+    TopologyKeyMissing,
+    /// Another PPS names the same workload, and governs it.
+    NotInCharge,
+    /// A PPS was made for an annotated workload.
+    Generated,
+    /// A generated PPS was deleted, since nobody asks for it any longer.
+    Removed,
+    /// A PPS that somebody else made has the name that a generated one would have.
+    NameTaken,
+    /// An annotation of the workload says nothing that can be used.
+    InvalidAnnotation,
+    /// What was recorded on a node was dropped: the node is gone.
+    NodeForgotten,
+    /// A Pod that waited for a node that no longer exists was deleted, to be made anew.
+    PodReleased,
+}
+
+impl Reason {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Recording => "Recording",
+            Self::WorkloadNotFound => "WorkloadNotFound",
+            Self::WorkloadKindNotWatched => "WorkloadKindNotWatched",
+            Self::WorkloadKindForbidden => "WorkloadKindForbidden",
+            Self::WorkloadKindRefused => "WorkloadKindRefused",
+            Self::MalformedWhitelist => "MalformedWhitelist",
+            Self::TopologyKeyMissing => "TopologyKeyMissing",
+            Self::NotInCharge => "NotInCharge",
+            Self::Generated => "Generated",
+            Self::Removed => "Removed",
+            Self::NameTaken => "NameTaken",
+            Self::InvalidAnnotation => "InvalidAnnotation",
+            Self::NodeForgotten => "NodeForgotten",
+            Self::PodReleased => "PodReleased",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,230 @@
+//! Which kinds of workloads are to be watched beside the built-in ones: what a ConfigMap says of that.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use crate::owner::has_stable_names;
+use crate::to_text;
+
+/// The name of the ConfigMap.
+pub const CONFIG_MAP: &str = "kruise-configuration";
+/// The key of the list in it.
+pub const KEY: &str = "PPS_Watch_Custom_Workload_WhiteList";
+/// How it is written.
+const EXAMPLE: &str = r#"{"workloads":[{"group":"example.io","kind":"Database"}]}"#;
+/// How much of a wrong value is repeated.
+const MAX_VALUE: usize = 100;
+
+/// A kind of workload that is to be watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// API group.
+    pub group: String,
+    /// The version to watch, if it is served; otherwise and without one, the API server's preferred.
+    pub version: Option<String>,
+    /// Kind.
+    pub kind: String,
+}
+
+impl Entry {
+    /// OpenKruise's StatefulSet, which is on every list.
+    pub fn openkruise_stateful_set() -> Self {
+        Self { group: "apps.kruise.io".into(), version: None, kind: "StatefulSet".into() }
+    }
+
+    /// The StatefulSet of Kubernetes itself, which needs no list.
+    fn is_built_in(&self) -> bool {
+        self.group == "apps" && self.kind == "StatefulSet"
+    }
+}
+
+/// What a list says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Whitelist {
+    /// The kinds, each once, without those that need no list.
+    pub entries: Vec<Entry>,
+    /// Why others that it names are not watched, in sentences for people.
+    pub refusals: Vec<String>,
+}
+
+/// Why a list cannot be read. Nothing of it is in force then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// It is no JSON.
+    Json(String),
+    /// A field is not what it should be.
+    Field {
+        /// The field, such as `workloads[1].kind`.
+        path: String,
+        /// What it says, in JSON; none if it is missing.
+        value: Option<String>,
+        /// What to do.
+        remedy: &'static str,
+    },
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(error) => write!(f, "{KEY} is no JSON ({error})")?,
+            Self::Field { path, value: Some(value), remedy } => {
+                write!(f, "{KEY}: {path} is {value}: {remedy}")?;
+            }
+            Self::Field { path, value: None, remedy } => write!(f, "{KEY}: {path} is missing: {remedy}")?,
+        }
+        write!(f, "; write it like {EXAMPLE}")
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// Reads a list. An empty text is an empty list. The names of fields count in any letter case, as in
+/// Go, and fields that are not known here are skipped.
+///
+/// # Errors
+///
+/// If the text is no JSON, or says something else than it should anywhere.
+pub fn parse(text: &str) -> Result<Whitelist, Malformed> {
+    if text.trim().is_empty() {
+        return Ok(Whitelist::default());
+    }
+    let list: Value = serde_json::from_str(text).map_err(|error| Malformed::Json(error.to_string()))?;
+    let Value::Object(fields) = &list else {
+        return Err(wrong("the list", &list, "it must be an object with the field workloads"));
+    };
+    let workloads = match field(fields, "", "workloads")? {
+        Some(Value::Array(workloads)) => workloads.as_slice(),
+        Some(other) => return Err(wrong("workloads", other, "it must be a list")),
+        None if fields.is_empty() || fields.values().all(Value::is_null) => &[],
+        None => return Err(missing("workloads".into(), "it lists the kinds")),
+    };
+    let mut whitelist = Whitelist::default();
+    for (index, workload) in workloads.iter().enumerate() {
+        let path = format!("workloads[{index}]");
+        let Value::Object(fields) = workload else {
+            return Err(wrong(&path, workload, "it must be an object with the fields group and kind"));
+        };
+        let entry = Entry {
+            group: text_of(fields, &path, "group")?.unwrap_or_default(),
+            version: text_of(fields, &path, "version")?,
+            kind: text_of(fields, &path, "kind")?
+                .ok_or_else(|| missing(format!("{path}.kind"), "name the kind, such as Database"))?,
+        };
+        if entry.group.contains('/') {
+            let remedy = "write the group alone; a version has a field of its own, version";
+            return Err(wrong(&format!("{path}.group"), &Value::from(entry.group), remedy));
+        }
+        take(&mut whitelist, entry, &path);
+    }
+    Ok(whitelist)
+}
+
+/// Takes an entry up, unless its kind cannot be watched or is on the list already.
+fn take(whitelist: &mut Whitelist, entry: Entry, path: &str) {
+    let Entry { group, kind, .. } = &entry;
+    if group.is_empty() {
+        whitelist.refusals.push(format!(
+            "{KEY}: {path} names {kind} without a group, and no kind of the core group is a workload with stable Pod names; name its group, or remove it"
+        ));
+    } else if !has_stable_names(&format!("{group}/v1"), kind) {
+        whitelist.refusals.push(format!(
+            "{KEY}: {path} names {kind} of {group}, whose Pods get new names each time, so that nothing can be recorded of them; remove it"
+        ));
+    } else if !entry.is_built_in()
+        && !whitelist.entries.iter().any(|known| known.group == *group && known.kind == *kind)
+    {
+        whitelist.entries.push(entry);
+    }
+}
+
+/// A field by its name in any letter case; null is no value.
+fn field<'a>(fields: &'a Map<String, Value>, path: &str, name: &str) -> Result<Option<&'a Value>, Malformed> {
+    let mut found = fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
+    let first = found.next().map(|(_, value)| value);
+    if let Some((field, value)) = found.next() {
+        let path = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
+        return Err(wrong(&path, value, "the field is there twice, in two spellings; remove one"));
+    }
+    Ok(first.filter(|value| !value.is_null()))
+}
+
+fn text_of(fields: &Map<String, Value>, path: &str, name: &str) -> Result<Option<String>, Malformed> {
+    match field(fields, path, name)? {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Some(other) => Err(wrong(&format!("{path}.{name}"), other, "it must be a string")),
+    }
+}
+
+fn wrong(path: &str, value: &Value, remedy: &'static str) -> Malformed {
+    let mut text = to_text(value);
+    if text.chars().count() > MAX_VALUE {
+        text = text.chars().take(MAX_VALUE).chain(['…']).collect();
+    }
+    Malformed::Field { path: path.into(), value: Some(text), remedy }
+}
+
+fn missing(path: String, remedy: &'static str) -> Malformed {
+    Malformed::Field { path, value: None, remedy }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(group: &str, version: Option<&str>, kind: &str) -> Entry {
+        Entry { group: group.into(), version: version.map(Into::into), kind: kind.into() }
+    }
+
+    #[test]
+    fn field_names_count_in_any_letter_case() {
+        let list = r#"{"Workloads":[{"GROUP":"a.io","Kind":"A"},{"group":"b.io","version":"v2","kind":" B ","resource":1},
+            {"group":"a.io","version":"v1","kind":"A"}],"comment":null}"#;
+        let expected = [entry("a.io", None, "A"), entry("b.io", Some("v2"), "B")];
+        assert_eq!(parse(list), Ok(Whitelist { entries: expected.into(), refusals: vec![] }));
+    }
+
+    #[test]
+    fn an_empty_list_is_no_mistake() {
+        for list in ["", " \n", "{}", r#"{"workloads":[]}"#, r#"{"workloads":null}"#] {
+            assert_eq!(parse(list), Ok(Whitelist::default()), "{list}");
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_is_named_with_the_way_out() {
+        for (list, words) in [
+            ("{", "is no JSON (EOF"),
+            ("[]", "the list is []"),
+            (r#"{"workload":[]}"#, "workloads is missing"),
+            (r#"{"workloads":{"group":"g"}}"#, r#"workloads is {"group":"g"}: it must be a list"#),
+            (r#"{"workloads":["a"]}"#, r#"workloads[0] is "a""#),
+            (r#"{"workloads":[{"group":"g","kind":"K"},{"group":"g"}]}"#, "workloads[1].kind is missing"),
+            (r#"{"workloads":[{"group":"g","kind":""}]}"#, "workloads[0].kind is missing"),
+            (r#"{"workloads":[{"group":5,"kind":"K"}]}"#, "workloads[0].group is 5: it must be a string"),
+            (r#"{"workloads":[{"group":"g/v1","kind":"K"}]}"#, "a version has a field of its own"),
+            (r#"{"workloads":[{"group":"g","Group":"h","kind":"K"}]}"#, "the field is there twice"),
+        ] {
+            let message = parse(list).unwrap_err().to_string();
+            assert!(message.contains(words), "{message}");
+            assert!(message.contains(KEY) && message.ends_with(EXAMPLE), "{message}");
+        }
+        let long = format!(r#"{{"workloads":"{}"}}"#, "x".repeat(5000));
+        assert!(parse(&long).unwrap_err().to_string().len() < 400);
+    }
+
+    #[test]
+    fn kinds_without_stable_names_are_refused_and_the_rest_stays() {
+        let list = r#"{"workloads":[{"group":"apps","kind":"Deployment"},{"kind":"ReplicationController"},
+            {"group":"apps.kruise.io","kind":"CloneSet"},{"group":"a.io","kind":"A"},{"group":"apps","kind":"StatefulSet"}]}"#;
+        let whitelist = parse(list).unwrap();
+        assert_eq!(whitelist.entries, [entry("a.io", None, "A")]);
+        assert_eq!(whitelist.refusals.len(), 3);
+        for (refusal, word) in
+            whitelist.refusals.iter().zip(["Deployment", "ReplicationController", "CloneSet"])
+        {
+            assert!(refusal.contains(word), "{refusal}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What holds for the generated definition as a whole.
+
+use std::path::Path;
+use std::{env, fs};
+
+use serde_json::{Value, json};
+
+/// The definition that is committed is the one that the types make.
+#[test]
+fn deploy_crd_yaml_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crd.yaml");
+    let generated = pps_crdgen::yaml().unwrap();
+    if env::var_os("UPDATE").is_some_and(|value| value == "1") {
+        fs::write(&path, generated).unwrap();
+        return;
+    }
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == generated,
+        "deploy/crd.yaml is not what the types in crates/core/src/pps.rs make.\n\
+         To make it anew: UPDATE=1 cargo test -p pps-crdgen"
+    );
+}
+
+#[test]
+fn every_field_is_described_in_prose() {
+    each_schema(&mut |path, schema| {
+        let Some(description) = schema.get("description") else {
+            // A label key or a value: the list or map that holds it says what it is.
+            assert!(path.ends_with("[]") || path.ends_with("{}"), "{path} has no description");
+            return;
+        };
+        let description = description.as_str().unwrap();
+        assert!(description.ends_with(['.', ')']), "{path} is not described in sentences: {description}");
+        for markup in ["`", "](", "[Self", "::"] {
+            assert!(
+                !description.replace("fd00::", "").contains(markup),
+                "{path}: rustdoc markup in {description}"
+            );
+        }
+    });
+}
+
+#[test]
+fn the_schema_is_structural() {
+    each_schema(&mut |path, schema| {
+        assert!(schema["type"].is_string(), "{path} has no type");
+        for key in ["$ref", "anyOf", "oneOf", "allOf", "not", "nullable", "default", "title", "$schema"] {
+            assert!(schema.get(key).is_none(), "{path} has {key}");
+        }
+        if schema["type"] == "integer" {
+            let format = schema["format"].as_str().unwrap_or_default();
+            assert!(["int32", "int64"].contains(&format), "{path} has the format {format:?}");
+        }
+    });
+}
+
+#[test]
+fn limits_are_in_the_schema() {
+    let definition = pps_crdgen::definition();
+    let spec = &root(&definition)["properties"]["spec"]["properties"];
+    let preferred = &spec["preferredPersistentTopology"]["items"]["properties"];
+    assert_eq!(preferred["weight"]["minimum"], 1);
+    assert_eq!(preferred["weight"]["maximum"], 100);
+    for term in [&preferred["preference"], &spec["requiredPersistentTopology"]] {
+        assert_eq!(term["properties"]["nodeTopologyKeys"]["minItems"], 1);
+        assert_eq!(term["required"], json!(["nodeTopologyKeys"]));
+    }
+    let retention = &spec["persistentPodStateRetentionPolicy"];
+    assert_eq!(retention["enum"], json!(["WhenScaled", "WhenDeleted", "Retain"]));
+
+    let status = &root(&definition)["properties"]["status"]["properties"];
+    assert_eq!(status["podStates"]["x-kubernetes-map-type"], "atomic");
+    assert_eq!(status["conditions"]["x-kubernetes-list-type"], "map");
+    assert_eq!(status["conditions"]["x-kubernetes-list-map-keys"], json!(["type"]));
+}
+
+fn root(definition: &Value) -> &Value {
+    &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+}
+
+/// Visits every schema with its path; items of a list are `[]`, values of a map `{}`.
+fn each_schema(visit: &mut dyn FnMut(&str, &Value)) {
+    descend("", root(&pps_crdgen::definition()), visit);
+}
+
+fn descend(path: &str, schema: &Value, visit: &mut dyn FnMut(&str, &Value)) {
+    visit(path, schema);
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        descend(&format!("{path}.{name}"), field, visit);
+    }
+    for (key, sign) in [("items", "[]"), ("additionalProperties", "{}")] {
+        if let Some(below) = schema.get(key) {
+            descend(&format!("{path}{sign}"), below, visit);
+        }
+    }
+}

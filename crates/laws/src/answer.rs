@@ -1,0 +1,207 @@
+//! What the host answers, to a request that is always the same.
+//!
+//! The first byte chooses the settings and the Pod's name. The answers follow, in the order of the calls, with
+//! [`SEPARATOR`] between them; one that begins with [`ERROR`] is the text of an error.
+
+use std::cell::RefCell;
+
+use persistent_pod_state_policy::{Host, admit};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::injected::Recorded;
+
+/// Stands between two answers.
+pub const SEPARATOR: u8 = 0x1e;
+/// Begins the text of an error.
+pub const ERROR: u8 = b'!';
+/// Bits of the first byte.
+const BY_NAME: u8 = 1;
+const ACCEPT: u8 = 2;
+const DOTTED: u8 = 4;
+
+/// One call, with its answer.
+type Call = (String, String, Result<String, String>);
+
+struct Script<'a> {
+    answers: RefCell<Vec<&'a [u8]>>,
+    calls: RefCell<Vec<Call>>,
+}
+
+impl Host for Script<'_> {
+    fn call(&self, namespace: &str, operation: &str, payload: &str) -> Result<String, String> {
+        if namespace == "tracing" {
+            return Ok(String::new());
+        }
+        let request: Value = serde_json::from_str(payload).unwrap();
+        let answer = match self.answers.borrow_mut().pop().and_then(<[u8]>::split_first) {
+            Some((&ERROR, text)) => Err(String::from_utf8_lossy(text).into_owned()),
+            // As the policy reads what comes from outside.
+            Some((first, rest)) => {
+                String::from_utf8([&[*first], rest].concat()).map_err(|error| error.to_string())
+            }
+            None => Ok(String::new()),
+        };
+        let name = request["name"].as_str().unwrap_or_default().to_owned();
+        self.calls.borrow_mut().push((operation.to_owned(), name, answer.clone()));
+        answer
+    }
+}
+
+/// What an answer says.
+#[derive(Debug, PartialEq)]
+enum Said {
+    /// There is no object of that name, or it does not govern the workload.
+    Nothing,
+    /// The cluster may not know the kind.
+    NoSuchKind,
+    /// Nothing that can be understood.
+    Garbage,
+    /// A list.
+    List,
+    /// The object that governs the workload.
+    Governs(Box<Value>),
+    /// Something that only the policy's own types can judge.
+    Unclear,
+}
+
+/// Nothing that cannot be understood is accepted without a word, and nothing is injected that the host has
+/// not said.
+pub fn check(data: &[u8]) {
+    let Some((&flags, data)) = data.split_first() else { return };
+    let has = |flag: u8| flags & flag != 0;
+    let pod_name = if has(DOTTED) { "web.0" } else { "web-0" };
+    let payload = json!({
+        "settings": {
+            "lookup": if has(BY_NAME) { "byName" } else { "full" },
+            "onLookupFailure": if has(ACCEPT) { "accept" } else { "reject" },
+        },
+        "request": {
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "operation": "CREATE",
+            "namespace": "shop",
+            "object": pod(pod_name),
+        },
+    });
+    let mut answers: Vec<&[u8]> = data.split(|byte| *byte == SEPARATOR).collect();
+    answers.reverse();
+    let host = Script { answers: RefCell::new(answers), calls: RefCell::default() };
+    let response = admit(payload.to_string().as_bytes(), &host);
+    let calls = host.calls.into_inner();
+    assert!((1..=3).contains(&calls.len()), "{calls:?}");
+    let story = format!("{calls:?}\n{response:?}");
+
+    let said: Vec<Said> = calls.iter().map(|(_, name, answer)| said(name, answer)).collect();
+    let last = said.last().unwrap();
+    let is_silent = response.accepted && response.warnings.is_none();
+    if !response.accepted {
+        assert!(!has(ACCEPT) && response.code == Some(503), "{story}");
+        assert!(response.message.as_ref().is_some_and(|message| !message.is_empty()), "{story}");
+        assert_ne!(*last, Said::Nothing, "{story}");
+    }
+    if said.contains(&Said::Garbage) {
+        assert_eq!(*last, Said::Garbage, "went on after {story}");
+        assert!(!is_silent && response.mutated_object.is_none(), "{story}");
+    }
+    let before = pod(pod_name);
+    match last {
+        // Else the warning may say that the object could not be read.
+        Said::Governs(object) if response.accepted && (is_silent || !has(ACCEPT)) => {
+            let after = response.mutated_object.as_ref().unwrap_or(&before);
+            let state = &object["status"]["podStates"][pod_name];
+            let name = object["metadata"]["name"].as_str().unwrap();
+            Recorded::read(name, &object["spec"], state).judge(&before, after);
+        }
+        Said::Governs(_) | Said::Unclear => {}
+        _ => assert!(response.mutated_object.is_none(), "{story}"),
+    }
+}
+
+fn said(name: &str, answer: &Result<String, String>) -> Said {
+    let text = match answer {
+        Ok(text) => text,
+        Err(text) => return said_error(name, text),
+    };
+    let is_json = serde_json::from_str::<&RawValue>(text).is_ok();
+    if !is_json || !text.trim_start().starts_with('{') {
+        return Said::Garbage;
+    }
+    let Ok(object) = serde_json::from_str::<Value>(text) else { return Said::Unclear };
+    if name.is_empty() {
+        return if object["items"].is_array() { Said::List } else { Said::Garbage };
+    }
+    if object["metadata"]["name"] != name {
+        return Said::Garbage;
+    }
+    let target = &object["spec"]["targetRef"];
+    if has_list_for_object(&object) {
+        return Said::Unclear;
+    }
+    let is_ours = target["apiVersion"].as_str().is_some_and(|version| version.starts_with("apps/"))
+        && target["kind"] == "StatefulSet"
+        && target["name"] == "web";
+    let is_going = !object["metadata"]["deletionTimestamp"].is_null();
+    if is_ours && !is_going { Said::Governs(object.into()) } else { Said::Unclear }
+}
+
+fn said_error(name: &str, text: &str) -> Said {
+    let words = text.split_once("Callback evaluation failure: ").map_or(text, |(_, words)| words);
+    let words = words.split("Stack backtrace:").next().unwrap_or_default();
+    let kind = "apps.kruise.io/v1alpha1";
+    if !name.is_empty() && words.starts_with(&format!("Cannot find {kind}/PersistentPodState named '{name}'"))
+    {
+        Said::Nothing
+    } else if words.trim_end() == format!("Cannot find resource {kind}/PersistentPodState")
+        || (words.starts_with(&format!("error finding resource {kind} / PersistentPodState:"))
+            && words.contains("404"))
+    {
+        Said::NoSuchKind
+    } else {
+        Said::Garbage
+    }
+}
+
+/// A list in place of an object is read by position.
+fn has_list_for_object(object: &Value) -> bool {
+    let spec = &object["spec"];
+    let places = [
+        &object["metadata"],
+        spec,
+        &spec["targetRef"],
+        &spec["requiredPersistentTopology"],
+        &object["status"],
+    ];
+    let terms = crate::injected::list(&spec["preferredPersistentTopology"]).iter();
+    let states = object["status"]["podStates"].as_object().into_iter().flat_map(|states| states.values());
+    places
+        .into_iter()
+        .chain(terms.clone())
+        .chain(terms.map(|term| &term["preference"]))
+        .chain(states)
+        .any(Value::is_array)
+}
+
+fn pod(name: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": name,
+            "annotations": {"own": "1"},
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "1", "controller": true},
+            ],
+        },
+        "spec": {
+            "nodeSelector": {"disk": "ssd"},
+            "affinity": {"nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["c"]}]},
+                    {},
+                ]},
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}},
+                ],
+            }},
+            "containers": [{"name": "web", "image": "web:1"}],
+        },
+    })
+}

@@ -1,0 +1,274 @@
+//! A PersistentPodState object, through all that is decided from one.
+//!
+//! Besides the fields of such an object, the JSON may hold `ordinals`, see [`ordinals`]; what is in
+//! `metadata.annotations` is taken for the annotations of a workload.
+
+use std::collections::BTreeMap;
+
+use pps_core::conflict::conflicts;
+use pps_core::generate::{self, AUTO_GENERATE, WORKLOAD_ANNOTATIONS};
+use pps_core::record::{self, Running};
+use pps_core::select::{self, Candidate};
+use pps_core::status::{RECORDING, Recording, entry_patch, with_recording};
+use pps_core::workload::{self, Ordinals};
+use pps_core::{PersistentPodState, PodState, Reason, Status, apply, is_never_injected, plan};
+use serde_json::{Value, json};
+
+use crate::injected::{Recorded, list};
+
+/// How many entries of an object are looked at.
+const ENTRIES: usize = 8;
+
+/// Takes an object and checks the laws of every module of the core.
+pub fn check(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let value: Value = serde_json::from_str(text).unwrap_or_default();
+    ordinals(&value["ordinals"]);
+    let annotations: BTreeMap<String, String> =
+        serde_json::from_value(value["metadata"]["annotations"].clone()).unwrap_or_default();
+    let Ok(object) = serde_json::from_str::<PersistentPodState>(text) else { return };
+    generated(&object, &annotations);
+    chosen(&object);
+    written(&object);
+    let states: Vec<(&String, &PodState)> = object.status.pod_states.iter().take(ENTRIES).collect();
+    for (name, state) in &states {
+        injected(&object, state);
+        recorded(&object, state);
+        numbered(&object.spec.target_ref.name, name);
+    }
+    let all = || states.iter().map(|(_, state)| Some(*state)).chain([None]);
+    for before in all() {
+        for after in all() {
+            patched(before, after);
+        }
+    }
+}
+
+/// What goes out is what came in, and a condition is found again.
+fn written(object: &PersistentPodState) {
+    let spec = serde_json::to_string(&object.spec).unwrap();
+    assert_eq!(serde_json::from_str::<pps_core::Spec>(&spec).unwrap(), object.spec, "{spec}");
+    let status = serde_json::to_string(&object.status).unwrap();
+    assert_eq!(serde_json::from_str::<Status>(&status).unwrap(), object.status, "{status}");
+
+    let recording = Recording { ok: true, reason: Reason::Recording, message: "fine".into() };
+    let before = &object.status.conditions;
+    let after = with_recording(before, &recording, None, "now").unwrap_or_else(|| before.clone());
+    assert!(after.iter().any(|condition| condition.type_ == RECORDING && condition.status == "True"));
+    assert_eq!(with_recording(&after, &recording, None, "later"), None, "{before:?}");
+    let others = |list: &[pps_core::pps::Condition]| {
+        list.iter().filter(|one| one.type_ != RECORDING).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(others(before), others(&after));
+}
+
+/// A Pod gets what was recorded and the spec names, and nothing else.
+fn injected(object: &PersistentPodState, state: &PodState) {
+    let name = &object.metadata.name;
+    let plan = plan(name, &object.spec, state);
+    assert!(plan.preferred.iter().all(|preference| (1..=100).contains(&preference.weight)), "{plan:?}");
+    assert!(
+        plan.annotations.iter().all(|(key, value)| !is_never_injected(key) && !value.is_empty()),
+        "{plan:?}"
+    );
+    let spec = serde_json::to_value(&object.spec).unwrap();
+    let judge = Recorded::read(name, &spec, &serde_json::to_value(state).unwrap());
+    for before in [rich_pod(), json!({"metadata": {}, "spec": null})] {
+        let mut after = before.clone();
+        let sentences = conflicts(&plan, &before);
+        assert!(!plan.required.is_empty() || sentences.is_empty(), "{sentences:?}");
+        let applied = apply(&plan, &mut after).unwrap();
+        assert_eq!(applied.is_changed(), before["metadata"] != after["metadata"]);
+        if applied.is_changed() {
+            judge.judge(&before, &after);
+        } else {
+            judge.judge(&before, &before);
+        }
+        let mut again = after.clone();
+        assert!(!apply(&plan, &mut again).unwrap().is_changed());
+        assert_eq!(again, after);
+    }
+}
+
+/// What was recorded of a Pod is what the spec names, and recording it again finds the same.
+fn recorded(object: &PersistentPodState, state: &PodState) {
+    let label = |key: &str| state.node_topology_labels.get(key).map(String::as_str);
+    let annotation = |key: &str| state.annotations.get(key).map(String::as_str);
+    let pod_ips = ["10.0.0.7".to_owned(), "fd00::7".to_owned()];
+    let running = Running {
+        node_name: &state.node_name,
+        node_label: &label,
+        annotation: &annotation,
+        pod_ips: &pod_ips,
+    };
+    let first = record::record(&object.spec, &running, None);
+    let blank = |_: &str| Some("");
+    let torn_down = Running { annotation: &blank, pod_ips: &[], ..running };
+    assert_eq!(record::record(&object.spec, &torn_down, Some(&first)), first);
+    for key in record::missing_keys(&object.spec, |key| label(key).is_some()) {
+        assert!(!first.node_topology_labels.contains_key(key));
+    }
+    assert!(
+        first.node_topology_labels.keys().all(|key| object.spec.topology_keys().any(|named| named == key))
+    );
+}
+
+/// A merge patch leads from one state to the other (RFC 7396).
+fn patched(before: Option<&PodState>, after: Option<&PodState>) {
+    let states = |state: Option<&PodState>| match state {
+        Some(state) => json!({"p": state}),
+        None => json!({}),
+    };
+    let Some(patch) = entry_patch(before, after) else {
+        assert_eq!(before, after);
+        return;
+    };
+    let merged = merge(states(before), &json!({"p": patch}));
+    let found: BTreeMap<String, PodState> = serde_json::from_value(merged).unwrap();
+    assert_eq!(found.get("p"), after, "{patch}");
+}
+
+fn merge(target: Value, patch: &Value) -> Value {
+    let Value::Object(patch) = patch else { return patch.clone() };
+    let mut target = if let Value::Object(target) = target { target } else { serde_json::Map::new() };
+    for (name, value) in patch {
+        match target.remove(name) {
+            _ if value.is_null() => {}
+            old => {
+                target.insert(name.clone(), merge(old.unwrap_or_default(), value));
+            }
+        }
+    }
+    target.into()
+}
+
+/// What annotations ask for satisfies them, and has no blanks, no empty items and no repeats in it.
+fn generated(object: &PersistentPodState, annotations: &BTreeMap<String, String>) {
+    let target = &object.spec.target_ref;
+    let second = generate::second_name(target);
+    assert!(second.chars().count() <= 253 && second.len() > 8, "{second}");
+    let mut annotations = annotations.clone();
+    annotations.insert(AUTO_GENERATE.into(), "true".into());
+    let Some(request) = generate::request(target, &annotations) else { return };
+    assert!(generate::is_satisfied_by(&request.spec, &request.spec));
+    assert_eq!(request.spec.target_ref, *target);
+    let required: Vec<&str> = request.spec.required_keys().collect();
+    let preferred: Vec<&str> = request.spec.topology_keys().skip(required.len()).collect();
+    let text = serde_json::to_string(&request.spec).unwrap();
+    for keys in [&required, &preferred] {
+        for (index, key) in keys.iter().enumerate() {
+            assert!(!key.is_empty() && key.trim() == *key && !key.contains(','), "{text}");
+            assert!(!keys[..index].contains(key), "{text}");
+        }
+    }
+    for annotation in &request.spec.persistent_pod_annotations {
+        let key = &annotation.key;
+        assert!(!key.is_empty() && key.trim() == key && !key.contains([',', '=']), "{text}");
+        let named = |other: &&pps_core::pps::PodAnnotation| other.key == *key;
+        assert_eq!(request.spec.persistent_pod_annotations.iter().filter(named).count(), 1, "{text}");
+    }
+    let wanted: Vec<&str> = WORKLOAD_ANNOTATIONS[1..]
+        .iter()
+        .filter_map(|name| annotations.get(*name).map(String::as_str))
+        .flat_map(|value| value.split(',').map(str::trim).filter(|item| !item.is_empty()))
+        .collect();
+    assert!(!wanted.is_empty(), "{text}");
+    annotations.remove(AUTO_GENERATE);
+    assert_eq!(generate::request(target, &annotations), None);
+}
+
+/// Whoever is chosen governs, and the order in which they come does not matter.
+fn chosen(object: &PersistentPodState) {
+    let target_ref = &object.spec.target_ref;
+    let others = ["a", "zz"].map(|name| pps_core::pps::Metadata {
+        name: name.into(),
+        creation_timestamp: Some("2026-01-01T00:00:00Z".into()),
+        deletion_timestamp: None,
+    });
+    let mut candidates: Vec<Candidate> = [&object.metadata, &others[0], &others[1]]
+        .into_iter()
+        .map(|metadata| Candidate { metadata, target_ref })
+        .collect();
+    let choice = select::choose(candidates.iter().cloned(), target_ref).unwrap();
+    let governing = 2 + usize::from(object.metadata.deletion_timestamp.is_none());
+    assert!((1..=governing).contains(&(1 + choice.ignored.len())), "{choice:?}");
+    assert!(!choice.ignored.is_empty());
+    candidates.reverse();
+    assert_eq!(select::choose(candidates, target_ref), Some(choice));
+}
+
+/// A name has an ordinal if and only if it is the workload's name with that number.
+fn numbered(workload: &str, pod: &str) {
+    for pod in [pod.to_owned(), format!("{workload}-{pod}")] {
+        let ordinal = workload::ordinal(workload, &pod);
+        let number = pod.rsplit_once('-').and_then(|(_, digits)| digits.parse::<u64>().ok());
+        let expected = number.filter(|number| format!("{workload}-{number}") == pod);
+        assert_eq!(ordinal, expected, "{workload} {pod}");
+    }
+}
+
+/// `{"start": 0, "replicas": 3, "reserved": [[1, 2]]}`: as many ordinals are wanted as there are replicas,
+/// none of them reserved, none before the start, and none left out.
+fn ordinals(value: &Value) {
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    let (start, replicas) = (number(&value["start"]), number(&value["replicas"]));
+    let reserved: Vec<(u64, u64)> = list(&value["reserved"])
+        .iter()
+        .take(ENTRIES)
+        .map(|range| (number(&range[0]), number(&range[1])))
+        .collect();
+    let ordinals = Ordinals::new(start, replicas, reserved.iter().copied());
+    assert_eq!(ordinals.replicas(), replicas);
+    let edges = reserved.iter().flat_map(|(first, last)| [*first, *last]);
+    let edges = edges.chain([0, start, start.saturating_add(replicas), u64::MAX]);
+    for edge in edges.flat_map(|edge| [edge.saturating_sub(1), edge, edge.saturating_add(1)]) {
+        let is_reserved =
+            |ordinal: u64| reserved.iter().any(|(first, last)| (*first..=*last).contains(&ordinal));
+        let expected = edge >= start && !is_reserved(edge) && {
+            // The free ones from the start to here, by the pieces between the places where something changes.
+            let mut cuts: Vec<u128> = reserved
+                .iter()
+                .flat_map(|(first, last)| [u128::from(*first), u128::from(*last) + 1])
+                .collect();
+            cuts.extend([u128::from(start), u128::from(edge)]);
+            cuts.retain(|cut| (u128::from(start)..=u128::from(edge)).contains(cut));
+            cuts.sort_unstable();
+            let pieces =
+                cuts.windows(2).filter(|piece| u64::try_from(piece[0]).is_ok_and(|cut| !is_reserved(cut)));
+            pieces.map(|piece| piece[1] - piece[0]).sum::<u128>() < u128::from(replicas)
+        };
+        assert_eq!(ordinals.contains(edge), expected, "{edge} of {ordinals:?}");
+    }
+}
+
+/// A Pod with something in every place that is written to.
+fn rich_pod() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web-0", "annotations": {"own": "1", "": null, "ip": ""}, "labels": {"app": "web"}},
+        "spec": {
+            "nodeSelector": {"topology.kubernetes.io/zone": "a", "kubernetes.io/hostname": "node-1"},
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                        {"matchExpressions": [
+                            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]},
+                            {"key": "kubernetes.io/hostname", "operator": "Gt", "values": ["7"]},
+                        ]},
+                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]},
+                        {},
+                        {"matchExpressions": null},
+                    ]},
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 100, "preference": {"matchExpressions": [
+                            {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]},
+                        ]}},
+                    ],
+                },
+                "podAntiAffinity": {"unheard": [1, 2.5, {"of": null}]},
+            },
+            "containers": [{"name": "web", "image": "web:1"}],
+        },
+    })
+}

@@ -1,0 +1,70 @@
+//! What fuzzing begins with: the golden corpus, in the form that each target reads.
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::answer::{ERROR, SEPARATOR};
+use crate::request::STRUCTURED;
+
+const ORDINALS: &str = r#"{"ordinals": {"start": 2, "replicas": 3, "reserved": [[0, 2], [4, 6], [5, 5]]}}"#;
+const ANNOTATED: &str = r#"{
+    "metadata": {"annotations": {
+        "kruise.io/required-persistent-topology": " zone , rack,,zone",
+        "kruise.io/preferred-persistent-topology": "kubernetes.io/hostname",
+        "kruise.io/persistent-pod-annotations": "x, y = PodIPsJSON,z=PodIPsCSV,q=Bogus"
+    }},
+    "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}},
+    "status": {
+        "podStates": {"web-0": {"nodeName": "n"}, "web-01": {"annotations": {"x": ""}}},
+        "conditions": [
+            {"type": "Theirs", "status": "True", "reason": "R", "lastTransitionTime": "t"},
+            {"type": "Recording", "status": "False", "reason": "R", "lastTransitionTime": "t"}
+        ]
+    }
+}"#;
+
+/// Target, name and bytes of each seed.
+pub fn seeds() -> Result<Vec<(&'static str, String, Vec<u8>)>> {
+    let mut seeds = vec![
+        ("pps", "ordinals".to_owned(), ORDINALS.into()),
+        ("pps", "workload-annotations".to_owned(), ANNOTATED.into()),
+    ];
+    for seed in 0..8 {
+        seeds.push(("request", format!("structured-{seed}"), structured(seed)));
+    }
+    for case in pps_corpus::cases()? {
+        let mut add = |target, name: &str, bytes: Vec<u8>| seeds.push((target, name.to_owned(), bytes));
+        add("request", &case.name, case.payload().to_string().into_bytes());
+        add("settings", &case.name, case.settings.to_string().into_bytes());
+        for (index, object) in case.objects.iter().enumerate() {
+            add("pps", &format!("{}-{index}", case.name), object.to_string().into_bytes());
+        }
+        let calls = case.expected.host_calls.iter().flatten();
+        let answers: Vec<Vec<u8>> = calls.map(|(operation, call)| answer(&case, operation, call)).collect();
+        if !answers.is_empty() {
+            let mut bytes = vec![b'0'];
+            bytes.extend(answers.join(&SEPARATOR));
+            add("answer", &case.name, bytes);
+        }
+    }
+    Ok(seeds)
+}
+
+/// Bytes without a pattern, from which a request is made.
+fn structured(seed: u32) -> Vec<u8> {
+    let mut state = seed;
+    let bytes = (0..600).map(|_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    });
+    [STRUCTURED].into_iter().chain(bytes).collect()
+}
+
+fn answer(case: &pps_corpus::Case, operation: &str, call: &Value) -> Vec<u8> {
+    let mut request = call.clone();
+    request["namespace"] = case.request["namespace"].clone();
+    match case.host().call(operation, &request.to_string()) {
+        Ok(answer) => answer.into_bytes(),
+        Err(error) => [&[ERROR], error.as_bytes()].concat(),
+    }
+}

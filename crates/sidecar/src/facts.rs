@@ -1,0 +1,202 @@
+//! What is kept of the objects that are watched: little, and in memory only as long as it matters.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use pps_core::demand::Demand;
+use pps_core::pins::Pins;
+use pps_core::pps::{Status, TargetReference};
+use pps_core::{OwnerReference, Reason, Spec};
+
+/// Namespace and name of an object whose kind is clear from the context.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+impl ObjectKey {
+    /// The object of that name in that namespace.
+    pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A kind of workload: API group and kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupKind {
+    /// API group; empty for the core group.
+    pub group: Arc<str>,
+    /// Kind.
+    pub kind: Arc<str>,
+}
+
+impl GroupKind {
+    /// The StatefulSet of Kubernetes itself, the one kind that is always watched.
+    pub fn stateful_set() -> Self {
+        Self { group: "apps".into(), kind: "StatefulSet".into() }
+    }
+}
+
+impl fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.kind, self.group)
+    }
+}
+
+/// Namespace, kind and name of a workload. Its version does not count.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkloadKey {
+    /// Namespace and name.
+    pub object: ObjectKey,
+    /// Kind.
+    pub kind: GroupKind,
+}
+
+impl WorkloadKey {
+    /// The workload that a PPS in this namespace refers to.
+    pub fn of_target(namespace: &Arc<str>, target: &TargetReference) -> Self {
+        Self {
+            object: ObjectKey::new(namespace.clone(), target.name.as_str()),
+            kind: GroupKind { group: target.group().into(), kind: target.kind.as_str().into() },
+        }
+    }
+}
+
+impl fmt::Display for WorkloadKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.kind, self.object)
+    }
+}
+
+/// A Pod, as far as its state can be recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodFact {
+    /// UID of the managing controller.
+    pub owner: Option<Arc<str>>,
+    /// The node that the Pod is bound to.
+    pub node: Option<Arc<str>>,
+    /// Whether the Pod is Ready.
+    pub ready: bool,
+    /// Whether the Pod is being deleted.
+    pub going: bool,
+    /// The annotations that some PPS names.
+    pub annotations: Vec<(Arc<str>, Box<str>)>,
+    /// The Pod's addresses.
+    pub ips: Vec<String>,
+    /// What pins it, if it bears the policy's mark and waits for a node.
+    pub pinned: Option<Box<Pinned>>,
+}
+
+/// What pins a Pod that waits for a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pinned {
+    /// The Pod's UID.
+    pub uid: String,
+    /// The Pod's resource version.
+    pub resource_version: String,
+    /// The PPS that the mark names.
+    pub object: Arc<str>,
+    /// The values that a node has to have.
+    pub pins: Pins,
+}
+
+/// A node: the labels that some PPS names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeFact {
+    /// Labels.
+    pub labels: Vec<(Arc<str>, Box<str>)>,
+}
+
+impl NodeFact {
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value)
+    }
+}
+
+/// A workload, as far as it decides about states.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkloadFact {
+    /// API group and version under which it was seen.
+    pub api_version: String,
+    /// UID.
+    pub uid: Arc<str>,
+    /// Whether it is being deleted.
+    pub going: bool,
+    /// The Pods that it wants.
+    pub demand: Demand,
+    /// Those of its annotations that ask for a PPS.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// The ConfigMap with the list of kinds, as far as it is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigFact {
+    /// UID.
+    pub uid: String,
+    /// The list of kinds.
+    pub whitelist: Option<String>,
+}
+
+/// An object that something is to be told about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// API group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace and name.
+    pub object: ObjectKey,
+    /// UID.
+    pub uid: String,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.object)
+    }
+}
+
+/// Something that a user must know, to be published as an Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// What it is about.
+    pub subject: Subject,
+    /// What happened, in a word.
+    pub reason: Reason,
+    /// What happened, in a sentence.
+    pub message: String,
+}
+
+/// A PPS as the API server has it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObjectFact {
+    /// UID.
+    pub uid: String,
+    /// Resource version.
+    pub resource_version: String,
+    /// Generation of the spec.
+    pub generation: Option<i64>,
+    /// Creation time, in RFC 3339.
+    pub created: String,
+    /// Whether it is being deleted.
+    pub going: bool,
+    /// Whether it bears the label that says that this program made it.
+    pub generated: bool,
+    /// Its owners.
+    pub owners: Vec<OwnerReference>,
+    /// Its spec.
+    pub spec: Spec,
+    /// Its status.
+    pub status: Status,
+}

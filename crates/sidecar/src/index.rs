@@ -1,0 +1,413 @@
+//! The world as the watches tell it, and what has to be written because of it.
+//!
+//! A synchronous state machine: facts go in, writes come out. It knows no cluster, no clock and no
+//! task, so that its tests apply objects and look at the exact patches.
+//!
+//! An event touches only the entries that it is about: a Pod touches the one entry of its name, a node
+//! those of the Pods on it. What a touched entry should be is decided when the write is made, so that
+//! any number of events become one write, and a write is made from the newest facts.
+
+mod condition;
+mod forget;
+mod generation;
+mod object;
+mod patch;
+#[cfg(test)]
+mod tests;
+mod workloads;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use pps_core::Reason;
+use pps_core::workload::{Bearer, Presence};
+
+use self::forget::Named;
+pub use self::forget::Release;
+pub use self::generation::Generation;
+use self::object::Object;
+pub use self::object::StatusWrite;
+use self::workloads::Workloads;
+use crate::facts::{GroupKind, NodeFact, Notice, ObjectFact, ObjectKey, PodFact, WorkloadKey};
+use crate::interest::{Grown, Interest};
+use crate::store::{Store, Update};
+
+/// Work that has come up and not been asked for yet.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// PPS objects whose status may have to be written.
+    pub statuses: BTreeSet<ObjectKey>,
+    /// Workloads whose generated PPS may have to be made, changed or deleted.
+    pub generations: BTreeSet<WorkloadKey>,
+    /// Nodes that went missing, or are missing no longer.
+    pub absences: BTreeSet<Arc<str>>,
+    /// Pods that may have to be deleted, since they wait for a node that no longer exists.
+    pub releases: BTreeSet<ObjectKey>,
+    /// What users must know.
+    pub notices: Vec<Notice>,
+    /// What has to be listed anew, since more of it is needed than was kept.
+    pub relist: Grown,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct Index {
+    interest: Interest,
+    pods: Store<ObjectKey, PodFact>,
+    pods_by_owner: HashMap<Arc<str>, Owned>,
+    pods_by_node: HashMap<Arc<str>, HashSet<ObjectKey>>,
+    nodes: Store<Arc<str>, NodeFact>,
+    named: Named,
+    workloads: Workloads,
+    /// Whether it is known which kinds of workloads can be watched at all.
+    kinds_known: bool,
+    objects: BTreeMap<ObjectKey, Object>,
+    /// Follows the lists of the objects; the objects themselves are in `objects`, which is sorted.
+    listed_objects: Store<ObjectKey, ()>,
+    claims: HashMap<WorkloadKey, BTreeSet<ObjectKey>>,
+    /// Workloads for which something is on its way, and whether there was a question meanwhile.
+    generating: HashMap<WorkloadKey, bool>,
+    told: HashMap<WorkloadKey, (Reason, String)>,
+    work: Work,
+}
+
+/// The Pods of one owner.
+#[derive(Debug, Default)]
+struct Owned {
+    names: BTreeSet<Arc<str>>,
+    /// How many of them are not being deleted.
+    living: usize,
+}
+
+impl Index {
+    /// An index that knows nothing yet, for StatefulSets and what kinds of workloads will be added.
+    pub fn new(interest: Interest) -> Self {
+        Self {
+            interest,
+            pods: Store::default(),
+            pods_by_owner: HashMap::new(),
+            pods_by_node: HashMap::new(),
+            nodes: Store::default(),
+            named: Named::default(),
+            workloads: Workloads::of(GroupKind::stateful_set()),
+            kinds_known: false,
+            objects: BTreeMap::new(),
+            listed_objects: Store::default(),
+            claims: HashMap::new(),
+            generating: HashMap::new(),
+            told: HashMap::new(),
+            work: Work::default(),
+        }
+    }
+
+    /// Whether complete lists of everything have been seen, apart from the kinds of workloads that were
+    /// added. Before that nothing is decided: what is not known yet looks like what is gone. Nor is
+    /// anything decided about an object before its own workload's kind is listed.
+    pub fn is_complete(&self) -> bool {
+        self.pods.complete().is_some() && self.nodes.complete().is_some() && self.is_interest_known()
+    }
+
+    /// Whether the objects and the workloads are known, and with them what is of interest in Pods and
+    /// Nodes.
+    pub fn is_interest_known(&self) -> bool {
+        self.workloads.is_listed(&GroupKind::stateful_set()) && self.listed_objects.complete().is_some()
+    }
+
+    /// Hands over what has come up since the last call.
+    pub fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.work)
+    }
+
+    /// How many Pods, nodes, workloads, objects and recorded states are kept, and how many nodes are
+    /// missing.
+    pub fn counts(&self) -> [(&'static str, usize); 6] {
+        [
+            ("pods", self.pods.len()),
+            ("nodes", self.nodes.len()),
+            ("workloads", self.workloads.len()),
+            ("objects", self.objects.len()),
+            ("states", self.objects.values().map(Object::recorded).sum()),
+            ("missing_nodes", self.named.missing()),
+        ]
+    }
+
+    // ---- Pods ------------------------------------------------------------------------------------
+
+    /// Takes what the Pod watch tells.
+    pub fn pods(&mut self, update: Update<ObjectKey, PodFact>) {
+        match update {
+            Update::Begin(extent) => self.pods.begin(extent),
+            Update::Apply(key, fact) => self.apply_pod(&key, fact),
+            Update::Delete(key) => self.delete_pod(&key),
+            Update::Done => {
+                for key in self.pods.done() {
+                    self.delete_pod(&key);
+                }
+                self.retry_all();
+            }
+        }
+    }
+
+    fn apply_pod(&mut self, key: &ObjectKey, fact: PodFact) {
+        let (owner, node, going) = (fact.owner.clone(), fact.node.clone(), fact.going);
+        self.follow_waiting(key, Some(&fact));
+        let Some(before) = self.pods.put(key, fact).news() else { return };
+        if let Some(before) = &before {
+            self.unlink_pod(key, before);
+        }
+        if let Some(owner) = &owner {
+            let owned = self.pods_by_owner.entry(owner.clone()).or_default();
+            owned.names.insert(key.name.clone());
+            owned.living += usize::from(!going);
+        }
+        if let Some(node) = node {
+            self.pods_by_node.entry(node).or_default().insert(key.clone());
+        }
+        self.touch_pod(key, &[before.and_then(|before| before.owner), owner]);
+    }
+
+    fn delete_pod(&mut self, key: &ObjectKey) {
+        if let Some(before) = self.pods.remove(key) {
+            self.follow_waiting(key, None);
+            self.unlink_pod(key, &before);
+            self.touch_pod(key, &[before.owner, None]);
+        }
+    }
+
+    fn unlink_pod(&mut self, key: &ObjectKey, fact: &PodFact) {
+        if let Some(owner) = &fact.owner
+            && let Some(owned) = self.pods_by_owner.get_mut(owner)
+        {
+            owned.names.remove(&key.name);
+            owned.living -= usize::from(!fact.going);
+            if owned.names.is_empty() {
+                self.pods_by_owner.remove(owner);
+            }
+        }
+        if let Some(node) = &fact.node
+            && let Some(keys) = self.pods_by_node.get_mut(node)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.pods_by_node.remove(node);
+            }
+        }
+    }
+
+    /// Touches the entry of a Pod in the objects of its owners, past and present. A Pod without a
+    /// known owner may still bear the name of an entry, after an orphaning delete.
+    fn touch_pod(&mut self, key: &ObjectKey, owners: &[Option<Arc<str>>; 2]) {
+        let claimed: Vec<ObjectKey> = owners
+            .iter()
+            .flatten()
+            .filter_map(|uid| self.claims.get(self.workloads.key_of(uid)?))
+            .flatten()
+            .cloned()
+            .collect();
+        let concerned = if claimed.is_empty() { self.objects_with_entry(key) } else { claimed };
+        for object in concerned {
+            self.touch(&object, |touched| touched.pod(&key.name));
+            self.touch_spare(&object);
+        }
+    }
+
+    /// Touches the entries that were kept only because the workload lacked Pods, if it lacks none now.
+    fn touch_spare(&mut self, key: &ObjectKey) {
+        let Some(object) = self.objects.get(key).filter(|object| object.has_spare()) else { return };
+        let workload = self.workloads.get(&object.workload);
+        if workload.is_some_and(|workload| workload.demand.is_met_by(self.living(&workload.uid))) {
+            self.touch_object(key, Object::touch_spare);
+        }
+    }
+
+    /// How many Pods of this owner are not being deleted.
+    fn living(&self, owner: &Arc<str>) -> usize {
+        self.pods_by_owner.get(owner).map_or(0, |owned| owned.living)
+    }
+
+    fn objects_with_entry(&self, pod: &ObjectKey) -> Vec<ObjectKey> {
+        self.objects
+            .range(ObjectKey::new(pod.namespace.clone(), "")..)
+            .take_while(|(key, _)| key.namespace == pod.namespace)
+            .filter(|(_, object)| object.has_entry(&pod.name))
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+
+    // ---- Nodes -----------------------------------------------------------------------------------
+
+    /// Takes what the Node watch tells.
+    pub fn nodes(&mut self, update: Update<Arc<str>, NodeFact>) {
+        match update {
+            Update::Begin(extent) => self.nodes.begin(extent),
+            Update::Apply(name, fact) => {
+                if self.nodes.put(&name, fact).news().is_some() {
+                    self.touch_node(&name);
+                    self.follow_node(&name);
+                    self.retry_waiting();
+                }
+            }
+            Update::Delete(name) => {
+                if self.nodes.remove(&name).is_some() {
+                    self.touch_node(&name);
+                    self.follow_node(&name);
+                    self.retry_waiting();
+                }
+            }
+            Update::Done => {
+                for name in self.nodes.done() {
+                    self.nodes.remove(&name);
+                    self.touch_node(&name);
+                }
+                self.follow_nodes();
+                self.retry_all();
+            }
+        }
+    }
+
+    fn touch_node(&mut self, node: &Arc<str>) {
+        let pods: Vec<ObjectKey> = self.pods_by_node.get(node).into_iter().flatten().cloned().collect();
+        for pod in pods {
+            let owner = self.pods.get(&pod).and_then(|fact| fact.owner.clone());
+            self.touch_pod(&pod, &[owner, None]);
+        }
+    }
+
+    // ---- Objects ---------------------------------------------------------------------------------
+
+    /// Takes what the watch of PPS objects tells, or what a read of one of them gave.
+    pub fn objects(&mut self, update: Update<ObjectKey, Box<ObjectFact>>) {
+        match update {
+            Update::Begin(extent) => self.listed_objects.begin(extent),
+            Update::Apply(key, fact) => self.apply_object(&key, *fact),
+            Update::Delete(key) => self.delete_object(&key),
+            Update::Done => {
+                for key in self.listed_objects.done() {
+                    self.delete_object(&key);
+                }
+                self.retry_all();
+            }
+        }
+    }
+
+    fn apply_object(&mut self, key: &ObjectKey, fact: ObjectFact) {
+        self.listed_objects.put(key, ());
+        self.take_up(&fact.spec);
+        let workload = WorkloadKey::of_target(&key.namespace, &fact.spec.target_ref);
+        let before = self.objects.get(key).map(|object| object.workload.clone());
+        let replaced = if let Some(object) = self.objects.get_mut(key)
+            && object.fact.uid == fact.uid
+        {
+            let Some(replaced) = object.refresh(fact) else { return };
+            object.workload = workload.clone();
+            Some(replaced)
+        } else {
+            let object = Object::new(workload.clone(), fact);
+            self.objects.insert(key.clone(), object).map(|replaced| replaced.fact)
+        };
+        self.object_names(key, replaced.as_ref());
+        if let Some(before) = before.filter(|before| *before != workload) {
+            self.unclaim(&before, key);
+        }
+        self.claims.entry(workload.clone()).or_default().insert(key.clone());
+        self.object_changed(key, &workload);
+    }
+
+    fn delete_object(&mut self, key: &ObjectKey) {
+        self.listed_objects.remove(key);
+        if let Some(object) = self.objects.remove(key) {
+            self.object_names(key, Some(&object.fact));
+            self.unclaim(&object.workload, key);
+            self.object_changed(key, &object.workload);
+        }
+    }
+
+    fn unclaim(&mut self, workload: &WorkloadKey, object: &ObjectKey) {
+        if let Some(claims) = self.claims.get_mut(workload) {
+            claims.remove(object);
+            if claims.is_empty() {
+                self.claims.remove(workload);
+            }
+        }
+    }
+
+    /// An object came, changed or went: which of several is in charge may have changed, and a workload
+    /// may need a generated one.
+    fn object_changed(&mut self, key: &ObjectKey, workload: &WorkloadKey) {
+        self.touch_claims(workload);
+        self.work.generations.insert(workload.clone());
+        for kind in self.workloads.kinds() {
+            self.work.generations.insert(WorkloadKey { object: key.clone(), kind: kind.clone() });
+        }
+    }
+
+    fn take_up(&mut self, spec: &pps_core::Spec) {
+        let grown = self.interest.take_up(spec);
+        self.work.relist.labels |= grown.labels;
+        self.work.relist.annotations |= grown.annotations;
+    }
+
+    fn touch(&mut self, key: &ObjectKey, touch: impl FnOnce(&mut object::Touched)) {
+        self.touch_object(key, |object| touch(&mut object.touched));
+    }
+
+    fn touch_object(&mut self, key: &ObjectKey, touch: impl FnOnce(&mut Object)) {
+        if let Some(object) = self.objects.get_mut(key) {
+            touch(object);
+            self.work.statuses.insert(key.clone());
+        }
+    }
+
+    /// Brings up again what could not be decided while a list was incomplete, or was not asked for when
+    /// it had come up.
+    pub fn retry_all(&mut self) {
+        if self.is_complete() {
+            let touched = self.objects.iter().filter(|(_, object)| !object.touched.is_empty());
+            self.work.statuses.extend(touched.map(|(key, _)| key.clone()));
+            self.work.generations.extend(self.workloads.keys().cloned());
+            self.retry_waiting();
+        }
+    }
+
+    /// Whether what is kept of Pods and Nodes has all that is of interest now.
+    fn is_interest_met(&self) -> bool {
+        self.pods.complete() >= Some(self.interest.annotations().extent())
+            && self.nodes.complete() >= Some(self.interest.labels().extent())
+    }
+
+    /// Which of the objects that name a workload is in charge: the one of the workload's own name, for
+    /// which the policy asks first; else the oldest, of equally old ones the first by name.
+    fn in_charge(&self, workload: &WorkloadKey) -> Option<&ObjectKey> {
+        let claims = self.claims.get(workload)?.iter();
+        claims
+            .filter_map(|key| Some((&self.objects.get(key)?.fact, key)))
+            .filter(|(fact, _)| !fact.going)
+            .min_by_key(|(fact, key)| (key.name != workload.object.name, fact.created.as_str(), *key))
+            .map(|(_, key)| key)
+    }
+
+    fn presence(&self, object: &Object) -> Presence {
+        match self.workloads.get(&object.workload) {
+            Some(workload) if !workload.going => match &object.fact.status.target_uid {
+                Some(uid) if **uid != *workload.uid => Presence::Replaced,
+                _ => Presence::Present,
+            },
+            _ => Presence::Gone,
+        }
+    }
+
+    fn bearer(&self, object: &Object, name: &Arc<str>) -> Bearer {
+        let key = ObjectKey { namespace: object.workload.object.namespace.clone(), name: name.clone() };
+        let workload = self.workloads.get(&object.workload);
+        let Some(pod) = self.pods.get(&key) else { return Bearer::Absent };
+        match (&pod.owner, workload, pod.going) {
+            (Some(owner), Some(workload), true) if *owner == workload.uid => Bearer::Going,
+            (Some(owner), Some(workload), false) if *owner == workload.uid => Bearer::Adopted,
+            (Some(_), Some(_), _) => Bearer::Foreign,
+            // The workload is gone, and the garbage collector has not come to this Pod yet.
+            (Some(_), None, false) => Bearer::Adopted,
+            (None, _, false) => Bearer::Orphan,
+            (_, _, true) => Bearer::Absent,
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! The wiring: watches into the index, what is due out of it, outcomes back.
+
+mod gone;
+mod kinds;
+mod leading;
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use k8s_openapi::jiff::Timestamp;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use pps_core::Reason;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep_until, timeout};
+use tracing::{debug, info, warn};
+use tracing_subscriber::EnvFilter;
+
+use self::kinds::Kinds;
+use self::leading::Role;
+use crate::admin::{self, Health};
+use crate::args::{Args, LogFormat};
+use crate::batch::Batch;
+use crate::discover::Discovery;
+use crate::events::Publisher;
+use crate::facts::{ObjectKey, WorkloadKey};
+use crate::grace::Grace;
+use crate::hopeless::Hopeless;
+use crate::index::{Generation, Index};
+use crate::interest::Interest;
+use crate::lease::Election;
+use crate::metrics::Metrics;
+use crate::store::Update;
+use crate::watch::{Seen, Watches};
+use crate::write::{Failure, Taken, Writer, Written};
+
+/// How many facts may wait for the index before the watches wait for it.
+const QUEUE: usize = 1024;
+/// How many facts are taken before what became due is written.
+const TAKEN_AT_ONCE: usize = 256;
+/// How often what is kept is counted, and what was quiet is forgotten.
+const SWEEP: Duration = Duration::from_secs(10);
+
+/// Runs the program until it is told to stop.
+///
+/// # Errors
+///
+/// If it cannot start: no cluster is configured, or the admin address is taken.
+pub fn run_to_completion(args: &Args) -> anyhow::Result<()> {
+    start_logging(args)?;
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(args))
+}
+
+fn start_logging(args: &Args) -> anyhow::Result<()> {
+    let filter =
+        EnvFilter::try_new(&args.log).with_context(|| format!("--log {:?} is no log filter", args.log))?;
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let terminal = std::io::stderr().is_terminal();
+    match args.log_format {
+        LogFormat::Json => logs.json().flatten_event(true).init(),
+        LogFormat::Auto if !terminal => logs.json().flatten_event(true).init(),
+        LogFormat::Text | LogFormat::Auto => logs.with_ansi(terminal).init(),
+    }
+    Ok(())
+}
+
+async fn client(args: &Args) -> anyhow::Result<Client> {
+    let mut config = if let Some(path) = &args.kubeconfig {
+        let kubeconfig =
+            Kubeconfig::read_from(path).with_context(|| format!("--kubeconfig {}", path.display()))?;
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .with_context(|| format!("--kubeconfig {}", path.display()))?
+    } else {
+        Config::infer()
+            .await
+            .context("no cluster is configured; run it in a Pod, or give --kubeconfig FILE")?
+    };
+    // A watch is ended by the server before this; a connection that is silent for longer is dead.
+    config.read_timeout = Some(Duration::from_secs(295));
+    Ok(Client::try_from(config)?)
+}
+
+async fn run(args: &Args) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let client = client(args).await?;
+    let (health, metrics) = (Health::default(), Arc::new(Metrics::default()));
+    let election = election(args, &client, &health);
+    let mut leadership = election.leadership();
+    let served = admin::serve(args.admin_address, health.clone(), metrics.clone(), leadership.clone());
+    // Not within the log entry: what is not logged is not evaluated.
+    let address = served.await?;
+    info!(version = env!("CARGO_PKG_VERSION"), %address, "started");
+
+    let (seen, mut facts) = mpsc::channel(QUEUE);
+    let interest = Interest::default();
+    let watches = Watches::new(client.clone(), interest.clone(), health.clone(), metrics.clone(), seen);
+    let role = Role::new(leadership.clone());
+    let mut worker = Worker::new(args, client, interest, watches, role, health, metrics);
+    worker.start_first_watches(args.config_namespace.clone());
+
+    let mut sweep = tokio::time::interval(SWEEP);
+    loop {
+        let due = worker.next_due();
+        tokio::select! {
+            seen = facts.recv() => {
+                let Some(seen) = seen else { anyhow::bail!("all watches have ended") };
+                worker.take(seen);
+                for _ in 1..TAKEN_AT_ONCE {
+                    let Ok(seen) = facts.try_recv() else { break };
+                    worker.take(seen);
+                }
+            }
+            Some(outcome) = worker.writes.join_next() => worker.written(outcome?),
+            () = sleep_until(due.unwrap_or_else(|| Instant::now() + SWEEP).into()), if due.is_some() => {}
+            _ = sweep.tick() => worker.sweep(),
+            cared_for = leadership.changed() => anyhow::ensure!(cared_for, "the election has ended"),
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
+        worker.work();
+    }
+
+    info!("stopping");
+    while let Ok(seen) = facts.try_recv() {
+        worker.take(seen);
+    }
+    if timeout(args.shutdown_timeout, worker.finish()).await.is_err() {
+        warn!(seconds = args.shutdown_timeout.as_secs(), "not everything could be written in time");
+    }
+    election.end().await;
+    info!("stopped");
+    Ok(())
+}
+
+/// The election that decides which of several processes writes.
+fn election(args: &Args, client: &Client, health: &Health) -> Election {
+    if !args.leader_election {
+        return Election::unopposed();
+    }
+    // Of a Pod, that is its own.
+    let namespace = args.lease_namespace.as_deref().unwrap_or(client.default_namespace());
+    Election::start(client.clone(), namespace, &args.lease_name, health.clone())
+}
+
+/// The index with everything around it that has a clock or does I/O.
+struct Worker {
+    index: Index,
+    discovery: Discovery,
+    kinds: Kinds,
+    statuses: Batch<ObjectKey>,
+    generations: Batch<WorkloadKey>,
+    releases: Batch<ObjectKey>,
+    hopeless: Hopeless,
+    grace: Grace,
+    writes: JoinSet<Written>,
+    max_writes: usize,
+    writer: Writer,
+    publisher: Publisher,
+    role: Role,
+    watches: Watches,
+    relist_pods: watch::Sender<()>,
+    relist_nodes: watch::Sender<()>,
+    later_watches_started: bool,
+    complete: bool,
+    health: Health,
+    metrics: Arc<Metrics>,
+}
+
+impl Worker {
+    fn new(
+        args: &Args,
+        client: Client,
+        interest: Interest,
+        watches: Watches,
+        role: Role,
+        health: Health,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            index: Index::new(interest),
+            discovery: Discovery::new(&args.config_namespace),
+            kinds: Kinds::default(),
+            statuses: Batch::default(),
+            generations: Batch::default(),
+            releases: Batch::default(),
+            hopeless: Hopeless::new(args.node_grace_period),
+            grace: Grace::new(args.node_grace_period),
+            writes: JoinSet::new(),
+            max_writes: args.max_writes.into(),
+            writer: Writer::new(client.clone(), role.permit()),
+            publisher: Publisher::new(client, role.permit()),
+            role,
+            watches,
+            relist_pods: watch::Sender::new(()),
+            relist_nodes: watch::Sender::new(()),
+            later_watches_started: false,
+            complete: false,
+            health,
+            metrics,
+        }
+    }
+
+    /// Starts the watches that say what is of interest; those of Pods and Nodes follow when that is
+    /// known, so that they need not be listed twice.
+    fn start_first_watches(&self, config_namespace: String) {
+        tokio::spawn(self.watches.clone().objects());
+        tokio::spawn(self.watches.clone().stateful_sets());
+        tokio::spawn(self.watches.clone().definitions());
+        tokio::spawn(self.watches.clone().config(config_namespace));
+    }
+
+    fn take(&mut self, seen: Seen) {
+        match seen {
+            Seen::Pods(update) => self.index.pods(update),
+            Seen::Nodes(update) => self.index.nodes(update),
+            Seen::Workloads(id, update) => self.workloads(&id, update),
+            Seen::Lost(id, forbidden) => self.lost_kind(&id, forbidden),
+            Seen::Heard(id) => self.heard_kind(&id, false),
+            Seen::Config(update) => {
+                self.discovery.config(update);
+                self.follow_discovery();
+            }
+            Seen::Definitions(update) => {
+                self.discovery.definitions(update);
+                self.follow_discovery();
+            }
+            Seen::Objects(update) => {
+                if let Update::Delete(key) = &update {
+                    self.statuses.forget(key);
+                }
+                self.index.objects(update);
+            }
+        }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        if !self.role.leads() || self.writes.len() >= self.max_writes {
+            return None;
+        }
+        let due = [self.statuses.next(), self.generations.next(), self.next_gone()];
+        due.into_iter().flatten().min()
+    }
+
+    /// Takes up what has come up, and writes what is due, if this process leads.
+    fn work(&mut self) {
+        self.follow_leadership();
+        if !self.later_watches_started && self.index.is_interest_known() {
+            self.later_watches_started = true;
+            tokio::spawn(self.watches.clone().pods(self.relist_pods.subscribe()));
+            tokio::spawn(self.watches.clone().nodes(self.relist_nodes.subscribe()));
+        }
+        if !self.complete && self.index.is_complete() && self.discovery.is_settled() {
+            self.complete = true;
+            self.health.complete();
+            info!(kept = ?self.index.counts(), "the cluster is known");
+        }
+        let now = Instant::now();
+        self.take_work(now);
+        if self.role.leads() && self.overdue(now) {
+            self.take_work(now);
+        }
+        while self.role.leads() && self.writes.len() < self.max_writes {
+            if let Some(workload) = self.generations.take(now) {
+                self.write_generation(workload);
+            } else if let Some(key) = self.statuses.take(now) {
+                self.write_status(&key);
+                self.take_questions();
+            } else if let Some(node) = self.grace.question() {
+                self.look_for(node);
+            } else if let Some(pod) = self.releases.take(now) {
+                self.release(&pod, now);
+            } else {
+                break;
+            }
+        }
+    }
+
+    fn take_work(&mut self, now: Instant) {
+        let work = self.index.take_work();
+        // All of it comes up again when this process leads.
+        if self.role.leads() {
+            for key in &work.statuses {
+                self.statuses.mark(key, now);
+            }
+            for workload in &work.generations {
+                self.generations.mark(workload, now);
+            }
+            for pod in &work.releases {
+                self.releases.mark(pod, now);
+            }
+        }
+        for node in &work.absences {
+            self.absent(node, now);
+        }
+        for notice in work.notices {
+            self.publish(notice);
+        }
+        if self.later_watches_started {
+            if work.relist.annotations {
+                self.relist_pods.send_replace(());
+            }
+            if work.relist.labels {
+                self.relist_nodes.send_replace(());
+            }
+        }
+    }
+
+    fn write_status(&mut self, key: &ObjectKey) {
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        if let Some(write) = self.index.status_write(key, &now) {
+            let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
+            self.writes.spawn(async move {
+                let (start, entries) = (Instant::now(), write.entries);
+                let bytes = write.patch.to_string().len();
+                let written = writer.status(write).await;
+                if matches!(written, Written::Status(_, Ok(_))) {
+                    metrics.status_written(bytes, entries, start.elapsed().as_secs_f64());
+                }
+                written
+            });
+        }
+    }
+
+    fn write_generation(&mut self, workload: WorkloadKey) {
+        if let Some(generation) = self.index.generation(&workload) {
+            self.writes.spawn(self.writer.clone().generation(workload, generation));
+        }
+    }
+
+    fn written(&mut self, outcome: Written) {
+        let now = Instant::now();
+        match outcome {
+            Written::Status(write, Ok(resource_version)) => {
+                debug!(object = %write.key, entries = write.entries, "status written");
+                self.metrics.write("status", "ok");
+                self.statuses.written(&write.key, write.recorded, now);
+                self.index.status_written(&write.key, &resource_version);
+                self.tell_forgotten(&write);
+            }
+            Written::Status(write, Err(failure)) => {
+                self.count_failure("status", &failure);
+                if !matches!(failure, Failure::Conflict(_) | Failure::Gone | Failure::NotLeading) {
+                    warn!(object = %write.key, error = %failure, "a status could not be written and is tried again");
+                }
+                self.statuses.failed(&write.key, retry_after(&failure), now);
+                self.index.status_not_written(&write.key);
+                if let Failure::Conflict(Some(current)) = failure {
+                    self.index.objects(Update::Apply(write.key, current));
+                }
+            }
+            Written::Generation(workload, generation, Ok(taken)) => {
+                self.metrics.write("generated", "ok");
+                self.generations.written(&workload, 0, now);
+                self.tell_generated(&workload, generation, taken);
+                self.index.generation_done(&workload, true);
+            }
+            Written::Generation(workload, _, Err(failure)) => {
+                self.count_failure("generated", &failure);
+                if !matches!(failure, Failure::NotLeading) {
+                    warn!(%workload, error = %failure, "a generated PersistentPodState could not be written and is tried again");
+                }
+                self.generations.failed(&workload, retry_after(&failure), now);
+                self.index.generation_done(&workload, false);
+            }
+            Written::Release(release, result) => self.released(&release, result),
+            Written::Looked(node, sight) => self.looked(&node, sight),
+        }
+    }
+
+    fn tell_generated(&mut self, workload: &WorkloadKey, generation: Generation, taken: Taken) {
+        let (reason, message) = match generation {
+            Generation::Apply { key, .. } if taken == Taken::WithoutSources => (
+                Reason::InvalidAnnotation,
+                format!(
+                    "PersistentPodState {} was made without the sources PodIPsJSON and PodIPsCSV, which this cluster's definition of the kind does not know; install the one of this product",
+                    key.name
+                ),
+            ),
+            Generation::Apply { key, new: true, .. } => {
+                (Reason::Generated, format!("made PersistentPodState {}", key.name))
+            }
+            Generation::Apply { .. } => return,
+            Generation::Delete { key, .. } => (
+                Reason::Removed,
+                format!("deleted PersistentPodState {}, which the annotations no longer ask for", key.name),
+            ),
+        };
+        self.index.tell(workload, reason, message);
+    }
+
+    fn count_failure(&self, what: &'static str, failure: &Failure) {
+        let outcome = match failure {
+            Failure::Conflict(_) => "conflict",
+            Failure::Gone => "gone",
+            Failure::Refused { .. } => "refused",
+            Failure::NotLeading => "withheld",
+        };
+        self.metrics.write(what, outcome);
+    }
+
+    fn sweep(&mut self) {
+        let now = Instant::now();
+        self.statuses.sweep(now);
+        self.generations.sweep(now);
+        self.releases.sweep(now);
+        let waiting = self.statuses.len() + self.generations.len() + self.releases.len();
+        self.metrics.sizes(self.index.counts(), waiting);
+    }
+
+    /// Writes all that is known, due or not, and waits for the outcomes. A standby has nothing to write.
+    async fn finish(&mut self) {
+        self.take_work(Instant::now());
+        while self.role.leads() {
+            for key in self.statuses.take_all() {
+                self.write_status(&key);
+            }
+            let Some(outcome) = self.writes.join_next().await else { return };
+            if let Ok(outcome) = outcome {
+                let failed =
+                    matches!(&outcome, Written::Status(_, Err(_)) | Written::Generation(_, _, Err(_)));
+                self.written(outcome);
+                self.take_work(Instant::now());
+                if failed {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+}
+
+fn retry_after(failure: &Failure) -> Option<Duration> {
+    match failure {
+        Failure::Refused { retry_after, .. } => *retry_after,
+        Failure::Conflict(_) | Failure::Gone | Failure::NotLeading => None,
+    }
+}

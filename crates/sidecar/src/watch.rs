@@ -1,0 +1,380 @@
+//! Kubernetes watches to facts: drops what is not needed before anything is stored.
+
+use std::fmt::Debug;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::ListParams;
+use kube::core::{ApiResource, DeserializeGuard, PartialObjectMeta};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::utils::Backoff;
+use kube::runtime::watcher::{self, DefaultBackoff, Event, watcher};
+use kube::{Api, Client, Resource};
+use pps_core::kinds;
+use pps_core::whitelist::CONFIG_MAP;
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+
+use crate::admin::Health;
+use crate::discover::WatchId;
+use crate::facts::{ConfigFact, GroupKind, NodeFact, ObjectFact, ObjectKey, PodFact, WorkloadFact};
+use crate::interest::{Interest, Keys};
+use crate::metrics::Metrics;
+use crate::store::Update;
+use crate::wire::{self, CustomResourceDefinition, CustomWorkload, Pod, PpsObject, StatefulSet};
+
+/// The longest wait between two attempts to watch.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// How many definitions are listed at once: each comes with a schema, which can be large.
+const DEFINITIONS_AT_ONCE: u32 = 50;
+
+/// What the watches tell.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    /// Of Pods.
+    Pods(Update<ObjectKey, PodFact>),
+    /// Of Nodes.
+    Nodes(Update<Arc<str>, NodeFact>),
+    /// Of workloads of some kind.
+    Workloads(WatchId, Update<ObjectKey, WorkloadFact>),
+    /// Of a watch of some kind of workloads: it has failed, perhaps since it is forbidden.
+    Lost(WatchId, Forbidden),
+    /// Of a watch of some kind of workloads: it works again.
+    Heard(WatchId),
+    /// Of the ConfigMap that lists kinds of workloads.
+    Config(Update<ObjectKey, ConfigFact>),
+    /// Of the definitions of kinds.
+    Definitions(Update<Arc<str>, kinds::Definition>),
+    /// Of PPS objects.
+    Objects(Update<ObjectKey, Box<ObjectFact>>),
+}
+
+/// Whether a watch failed for want of a right.
+pub type Forbidden = bool;
+
+/// What all watches share.
+#[derive(Clone)]
+pub struct Watches {
+    client: Client,
+    interest: Interest,
+    health: Health,
+    metrics: Arc<Metrics>,
+    seen: mpsc::Sender<Seen>,
+}
+
+/// Why a watch has to list everything anew: more is of interest than it kept so far.
+pub type Relist = watch::Receiver<()>;
+
+impl Watches {
+    /// Watches with this client that send what they see into this channel.
+    pub fn new(
+        client: Client,
+        interest: Interest,
+        health: Health,
+        metrics: Arc<Metrics>,
+        seen: mpsc::Sender<Seen>,
+    ) -> Self {
+        Self { client, interest, health, metrics, seen }
+    }
+
+    /// Watches PPS objects.
+    pub async fn objects(self) {
+        let convert = |object: DeserializeGuard<PpsObject>| match object.0 {
+            Ok(object) => Some((wire::key_of(&object.metadata), Box::new(wire::object_fact(object)))),
+            Err(invalid) => {
+                warn!(object = %wire::key_of(&invalid.metadata), error = %invalid.error, "a PersistentPodState cannot be read and is left alone");
+                None
+            }
+        };
+        let key = |object: &DeserializeGuard<PpsObject>| wire::key_of(object.meta());
+        let what = What::vital("persistentpodstates");
+        self.follow(what, self.all(), Extent::Always, key, convert, Seen::Objects).await;
+    }
+
+    /// Watches StatefulSets.
+    pub async fn stateful_sets(self) {
+        let key = |workload: &StatefulSet| wire::key_of(workload.meta());
+        let convert = |workload: StatefulSet| Some((key(&workload), wire::workload_fact(&workload)));
+        let id = WatchId { kind: GroupKind::stateful_set(), number: 0 };
+        let seen = |update| Seen::Workloads(id.clone(), update);
+        self.follow(What::vital("statefulsets"), self.all(), Extent::Always, key, convert, seen).await;
+    }
+
+    /// Watches workloads of a kind that not every cluster has.
+    pub async fn kind(self, id: WatchId, resource: kinds::Resource) {
+        let naming = resource.naming.clone();
+        let what = What::of_kind(&id, &resource);
+        let api = api_resource(resource);
+        let key = |workload: &CustomWorkload| wire::key_of(workload.meta());
+        let convert = |workload: CustomWorkload| {
+            Some((key(&workload), wire::custom_workload_fact(&workload, &api.api_version, &naming)))
+        };
+        let seen = |update| Seen::Workloads(id.clone(), update);
+        let source =
+            Source { api: Api::all_with(self.client.clone(), &api), config: watcher::Config::default() };
+        self.follow(what, source, Extent::Always, key, convert, seen).await;
+    }
+
+    /// Watches the definitions of kinds.
+    pub async fn definitions(self) {
+        let convert = |definition: CustomResourceDefinition| {
+            Some((wire::definition_key(&definition), wire::definition_fact(definition)))
+        };
+        let mut source = self.all();
+        source.config.page_size = Some(DEFINITIONS_AT_ONCE);
+        let what = What::vital("customresourcedefinitions");
+        self.follow(what, source, Extent::Always, wire::definition_key, convert, Seen::Definitions).await;
+    }
+
+    /// Watches the one ConfigMap that lists kinds of workloads, in this namespace.
+    pub async fn config(self, namespace: String) {
+        let key = |config: &wire::ConfigMap| wire::key_of(config.meta());
+        let convert = |config: wire::ConfigMap| Some((key(&config), wire::config_fact(config)));
+        let source = Source {
+            api: Api::namespaced(self.client.clone(), &namespace),
+            config: watcher::Config::default().fields(&format!("metadata.name={CONFIG_MAP}")),
+        };
+        self.follow(What::vital("configmaps"), source, Extent::Always, key, convert, Seen::Config).await;
+    }
+
+    /// Watches Pods; lists them anew when more annotations are of interest.
+    pub async fn pods(self, relist: Relist) {
+        let interest = self.interest.clone();
+        let convert = |pod: Pod| Some((wire::key_of(pod.meta()), wire::pod_fact(&pod, &interest)?));
+        let key = |pod: &Pod| wire::key_of(pod.meta());
+        let extent = Extent::Of(interest.annotations(), relist);
+        self.follow(What::vital("pods"), self.all(), extent, key, convert, Seen::Pods).await;
+    }
+
+    /// Watches the metadata of Nodes; lists them anew when more labels are of interest.
+    pub async fn nodes(self, relist: Relist) {
+        let interest = self.interest.clone();
+        let convert =
+            |node: PartialObjectMeta<Node>| Some((wire::node_key(&node), wire::node_fact(&node, &interest)));
+        let extent = Extent::Of(interest.labels(), relist);
+        self.follow(What::vital("nodes"), self.all(), extent, wire::node_key, convert, Seen::Nodes).await;
+    }
+
+    /// All objects of a kind.
+    fn all<O: Resource<DynamicType = ()>>(&self) -> Source<O> {
+        Source { api: Api::all(self.client.clone()), config: watcher::Config::default() }
+    }
+
+    /// Follows one kind for ever: errors are told and retried with back-off.
+    async fn follow<O, K, F>(
+        &self,
+        what: What,
+        source: Source<O>,
+        mut extent: Extent<'_>,
+        key: impl Fn(&O) -> K,
+        convert: impl Fn(O) -> Option<(K, F)>,
+        seen: impl Fn(Update<K, F>) -> Seen,
+    ) where
+        O: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        loop {
+            extent.begin();
+            let events = watcher(source.api.clone(), source.config.clone());
+            let mut events = Box::pin(events.backoff(ShortBackoff::default()));
+            let (mut lost, mut known) = (false, false);
+            loop {
+                let event = tokio::select! {
+                    () = extent.grown() => {
+                        info!(kind = %what.name, "listing anew, since more is of interest");
+                        break;
+                    }
+                    event = events.next() => event,
+                    // A watch that is taken up again tells nothing before something happens.
+                    answers = source.answers(what.pause()), if lost => {
+                        if answers {
+                            lost = false;
+                            self.heard(&what).await;
+                        }
+                        continue;
+                    }
+                };
+                let update = match event {
+                    None => break,
+                    Some(Err(error)) => {
+                        lost = true;
+                        warn!(kind = %what.name, %error, "the watch failed and is tried again");
+                        self.lost(&what, &error).await;
+                        continue;
+                    }
+                    Some(Ok(event)) => {
+                        // A list begins before the API server has answered.
+                        if !matches!(event, Event::Init) && (lost || !known) {
+                            (lost, known) = (false, true);
+                            self.heard(&what).await;
+                        }
+                        self.metrics.watch_event(&what.name);
+                        match event {
+                            Event::Init => Some(Update::Begin(extent.number())),
+                            Event::Apply(object) | Event::InitApply(object) => {
+                                convert(object).map(|(key, fact)| Update::Apply(key, fact))
+                            }
+                            Event::Delete(object) => Some(Update::Delete(key(&object))),
+                            Event::InitDone => Some(Update::Done),
+                        }
+                    }
+                };
+                if let Some(update) = update
+                    && self.seen.send(seen(update)).await.is_err()
+                {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A watch works.
+    async fn heard(&self, what: &What) {
+        self.metrics.watching(&what.name, true);
+        match &what.role {
+            Role::Vital(name) => self.health.heard(name),
+            // Nobody listens any longer when the program ends.
+            Role::Kind(id) => drop(self.seen.send(Seen::Heard(id.clone())).await),
+        }
+    }
+
+    /// A watch has failed.
+    async fn lost(&self, what: &What, error: &watcher::Error) {
+        self.metrics.watch_error(&what.name);
+        match &what.role {
+            Role::Vital(name) => self.health.lost(name),
+            Role::Kind(id) => drop(self.seen.send(Seen::Lost(id.clone(), is_forbidden(error))).await),
+        }
+    }
+}
+
+/// What is watched.
+struct What {
+    /// Its name in logs and metrics.
+    name: Arc<str>,
+    role: Role,
+}
+
+enum Role {
+    /// Without it nothing works.
+    Vital(&'static str),
+    /// Without it workloads of this kind are left alone, and all others are not.
+    Kind(WatchId),
+}
+
+impl What {
+    fn vital(name: &'static str) -> Self {
+        Self { name: name.into(), role: Role::Vital(name) }
+    }
+
+    /// How long to wait before it is asked whether a watch that failed works again.
+    fn pause(&self) -> Duration {
+        match self.role {
+            Role::Vital(_) => Duration::from_secs(1),
+            // It may never work.
+            Role::Kind(_) => LONGEST_WAIT,
+        }
+    }
+
+    fn of_kind(id: &WatchId, resource: &kinds::Resource) -> Self {
+        Self { name: name_of(resource), role: Role::Kind(id.clone()) }
+    }
+}
+
+/// The name of a custom kind in logs and metrics, such as `databases.example.io`.
+pub fn name_of(resource: &kinds::Resource) -> Arc<str> {
+    format!("{}.{}", resource.plural, resource.group).into()
+}
+
+fn api_resource(resource: kinds::Resource) -> ApiResource {
+    ApiResource {
+        api_version: format!("{}/{}", resource.group, resource.version),
+        group: resource.group,
+        version: resource.version,
+        kind: resource.kind,
+        plural: resource.plural,
+    }
+}
+
+fn is_forbidden(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => status.code == 403,
+        _ => false,
+    }
+}
+
+/// Which objects are watched.
+struct Source<O> {
+    api: Api<O>,
+    config: watcher::Config,
+}
+
+impl<O: Clone + DeserializeOwned + Debug> Source<O> {
+    /// Waits for a while, and asks whether they can be listed.
+    async fn answers(&self, pause: Duration) -> bool {
+        sleep(pause).await;
+        let params =
+            ListParams { field_selector: self.config.field_selector.clone(), ..ListParams::default() };
+        let answer = timeout(Duration::from_secs(5), self.api.list(&params.limit(1))).await;
+        matches!(answer, Ok(Ok(_)))
+    }
+}
+
+/// How much is kept of each object.
+enum Extent<'a> {
+    /// All that is ever needed.
+    Always,
+    /// What is of interest; when that grows, everything has to be listed anew.
+    Of(&'a Keys, Relist),
+}
+
+impl Extent<'_> {
+    fn begin(&mut self) {
+        if let Self::Of(_, relist) = self {
+            relist.mark_unchanged();
+        }
+    }
+
+    fn number(&self) -> u64 {
+        match self {
+            Self::Always => 0,
+            Self::Of(keys, _) => keys.extent(),
+        }
+    }
+
+    /// Waits until more is of interest; for ever if that cannot be.
+    async fn grown(&mut self) {
+        if let Self::Of(_, relist) = self
+            && relist.changed().await.is_ok()
+        {
+            return;
+        }
+        pending::<()>().await;
+    }
+}
+
+/// kube's own back-off, with shorter waits: who waits for a state to be recorded should not have to
+/// wait half a minute after the API server is back.
+#[derive(Default)]
+struct ShortBackoff(DefaultBackoff);
+
+impl Iterator for ShortBackoff {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.0.next().map(|wait| wait.min(LONGEST_WAIT))
+    }
+}
+
+impl Backoff for ShortBackoff {
+    fn reset(&mut self) {
+        self.0.reset();
+    }
+}

@@ -1,0 +1,279 @@
+//! The demo: the same thing twice, first without the product, then with it. All Pods of two
+//! StatefulSets are deleted while the cluster's load has changed, and a table shows where they land.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{Cell, Color, Table};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use pps_e2e::cluster::{Cluster, PodInfo, StatefulSetSpec, policy_path};
+use pps_e2e::control_plane;
+use pps_e2e::kubelet::IP_ANNOTATION;
+use pps_e2e::sidecar::SidecarOptions;
+use pps_e2e::wait::{Progress, wait_for};
+use pps_e2e::wasm_host::PolicyModule;
+use pps_e2e::webhook::{self, WebhookOptions};
+use serde_json::json;
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const REPLICAS: u32 = 6;
+const NODES: usize = 6;
+const ZONES: usize = 3;
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Bears the annotations; its PPS is generated.
+const DATABASE: &str = "db";
+/// Has a hand-written PPS.
+const QUEUE: &str = "queue";
+
+/// Shows what PersistentPodState does, on a real Kubernetes control plane of its own.
+///
+/// Two StatefulSets with six Pods each run on six nodes in three zones. Their Pods are deleted at once
+/// while other nodes have become busy: first without the product, then with it. Exits with 1 if a Pod
+/// with a PersistentPodState does not come back to its node.
+#[derive(Debug, Parser)]
+#[command(name = "pps-demo", version)]
+struct Args {
+    /// Keep the cluster running afterwards, to look around with kubectl.
+    #[arg(long)]
+    keep: bool,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match Box::pin(run(&Args::parse())).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("the demo could not be played to its end: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn run(args: &Args) -> Result<bool> {
+    let builder = Cluster::builder().nodes(NODES, ZONES).deployed_rights();
+    let mut cluster =
+        step("start etcd, API server, scheduler and controllers", Box::pin(builder.start())).await?;
+
+    println!("\nWithout PersistentPodState: all 12 Pods are deleted while the cluster's load has changed.\n");
+    let without = play(&cluster, "without").await?;
+    without.print();
+    step("clean up", clean_up(&cluster, "without")).await?;
+
+    step("start the policy (Wasm, behind the admission webhook) and the sidecar", async {
+        let module = PolicyModule::load_file(&policy_path())?;
+        cluster.start_webhook(module, WebhookOptions::default()).await?;
+        cluster.start_sidecar(SidecarOptions::default()).await
+    })
+    .await?;
+    println!("\nWith PersistentPodState: the same again.\n");
+    let with = play(&cluster, "with").await?;
+    with.print();
+
+    let asked = webhook::summary(&cluster.webhook()?.evaluation_times());
+    eprintln!("  the policy, from request to answer: {asked}");
+
+    let [home_nodes, home_ips, pods] = with.counts();
+    let [away_nodes, away_ips, _] = without.counts();
+    println!(
+        "\nwith PPS {home_nodes}/{pods} on their node, {home_ips}/{pods} with their IP; \
+         without {away_nodes}/{pods}, {away_ips}/{pods}"
+    );
+    if args.keep {
+        let kubeconfig = cluster.control_plane.kubeconfig_for(control_plane::ADMIN)?;
+        println!("\nThe cluster runs until Ctrl-C. Try:\n");
+        println!("    export KUBECONFIG={}", kubeconfig.display());
+        println!("    kubectl get pps -A");
+        println!("    kubectl -n with get pods -o wide");
+        println!("    kubectl -n with describe pps {QUEUE}");
+        tokio::signal::ctrl_c().await?;
+    }
+    cluster.shutdown().await?;
+    Ok(home_nodes == pods && home_ips == pods)
+}
+
+/// Where each Pod was, and where it is now.
+struct Journey {
+    pods: Vec<(PodInfo, PodInfo)>,
+}
+
+impl Journey {
+    /// How many Pods are on their node, how many have their address, how many there are.
+    fn counts(&self) -> [usize; 3] {
+        let count = |same: fn(&(PodInfo, PodInfo)) -> bool| self.pods.iter().filter(|pod| same(pod)).count();
+        [count(|(a, b)| a.node == b.node), count(|(a, b)| a.ip == b.ip), self.pods.len()]
+    }
+
+    fn print(&self) {
+        let mut table = Table::new();
+        table.load_style(UTF8_FULL_CONDENSED);
+        table.set_header(["Pod", "Node before", "Node after", "IP before", "IP after"]);
+        for (before, after) in &self.pods {
+            let compared = |before: &Option<String>, after: &Option<String>| {
+                let color = if before == after { Color::Green } else { Color::Red };
+                Cell::new(after.as_deref().unwrap_or("-")).fg(color)
+            };
+            let plain = |text: &Option<String>| Cell::new(text.as_deref().unwrap_or("-"));
+            table.add_row([
+                Cell::new(&before.name),
+                plain(&before.node),
+                compared(&before.node, &after.node),
+                plain(&before.ip),
+                compared(&before.ip, &after.ip),
+            ]);
+        }
+        println!("{table}");
+    }
+}
+
+/// Runs both StatefulSets, moves the load, deletes all Pods, waits for them.
+async fn play(cluster: &Cluster, namespace: &str) -> Result<Journey> {
+    cluster.namespace(namespace).await?;
+    step("make half of the nodes busy", burden(cluster, namespace, 0..NODES / 2)).await?;
+    let database =
+        StatefulSetSpec::new(namespace, DATABASE, REPLICAS).persistent(HOSTNAME, "", IP_ANNOTATION);
+    let queue = StatefulSetSpec::new(namespace, QUEUE, REPLICAS);
+    let before = step("start two StatefulSets with six Pods each", async {
+        cluster.apply_objects(&[hand_written(namespace)]).await?;
+        cluster.create_stateful_set(&database).await?;
+        cluster.create_stateful_set(&queue).await?;
+        all_ready(cluster, namespace, None).await
+    })
+    .await?;
+    if cluster.sidecar.is_some() {
+        step("wait until the sidecar has recorded all Pods", recorded(cluster, namespace, &before)).await?;
+    }
+    step("make the other half of the nodes busy instead", async {
+        relieve(cluster, namespace).await?;
+        burden(cluster, namespace, NODES / 2..NODES).await
+    })
+    .await?;
+    let after = step("delete all Pods and wait until their successors are Ready", async {
+        for name in [DATABASE, QUEUE] {
+            let names: Vec<&str> =
+                before.keys().filter(|pod| pod.starts_with(name)).map(String::as_str).collect();
+            cluster.delete_pods(namespace, name, &names).await?;
+        }
+        all_ready(cluster, namespace, Some(&before)).await
+    })
+    .await?;
+    let pods = before.into_iter().filter_map(|(name, before)| Some((before, after.get(&name)?.clone())));
+    Ok(Journey { pods: pods.collect() })
+}
+
+/// The PPS that a user writes for a workload without annotations.
+fn hand_written(namespace: &str) -> serde_json::Value {
+    json!({
+        "apiVersion": "apps.kruise.io/v1alpha1",
+        "kind": "PersistentPodState",
+        "metadata": {"name": QUEUE, "namespace": namespace},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": QUEUE},
+            "requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]},
+            "persistentPodAnnotations": [{"key": IP_ANNOTATION}],
+        },
+    })
+}
+
+/// Waits until all Pods are Ready; with the Pods of before, until they are others.
+async fn all_ready(
+    cluster: &Cluster,
+    namespace: &str,
+    before: Option<&BTreeMap<String, PodInfo>>,
+) -> Result<BTreeMap<String, PodInfo>> {
+    let mut all = BTreeMap::new();
+    for name in [DATABASE, QUEUE] {
+        let pods = cluster
+            .wait_for_pods(namespace, name, &format!("the Pods of {name} to be Ready"), PATIENCE, |pods| {
+                pods.len() == REPLICAS as usize
+                    && pods.iter().all(|(name, pod)| {
+                        let old = before.and_then(|before| before.get(name));
+                        pod.ready && old.is_none_or(|old| old.uid != pod.uid)
+                    })
+            })
+            .await?;
+        all.extend(pods);
+    }
+    Ok(all)
+}
+
+async fn recorded(cluster: &Cluster, namespace: &str, pods: &BTreeMap<String, PodInfo>) -> Result<()> {
+    wait_for("all Pods to be recorded", PATIENCE, async || {
+        let mut states = cluster.pod_states(namespace, DATABASE).await?;
+        states.append(&mut cluster.pod_states(namespace, QUEUE).await?);
+        let known = pods.values().filter(|pod| {
+            let state = states.get(&pod.name);
+            state.is_some_and(|state| {
+                state["nodeName"].as_str() == pod.node.as_deref()
+                    && state["annotations"][IP_ANNOTATION].as_str() == pod.ip.as_deref()
+            })
+        });
+        let known = known.count();
+        Ok(Progress::when(known == pods.len(), (), format!("{known} of {}", pods.len())))
+    })
+    .await
+}
+
+/// Puts a Pod that asks for half of the node on each of these nodes.
+async fn burden(cluster: &Cluster, namespace: &str, nodes: std::ops::Range<usize>) -> Result<()> {
+    let api: Api<Pod> = cluster.pods_api(namespace);
+    for node in nodes {
+        let pod = serde_json::from_value(json!({
+            "metadata": {"name": format!("burden-{node}"), "labels": {"app": "burden"}},
+            "spec": {
+                "nodeName": format!("node-{node}"),
+                "automountServiceAccountToken": false,
+                "terminationGracePeriodSeconds": 0,
+                "containers": [{
+                    "name": "main", "image": "example.invalid/burden:1",
+                    "resources": {"requests": {"cpu": "500", "memory": "500Gi"}},
+                }],
+            },
+        }))?;
+        api.create(&PostParams::default(), &pod).await?;
+    }
+    wait_for("the busy Pods to run", PATIENCE, async || {
+        let pods = cluster.pods(namespace, "burden").await?;
+        Ok(Progress::when(pods.values().all(|pod| pod.ready), (), format!("{} Pods", pods.len())))
+    })
+    .await
+}
+
+async fn relieve(cluster: &Cluster, namespace: &str) -> Result<()> {
+    let api: Api<Pod> = cluster.pods_api(namespace);
+    for name in cluster.pods(namespace, "burden").await?.keys() {
+        api.delete(name, &DeleteParams::default().grace_period(0)).await?;
+    }
+    gone(cluster, namespace, "burden").await
+}
+
+async fn clean_up(cluster: &Cluster, namespace: &str) -> Result<()> {
+    for name in [DATABASE, QUEUE] {
+        cluster.delete_stateful_set(namespace, name, false).await?;
+        gone(cluster, namespace, name).await?;
+    }
+    relieve(cluster, namespace).await
+}
+
+async fn gone(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
+    let what = format!("the Pods of {name} to be gone");
+    cluster.wait_for_pods(namespace, name, &what, PATIENCE, BTreeMap::is_empty).await.map(drop)
+}
+
+/// Says what is being done, and how long it took.
+async fn step<T>(what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let start = Instant::now();
+    eprint!("  … {what}");
+    let result = work.await;
+    match &result {
+        Ok(_) => eprintln!(" ({:.1} s)", start.elapsed().as_secs_f64()),
+        Err(_) => eprintln!(": failed"),
+    }
+    result.with_context(|| what.to_owned())
+}

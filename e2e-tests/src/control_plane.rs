@@ -1,0 +1,381 @@
+//! A real etcd, API server, controller manager and scheduler on loopback.
+
+mod binaries;
+mod credentials;
+mod flags;
+mod ports;
+
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::{Namespace, ServiceAccount},
+};
+use kube::{
+    Api, Client, Config,
+    api::{ObjectMeta, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use nix::sys::signal::Signal;
+
+pub use binaries::{Binaries, Version};
+use credentials::Credentials;
+pub use credentials::{ADMIN, ServerCertificate, User};
+use flags::Flags;
+pub use ports::free_port;
+
+use crate::{
+    supervisor::{Spec, Supervisor},
+    wait::{Progress, wait_for},
+};
+
+/// Names of the programs, as the supervisor knows them.
+pub mod program {
+    /// The store.
+    pub const ETCD: &str = "etcd";
+    /// The API server.
+    pub const API_SERVER: &str = "kube-apiserver";
+    /// The controllers.
+    pub const CONTROLLER_MANAGER: &str = "kube-controller-manager";
+    /// The scheduler.
+    pub const SCHEDULER: &str = "kube-scheduler";
+}
+
+/// How to start a control plane.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Users beside the administrator.
+    pub users: Vec<User>,
+    /// Write an audit log of all requests (metadata only).
+    pub audit_log: bool,
+    /// More flags for the API server.
+    pub api_server_flags: Vec<String>,
+    /// More flags for the controller manager.
+    pub controller_manager_flags: Vec<String>,
+    /// How long the start may take.
+    pub timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            users: Vec::new(),
+            audit_log: false,
+            api_server_flags: Vec::new(),
+            controller_manager_flags: Vec::new(),
+            timeout: Duration::from_mins(1),
+        }
+    }
+}
+
+/// A running control plane.
+pub struct ControlPlane {
+    supervisor: Arc<Supervisor>,
+    binaries: Binaries,
+    version: Version,
+    credentials: Credentials,
+    url: String,
+    etcd_url: String,
+    specs: Vec<Spec>,
+    admin: Client,
+}
+
+impl ControlPlane {
+    /// Starts everything and waits until the API server is ready.
+    pub async fn start(supervisor: Arc<Supervisor>, options: Options) -> Result<Self> {
+        // Whoever came first has set it: all of them are ring's.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let binaries = Binaries::find()?;
+        let version = binaries.kubernetes_version()?;
+        let credentials = Credentials::write(supervisor.folder(), &options.users)?;
+        let mut attempt = 1;
+        loop {
+            let flags = Flags {
+                folder: supervisor.folder(),
+                version,
+                etcd_port: free_port()?,
+                api_port: free_port()?,
+                options: &options,
+            };
+            let url = format!("https://127.0.0.1:{}", flags.api_port);
+            credentials.write_kubeconfig(&url, ADMIN)?;
+            let specs = flags.specs(&binaries)?;
+            match bring_up(&supervisor, &specs, &flags, &credentials, &url).await {
+                Ok(admin) => {
+                    let etcd_url = format!("http://127.0.0.1:{}", flags.etcd_port);
+                    return Ok(Self {
+                        supervisor,
+                        binaries,
+                        version,
+                        credentials,
+                        url,
+                        etcd_url,
+                        specs,
+                        admin,
+                    });
+                }
+                Err(error) if attempt < 3 && somebody_took_a_port(&supervisor) => {
+                    tracing::warn!("starting anew with other ports: {error:#}");
+                    attempt += 1;
+                    tear_down(&supervisor, &specs).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The administrator's client. It belongs to the runtime in which the control plane was started.
+    pub fn client(&self) -> Client {
+        self.admin.clone()
+    }
+
+    /// A client of the named user, for the runtime in which this is called.
+    pub fn client_for(&self, user: &str) -> Result<Client> {
+        client(&self.credentials, &self.url, self.credentials.token(user)?)
+    }
+
+    /// A client with that bearer token.
+    pub fn client_with_token(&self, token: &str) -> Result<Client> {
+        client(&self.credentials, &self.url, token)
+    }
+
+    /// A client of a service account, whose token comes from the `TokenRequest` API. The account is
+    /// made if need be.
+    pub async fn client_for_service_account(&self, namespace: &str, name: &str) -> Result<Client> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
+        if accounts.get_opt(name).await?.is_none() {
+            let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+            let account = ServiceAccount { metadata, ..ServiceAccount::default() };
+            accounts.create(&PostParams::default(), &account).await?;
+        }
+        let spec = TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
+        let response = accounts.create_token_request(name, &PostParams::default(), &request).await?;
+        self.client_with_token(&response.status.and_then(|status| status.token).context("no token came")?)
+    }
+
+    /// The path of a kubeconfig file of the named user.
+    pub fn kubeconfig_for(&self, user: &str) -> Result<PathBuf> {
+        self.credentials.write_kubeconfig(&self.url, user)
+    }
+
+    /// Runs kubectl as the administrator; what it prints, or an error with what it complains about.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        self.kubectl_as(ADMIN, args).await
+    }
+
+    /// Runs kubectl as the named user.
+    pub async fn kubectl_as(&self, user: &str, args: &[&str]) -> Result<String> {
+        let output = tokio::process::Command::new(self.binaries.path("kubectl")?)
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig_for(user)?)
+            .args(args)
+            // The discovery cache belongs to this cluster, and goes with it.
+            .env("HOME", self.folder())
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let output = tokio::time::timeout(Duration::from_mins(1), output)
+            .await
+            .with_context(|| format!("kubectl {args:?} took more than a minute"))??;
+        if !output.status.success() {
+            bail!("kubectl {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Ends one of the programs (see [`program`]) and waits until it is gone.
+    pub async fn stop(&self, program: &str) -> Result<()> {
+        self.supervisor.kill(program).await.map(drop)
+    }
+
+    /// Starts a stopped program again, on the same ports. For the API server it waits until it is
+    /// ready.
+    pub async fn start_again(&self, program: &str) -> Result<()> {
+        let spec = self.specs.iter().find(|spec| spec.name == program);
+        self.supervisor.spawn(spec.with_context(|| format!("no program {program}"))?.clone())?;
+        if program == program::API_SERVER {
+            wait_until_ready(&self.supervisor, &self.admin, Duration::from_secs(30)).await?;
+        }
+        Ok(())
+    }
+
+    /// Stops and starts a program.
+    pub async fn restart(&self, program: &str) -> Result<()> {
+        self.stop(program).await?;
+        self.start_again(program).await
+    }
+
+    /// Freezes a program (`SIGSTOP`).
+    pub fn pause(&self, program: &str) -> Result<()> {
+        self.supervisor.signal(program, Signal::SIGSTOP).map(drop)
+    }
+
+    /// Thaws it (`SIGCONT`).
+    pub fn resume(&self, program: &str) -> Result<()> {
+        self.supervisor.signal(program, Signal::SIGCONT).map(drop)
+    }
+
+    /// The version of Kubernetes.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The API server's address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// etcd's address.
+    pub fn etcd_url(&self) -> &str {
+        &self.etcd_url
+    }
+
+    /// The certificate authority of the API server, as PEM.
+    pub fn authority(&self) -> &str {
+        self.credentials.authority()
+    }
+
+    /// The folder of the cluster.
+    pub fn folder(&self) -> &Path {
+        self.supervisor.folder()
+    }
+
+    /// The programs that are used.
+    pub fn binaries(&self) -> &Binaries {
+        &self.binaries
+    }
+
+    /// Runs the programs, and may run more.
+    pub fn supervisor(&self) -> &Arc<Supervisor> {
+        &self.supervisor
+    }
+
+    /// The audit log, one JSON event per line; empty unless it was asked for.
+    pub fn audit_log(&self) -> String {
+        fs::read_to_string(self.folder().join(flags::AUDIT_LOG)).unwrap_or_default()
+    }
+}
+
+async fn bring_up(
+    supervisor: &Supervisor,
+    specs: &[Spec],
+    flags: &Flags<'_>,
+    credentials: &Credentials,
+    url: &str,
+) -> Result<Client> {
+    let deadline = Instant::now() + flags.options.timeout;
+    let left = || deadline.saturating_duration_since(Instant::now());
+    let mut rest = Vec::new();
+    for spec in specs {
+        match spec.name.as_str() {
+            program::ETCD => {
+                supervisor.spawn(spec.clone())?;
+                wait_for_port(supervisor, program::ETCD, flags.etcd_port, left()).await?;
+            }
+            program::API_SERVER => {
+                supervisor.spawn(spec.clone())?;
+            }
+            _ => rest.push(spec.clone()),
+        }
+    }
+    let admin = client(credentials, url, credentials.token(ADMIN)?)?;
+    // It listens long before it answers: the other two start meanwhile.
+    wait_for_port(supervisor, program::API_SERVER, flags.api_port, left()).await?;
+    for spec in &rest {
+        supervisor.spawn(spec.clone())?;
+    }
+    wait_until_ready(supervisor, &admin, left()).await?;
+    for spec in rest {
+        // They give up after some seconds without an API server, which a busy machine may need.
+        if !supervisor.status(&spec.name)?.running {
+            supervisor.spawn(spec)?;
+        }
+    }
+    Ok(admin)
+}
+
+fn client(credentials: &Credentials, url: &str, token: &str) -> Result<Client> {
+    let kubeconfig: Kubeconfig = serde_json::from_value(credentials.kubeconfig(url, token))?;
+    let options = KubeConfigOptions::default();
+    let mut config = futures::executor::block_on(Config::from_custom_kubeconfig(kubeconfig, &options))?;
+    config.connect_timeout = Some(Duration::from_secs(5));
+    Ok(Client::try_from(config)?)
+}
+
+/// Fails as soon as the program has ended, with the end of its log.
+fn check_alive(supervisor: &Supervisor, program: &str) -> Result<()> {
+    let status = supervisor.status(program)?;
+    if status.running {
+        return Ok(());
+    }
+    bail!("{program} ended ({status:?}); its last lines:\n{}", supervisor.log_tail(program, 15))
+}
+
+async fn wait_for_port(supervisor: &Supervisor, program: &str, port: u16, timeout: Duration) -> Result<()> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let started = Instant::now();
+    while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
+        check_alive(supervisor, program)?;
+        if started.elapsed() > timeout {
+            bail!("{program} does not listen after {timeout:?}:\n{}", supervisor.log_tail(program, 15));
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+/// Ready means: `/readyz` says so and the namespace `default` is there.
+async fn wait_until_ready(supervisor: &Supervisor, admin: &Client, timeout: Duration) -> Result<()> {
+    let namespaces: Api<Namespace> = Api::all(admin.clone());
+    let died = OnceLock::new();
+    let ready = wait_for("the API server to be ready", timeout, async || {
+        if let Err(error) = check_alive(supervisor, program::API_SERVER) {
+            let _ = died.set(error);
+            return Ok(Progress::Done(()));
+        }
+        let request = axum::http::Request::get("/readyz").body(Vec::new())?;
+        let answer = admin.request_text(request).await?;
+        let default = namespaces.get_opt("default").await?;
+        Ok(Progress::when(default.is_some(), (), format!("readyz: {answer}, no namespace default yet")))
+    })
+    .await;
+    match (died.into_inner(), ready) {
+        (Some(error), _) => Err(error),
+        (None, Err(error)) => {
+            Err(error.context(format!("its last lines:\n{}", supervisor.log_tail(program::API_SERVER, 15))))
+        }
+        (None, Ok(())) => Ok(()),
+    }
+}
+
+fn somebody_took_a_port(supervisor: &Supervisor) -> bool {
+    [program::ETCD, program::API_SERVER]
+        .iter()
+        .any(|name| supervisor.log_tail(name, 30).contains("address already in use"))
+}
+
+async fn tear_down(supervisor: &Supervisor, specs: &[Spec]) -> Result<()> {
+    for spec in specs {
+        if supervisor.status(&spec.name).is_ok_and(|status| status.running) {
+            supervisor.kill(&spec.name).await?;
+        }
+        let log = supervisor.log_path(&spec.name);
+        if log.exists() {
+            fs::rename(&log, log.with_extension("log.1"))?;
+        }
+    }
+    let data = supervisor.folder().join(flags::ETCD_DATA);
+    if data.exists() {
+        fs::remove_dir_all(data)?;
+    }
+    Ok(())
+}

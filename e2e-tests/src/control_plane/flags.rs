@@ -1,0 +1,113 @@
+//! The command lines, which differ between versions of Kubernetes.
+
+use std::{fs, path::Path};
+
+use anyhow::Result;
+
+use super::{ADMIN, Binaries, Options, Version, program};
+use crate::supervisor::Spec;
+
+pub(super) const ETCD_DATA: &str = "etcd-data";
+pub(super) const AUDIT_LOG: &str = "audit.log";
+const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+  "rules": [{"level": "Metadata"}]}"#;
+
+pub(super) struct Flags<'a> {
+    pub(super) folder: &'a Path,
+    pub(super) version: Version,
+    pub(super) etcd_port: u16,
+    pub(super) api_port: u16,
+    pub(super) options: &'a Options,
+}
+
+impl Flags<'_> {
+    /// All four programs, in the order in which they are started.
+    pub(super) fn specs(&self, binaries: &Binaries) -> Result<Vec<Spec>> {
+        let all = [
+            (program::ETCD, self.etcd()),
+            (program::API_SERVER, self.api_server()?),
+            (program::CONTROLLER_MANAGER, self.controller_manager()),
+            (program::SCHEDULER, self.scheduler()),
+        ];
+        all.into_iter()
+            .map(|(name, args)| {
+                Ok(Spec { name: name.to_owned(), program: binaries.path(name)?, args, env: Vec::new() })
+            })
+            .collect()
+    }
+
+    fn etcd(&self) -> Vec<String> {
+        let url = format!("http://127.0.0.1:{}", self.etcd_port);
+        vec![
+            format!("--data-dir={}", self.path(ETCD_DATA)),
+            format!("--listen-client-urls={url}"),
+            format!("--advertise-client-urls={url}"),
+            // Nobody comes to see a cluster of one.
+            "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+            "--unsafe-no-fsync".to_owned(),
+            "--logger=zap".to_owned(),
+            "--log-level=warn".to_owned(),
+        ]
+    }
+
+    fn api_server(&self) -> Result<Vec<String>> {
+        let mut flags = vec![
+            format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
+            format!("--secure-port={}", self.api_port),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--cert-dir={}", self.path("apiserver-certs")),
+            format!("--tls-cert-file={}", self.path("server.crt")),
+            format!("--tls-private-key-file={}", self.path("server.key")),
+            format!("--service-account-key-file={}", self.path("sa.pub")),
+            format!("--service-account-signing-key-file={}", self.path("sa.key")),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--token-auth-file={}", self.path("tokens.csv")),
+            "--authorization-mode=RBAC".to_owned(),
+            "--allow-privileged=true".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
+            "--profiling=false".to_owned(),
+        ];
+        if self.options.audit_log {
+            let policy = self.path("audit-policy.json");
+            fs::write(&policy, AUDIT_POLICY)?;
+            flags.push(format!("--audit-policy-file={policy}"));
+            flags.push(format!("--audit-log-path={}", self.path(AUDIT_LOG)));
+        }
+        flags.extend_from_slice(&self.options.api_server_flags);
+        Ok(flags)
+    }
+
+    fn controller_manager(&self) -> Vec<String> {
+        let mut flags = self.client_flags();
+        flags.push(format!("--service-account-private-key-file={}", self.path("sa.key")));
+        flags.push("--controllers=*,-nodelifecycle,-attachdetach".to_owned());
+        flags.extend_from_slice(&self.options.controller_manager_flags);
+        flags
+    }
+
+    fn scheduler(&self) -> Vec<String> {
+        self.client_flags()
+    }
+
+    /// What the controller manager and the scheduler have in common.
+    fn client_flags(&self) -> Vec<String> {
+        let mut flags = vec![
+            format!("--kubeconfig={}", self.path(&format!("{ADMIN}.kubeconfig"))),
+            "--leader-elect=false".to_owned(),
+            // No server: two control planes at once would want the same port.
+            "--secure-port=0".to_owned(),
+            "--kube-api-qps=500".to_owned(),
+            "--kube-api-burst=1000".to_owned(),
+        ];
+        if self.version < Version::minor(23) {
+            // The plain HTTP server, gone since 1.23; the flag itself went with 1.24.
+            flags.push("--port=0".to_owned());
+        }
+        flags
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+}

@@ -1,0 +1,201 @@
+//! One simulated kubelet for all Nodes: bound Pods run, deleted Pods go.
+//!
+//! Addresses come from the real `host-local` plugin. Around it the simulation does what kube-ovn
+//! does with a reserved address: a Pod that comes with [`IP_ANNOTATION`] gets that address if it can
+//! be had, and the address that it got is written there.
+
+mod ipam;
+mod pod;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Result;
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client,
+    runtime::{WatchStreamExt, watcher},
+};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, watch},
+    task::{JoinHandle, JoinSet},
+};
+
+pub use ipam::Ipam;
+
+/// Where the CNI reads which address a Pod wants, and writes which it got.
+pub const IP_ANNOTATION: &str = "ovn.kubernetes.io/ip_address";
+
+/// A Pod with this annotation (any value) gets whatever address comes next, and the CNI writes
+/// nothing on it.
+pub const NO_RESERVATION: &str = "e2e.pps.kubewarden.io/no-reservation";
+
+/// How the kubelet behaves. Changes count for Pods that start later.
+#[derive(Clone, Debug)]
+pub struct Behaviour {
+    /// How long a Pod takes from its address to Ready.
+    pub ready_delay: Duration,
+    /// More annotations that the CNI writes on each Pod. `{ip}`, `{node}` and `{pod}` are replaced.
+    pub annotations: BTreeMap<String, String>,
+    /// The CNI writes an empty value into [`IP_ANNOTATION`] when a Pod ends, as some do.
+    pub blank_on_teardown: bool,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self { ready_delay: Duration::ZERO, annotations: BTreeMap::new(), blank_on_teardown: false }
+    }
+}
+
+/// The running kubelet. It stops when this is dropped.
+pub struct Kubelet {
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+pub(crate) struct Shared {
+    client: Client,
+    ipam: Ipam,
+    /// How many Pods are worked on at once.
+    turns: Semaphore,
+    control: watch::Sender<Control>,
+}
+
+/// What tests switch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Control {
+    behaviour: Behaviour,
+    /// `namespace/name` of Pods that must not become Ready.
+    held: BTreeSet<String>,
+    /// Nodes on which nothing happens.
+    dead_nodes: BTreeSet<String>,
+}
+
+impl Kubelet {
+    /// Starts it on that runtime. The client must belong to it.
+    pub fn start(runtime: &Handle, client: Client, ipam: Ipam, behaviour: Behaviour) -> Self {
+        let shared = Arc::new(Shared {
+            client,
+            ipam,
+            turns: Semaphore::new(16),
+            control: watch::Sender::new(Control { behaviour, ..Control::default() }),
+        });
+        let task = runtime.spawn(follow(shared.clone()));
+        Self { shared, task }
+    }
+
+    /// Keeps Pods of that name from becoming Ready. They are not Ready from their start on; one that
+    /// is Ready already stays so.
+    pub fn hold(&self, namespace: &str, pod: &str) {
+        self.change(|control| control.held.insert(format!("{namespace}/{pod}")));
+    }
+
+    /// Lets them become Ready.
+    pub fn release(&self, namespace: &str, pod: &str) {
+        self.change(|control| control.held.remove(&format!("{namespace}/{pod}")));
+    }
+
+    /// The Node fails: Pods on it neither start nor end any more.
+    pub fn stop_node(&self, node: &str) {
+        self.change(|control| control.dead_nodes.insert(node.to_owned()));
+    }
+
+    /// It is back.
+    pub fn start_node(&self, node: &str) {
+        self.change(|control| control.dead_nodes.remove(node));
+    }
+
+    /// Changes the behaviour.
+    pub fn set_behaviour(&self, change: impl FnOnce(&mut Behaviour)) {
+        self.change(|control| change(&mut control.behaviour));
+    }
+
+    /// The addresses of a Node, as a CIDR.
+    pub fn subnet(&self, node: &str) -> String {
+        self.shared.ipam.subnet(node)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Control) -> T) {
+        self.shared.control.send_modify(|control| drop(change(control)));
+    }
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The Pods that are bound, each with a task of its own. The tasks end with this.
+#[derive(Default)]
+struct Pods {
+    known: HashMap<String, watch::Sender<Arc<Pod>>>,
+    tasks: JoinSet<()>,
+}
+
+impl Pods {
+    /// Tells the task of that Pod, which is started at the first sight of a bound Pod.
+    fn applied(&mut self, shared: &Arc<Shared>, pod: Pod) {
+        let Some(uid) = pod.metadata.uid.clone() else { return };
+        let pod = Arc::new(pod);
+        if let Some(sender) = self.known.get(&uid) {
+            sender.send_replace(pod);
+        } else if pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) {
+            let (sender, receiver) = watch::channel(pod);
+            self.known.insert(uid, sender);
+            self.tasks.spawn(pod::live(shared.clone(), receiver));
+        }
+        while self.tasks.try_join_next().is_some() {}
+    }
+}
+
+/// Follows all Pods for ever.
+async fn follow(shared: Arc<Shared>) {
+    let api: Api<Pod> = Api::all(shared.client.clone());
+    let mut pods = Pods::default();
+    let mut listed = BTreeSet::new();
+    let mut events = watcher(api, watcher::Config::default()).default_backoff().boxed();
+    loop {
+        match events.try_next().await {
+            Ok(Some(watcher::Event::Apply(pod))) => pods.applied(&shared, pod),
+            Ok(Some(watcher::Event::InitApply(pod))) => {
+                listed.extend(pod.metadata.uid.clone());
+                pods.applied(&shared, pod);
+            }
+            Ok(Some(watcher::Event::Delete(pod))) => {
+                pods.known.remove(&pod.metadata.uid.unwrap_or_default());
+            }
+            Ok(Some(watcher::Event::Init)) => listed.clear(),
+            Ok(Some(watcher::Event::InitDone)) => {
+                // Whoever is not there any more was deleted while nobody watched.
+                pods.known.retain(|uid, _| listed.contains(uid));
+            }
+            Ok(None) => return,
+            Err(error) => tracing::debug!("kubelet's watch: {error}"),
+        }
+    }
+}
+
+/// Runs `attempt` until it works or the Pod is gone; API servers restart now and then.
+async fn persist<T, F>(pod: &watch::Receiver<Arc<Pod>>, mut attempt: impl FnMut() -> F) -> Option<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let mut pause = Duration::from_millis(20);
+    loop {
+        match attempt().await {
+            Ok(value) => return Some(value),
+            Err(error) => tracing::debug!("kubelet tries again: {error:#}"),
+        }
+        if pod.has_changed().is_err() {
+            return None;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+}

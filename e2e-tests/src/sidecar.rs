@@ -1,0 +1,216 @@
+//! The sidecar, run as the program that it is.
+
+use std::{
+    env,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use anyhow::{Result, anyhow, bail};
+use nix::sys::signal::Signal;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::{
+    control_plane::{ControlPlane, free_port},
+    supervisor::{ProcessStatus, Spec, Supervisor, beside_current_exe},
+    wait::{Progress, wait_for},
+};
+
+const EXECUTABLE: &str = "pps-sidecar";
+const EXECUTABLE_ENV: &str = "PPS_SIDECAR";
+/// Where the manifests put it, and where its Lease is.
+pub const NAMESPACE: &str = "kubewarden";
+
+/// How to run a sidecar.
+#[derive(Clone, Debug)]
+pub struct SidecarOptions {
+    /// The user whose kubeconfig it gets.
+    pub user: String,
+    /// Its name among the processes of the cluster; two sidecars need two names.
+    pub name: String,
+    /// Another executable than the one that `PPS_SIDECAR` names or cargo has built.
+    pub program: Option<PathBuf>,
+    /// Arguments beside `--kubeconfig` and `--admin-address`.
+    pub args: Vec<String>,
+    /// Environment variables.
+    pub env: Vec<(String, String)>,
+}
+
+impl Default for SidecarOptions {
+    fn default() -> Self {
+        Self {
+            user: "pps-sidecar".to_owned(),
+            name: EXECUTABLE.to_owned(),
+            program: None,
+            args: Vec::new(),
+            env: vec![("RUST_LOG".to_owned(), "debug,hyper=info,h2=info,rustls=info,tower=info".to_owned())],
+        }
+    }
+}
+
+/// A sidecar process, running or not.
+pub struct Sidecar {
+    supervisor: Arc<Supervisor>,
+    spec: Spec,
+    port: u16,
+}
+
+impl Sidecar {
+    /// Starts it; it may not be ready yet.
+    pub fn start(control_plane: &ControlPlane, options: SidecarOptions) -> Result<Self> {
+        let port = free_port()?;
+        let kubeconfig = control_plane.kubeconfig_for(&options.user)?;
+        let mut args = vec![
+            "--kubeconfig".to_owned(),
+            kubeconfig.display().to_string(),
+            "--admin-address".to_owned(),
+            format!("127.0.0.1:{port}"),
+        ];
+        args.extend(options.args);
+        let program = options.program.map_or_else(find_executable, Ok)?;
+        // What its Pod would have.
+        let mut env = vec![("POD_NAMESPACE".to_owned(), NAMESPACE.to_owned())];
+        env.push(("POD_NAME".to_owned(), options.name.clone()));
+        env.extend(options.env);
+        let spec = Spec { name: options.name, program, args, env };
+        let supervisor = control_plane.supervisor().clone();
+        supervisor.spawn(spec.clone())?;
+        Ok(Self { supervisor, spec, port })
+    }
+
+    /// Waits until `/readyz` says so.
+    pub async fn wait_ready(&self, timeout: Duration) -> Result<()> {
+        let name = &self.spec.name;
+        let died = OnceLock::new();
+        let ready = wait_for(&format!("{name} to be ready"), timeout, async || {
+            let status = self.status()?;
+            if !status.running {
+                let _ = died.set(status);
+                return Ok(Progress::Done(()));
+            }
+            let (code, body) = self.get("/readyz").await?;
+            Ok(Progress::when(code == 200, (), format!("{code} {body}")))
+        })
+        .await;
+        if let Some(status) = died.into_inner() {
+            bail!("{name} ended ({status:?}):\n{}", self.supervisor.log_tail(name, 20));
+        }
+        ready.map_err(|error| {
+            error.context(format!("its last lines:\n{}", self.supervisor.log_tail(name, 20)))
+        })
+    }
+
+    /// Waits until it leads: until it writes, and no other sidecar does.
+    pub async fn wait_leading(&self, timeout: Duration) -> Result<()> {
+        let name = &self.spec.name;
+        let leading = wait_for(&format!("{name} to lead"), timeout, async || {
+            Ok(Progress::when(self.leads().await?, (), "it stands by"))
+        })
+        .await;
+        leading.map_err(|error| {
+            error.context(format!("its last lines:\n{}", self.supervisor.log_tail(name, 20)))
+        })
+    }
+
+    /// Whether it leads.
+    pub async fn leads(&self) -> Result<bool> {
+        Ok(self.metric("pps_leader").await? == Some(1.0))
+    }
+
+    /// Starts it again after it has ended, with the same arguments.
+    pub fn start_again(&self) -> Result<ProcessStatus> {
+        self.supervisor.spawn(self.spec.clone())
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub async fn kill(&self) -> Result<ProcessStatus> {
+        self.supervisor.kill(&self.spec.name).await
+    }
+
+    /// SIGTERM, and waits for it to end; its exit code is in the status.
+    pub async fn terminate(&self, timeout: Duration) -> Result<ProcessStatus> {
+        self.supervisor.signal(&self.spec.name, Signal::SIGTERM)?;
+        self.supervisor.wait_exit(&self.spec.name, timeout).await
+    }
+
+    /// SIGSTOP: it hangs.
+    pub fn pause(&self) -> Result<ProcessStatus> {
+        self.supervisor.signal(&self.spec.name, Signal::SIGSTOP)
+    }
+
+    /// SIGCONT: it goes on.
+    pub fn resume(&self) -> Result<ProcessStatus> {
+        self.supervisor.signal(&self.spec.name, Signal::SIGCONT)
+    }
+
+    /// How it is.
+    pub fn status(&self) -> Result<ProcessStatus> {
+        self.supervisor.status(&self.spec.name)
+    }
+
+    /// What it logged so far, over all its lives.
+    pub fn log(&self) -> String {
+        self.supervisor.log(&self.spec.name)
+    }
+
+    /// The address of `/healthz`, `/readyz` and `/metrics`.
+    pub fn admin_address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// What `/metrics` says.
+    pub async fn metrics(&self) -> Result<String> {
+        Ok(self.get("/metrics").await?.1)
+    }
+
+    /// The value of one metric: the line that starts with `name_and_labels`, such as
+    /// `pps_writes_total{result="ok"}`.
+    pub async fn metric(&self, name_and_labels: &str) -> Result<Option<f64>> {
+        let text = self.metrics().await?;
+        let value = |line: &str| line.strip_prefix(name_and_labels)?.strip_prefix(' ')?.trim().parse().ok();
+        Ok(text.lines().find_map(value))
+    }
+
+    /// A plain GET on the admin address: status code and body.
+    pub async fn get(&self, path: &str) -> Result<(u16, String)> {
+        let request = async {
+            let mut stream = TcpStream::connect(self.admin_address()).await?;
+            let request = format!("GET {path} HTTP/1.1\r\nhost: sidecar\r\nconnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await?;
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await?;
+            anyhow::Ok(String::from_utf8_lossy(&answer).into_owned())
+        };
+        let answer = tokio::time::timeout(Duration::from_secs(5), request).await??;
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| anyhow!("not HTTP: {answer:?}"))?;
+        let code = head.split_whitespace().nth(1).and_then(|code| code.parse().ok());
+        let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+        let body = if chunked { unchunk(body) } else { body.to_owned() };
+        Ok((code.ok_or_else(|| anyhow!("not HTTP: {head:?}"))?, body))
+    }
+}
+
+fn unchunk(mut rest: &str) -> String {
+    let mut body = String::new();
+    while let Some((size, chunk)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).unwrap_or_default();
+        let (Some(part), Some(after)) = (chunk.get(..size), chunk.get(size + 2..)) else { break };
+        body.push_str(part);
+        rest = after;
+    }
+    body
+}
+
+/// The executable: from the environment, or from the folder into which cargo built this one.
+fn find_executable() -> Result<PathBuf> {
+    if let Some(path) = env::var_os(EXECUTABLE_ENV) {
+        return Ok(path.into());
+    }
+    beside_current_exe(EXECUTABLE).ok_or_else(|| {
+        anyhow!("{EXECUTABLE} is not built: cargo build -p {EXECUTABLE} (or set {EXECUTABLE_ENV})")
+    })
+}

@@ -1,0 +1,49 @@
+//! Waiting for something, with an error that says what was waited for and what was seen last.
+
+use std::{
+    fmt::Display,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail};
+
+/// What one look at the world said.
+#[derive(Debug)]
+pub enum Progress<T> {
+    /// It has happened.
+    Done(T),
+    /// Not yet; this is what was seen.
+    Waiting(String),
+}
+
+impl<T> Progress<T> {
+    /// Done with `value` if `condition` holds, else waiting, having seen `seen`.
+    pub fn when(condition: bool, value: T, seen: impl Display) -> Self {
+        if condition { Self::Done(value) } else { Self::Waiting(seen.to_string()) }
+    }
+}
+
+/// Looks again and again until `probe` says that it is done. A probe's error counts as "not yet":
+/// the API server may be restarting.
+pub async fn wait_for<T, F>(what: &str, timeout: Duration, mut probe: impl FnMut() -> F) -> Result<T>
+where
+    F: Future<Output = Result<Progress<T>>>,
+{
+    let started = Instant::now();
+    let mut last = "nothing".to_owned();
+    let mut pause = Duration::from_millis(10);
+    loop {
+        let left = timeout.saturating_sub(started.elapsed());
+        match tokio::time::timeout(left, probe()).await {
+            Ok(Ok(Progress::Done(value))) => return Ok(value),
+            Ok(Ok(Progress::Waiting(seen))) => last = seen,
+            Ok(Err(error)) => last = format!("error: {error:#}"),
+            Err(_) => {}
+        }
+        if started.elapsed() >= timeout {
+            bail!("waited {timeout:?} for {what}; last seen: {last}");
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,360 @@
+//! The manifests of `deploy/`: what a real API server makes of them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    time::Duration,
+};
+
+use k8s_openapi::{
+    api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, Patch, PatchParams, PostParams},
+};
+use pps_e2e::{
+    cluster::{Cluster, repository_file},
+    manifests,
+    wait::{Progress, wait_for},
+};
+use serde_json::{Value, json};
+
+const DEFINITION: &str = "persistentpodstates.apps.kruise.io";
+
+async fn cluster() -> Cluster {
+    Cluster::builder().start().await.unwrap()
+}
+
+fn pps(name: &str, spec: &Value) -> DynamicObject {
+    serde_json::from_value(json!({
+        "apiVersion": "apps.kruise.io/v1alpha1",
+        "kind": "PersistentPodState",
+        "metadata": {"name": name},
+        "spec": spec,
+    }))
+    .unwrap()
+}
+
+/// A valid spec, with changes as a JSON merge patch.
+fn spec_with(changes: &Value) -> Value {
+    let mut spec = json!({
+        "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
+        "requiredPersistentTopology": {"nodeTopologyKeys": ["topology.kubernetes.io/zone"]},
+    });
+    json_patch::merge(&mut spec, changes);
+    spec
+}
+
+async fn create(api: &Api<DynamicObject>, name: &str, spec: &Value) -> kube::Result<DynamicObject> {
+    api.create(&PostParams::default(), &pps(name, spec)).await
+}
+
+async fn patch_status(api: &Api<DynamicObject>, name: &str, status: &Value) -> kube::Result<DynamicObject> {
+    let manager = PatchParams { field_manager: Some("recorder".to_owned()), ..PatchParams::default() };
+    api.patch_status(name, &manager, &Patch::Merge(json!({"status": status}))).await
+}
+
+#[tokio::test]
+async fn the_definition_is_established_and_structural() {
+    let cluster = cluster().await;
+    let api: Api<CustomResourceDefinition> = Api::all(cluster.client());
+    let definition = api.get(DEFINITION).await.unwrap();
+    let conditions: BTreeMap<_, _> = definition
+        .status
+        .and_then(|status| status.conditions)
+        .unwrap()
+        .into_iter()
+        .map(|condition| (condition.type_, (condition.status, condition.message.unwrap_or_default())))
+        .collect();
+    assert_eq!(conditions["Established"].0, "True", "{conditions:?}");
+    assert_eq!(conditions["NamesAccepted"].0, "True", "{conditions:?}");
+    assert_eq!(conditions.get("NonStructuralSchema"), None);
+
+    // Nothing was dropped or put in: who applies the file again changes nothing.
+    let file = manifests::read(&repository_file("deploy/crd.yaml")).unwrap();
+    let again = cluster.apply_objects(&file).await.unwrap().remove(0);
+    assert_eq!(again.metadata.generation, definition.metadata.generation);
+    assert_eq!(again.data["spec"]["versions"], file[0]["spec"]["versions"]);
+
+    every_field_is_explained(&cluster).await;
+}
+
+async fn every_field_is_explained(cluster: &Cluster) {
+    let definition = manifests::read(&repository_file("deploy/crd.yaml")).unwrap().remove(0);
+    let root = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let control_plane = &cluster.control_plane;
+    // Its own documentation is served a moment after the resource itself.
+    wait_for("kubectl explain knows the resource", Duration::from_secs(30), async || {
+        let text = control_plane.kubectl(&["explain", "pps"]).await?;
+        Ok(Progress::when(text.contains("names a workload"), (), text))
+    })
+    .await
+    .unwrap();
+
+    let mut pending = vec![("pps".to_owned(), root)];
+    let mut explained = BTreeSet::new();
+    while let Some((path, schema)) = pending.pop() {
+        let text = words(&control_plane.kubectl(&["explain", &path]).await.unwrap());
+        for (field, below) in schema["properties"].as_object().unwrap() {
+            let path = format!("{path}.{field}");
+            let description = below["description"].as_str().unwrap_or_default();
+            assert!(!description.is_empty(), "{path} has no description");
+            assert!(text.contains(&words(description)), "{path} is not explained in: {text}");
+            // The same for what is in a list or map of objects.
+            let below =
+                ["items", "additionalProperties"].iter().find_map(|key| below.get(key)).unwrap_or(below);
+            if below.get("properties").is_some() {
+                pending.push((path.clone(), below));
+            }
+            explained.insert(path);
+        }
+    }
+    for field in ["spec.persistentPodAnnotations.valueFrom", "status.podStates.nodeName"] {
+        assert!(explained.contains(&format!("pps.{field}")), "{field} is missing in {explained:?}");
+    }
+}
+
+/// A text without regard to how its lines are wrapped.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test]
+async fn what_was_written_for_openkruise_is_taken_unchanged() {
+    let cluster = cluster().await;
+    let api = cluster.pps_api("default");
+    let spec = json!({
+        "targetRef": {"apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "name": "echoserver"},
+        "requiredPersistentTopology": {"nodeTopologyKeys": [
+            "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone",
+        ]},
+        "preferredPersistentTopology": [
+            {"preference": {"nodeTopologyKeys": ["kubernetes.io/hostname"]}, "weight": 100},
+            {"preference": {"nodeTopologyKeys": ["kubernetes.io/hostname"]}, "weight": 1},
+        ],
+        "persistentPodAnnotations": [{"key": "cni.projectcalico.org/podIP"}],
+        "persistentPodStateRetentionPolicy": "WhenDeleted",
+    });
+    let created = create(&api, "echoserver", &spec).await.unwrap();
+    assert_eq!(created.data["spec"], spec);
+
+    let status = json!({
+        "observedGeneration": 1,
+        "podStates": {"echoserver-0": {
+            "nodeName": "node-1",
+            "nodeTopologyLabels": {"kubernetes.io/hostname": "node-1"},
+            "annotations": {"cni.projectcalico.org/podIP": "10.0.0.7/32"},
+        }},
+    });
+    patch_status(&api, "echoserver", &status).await.unwrap();
+    assert_eq!(api.get("echoserver").await.unwrap().data["status"], status);
+
+    // The least that an object can say; no defaults come with it.
+    let least = json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}});
+    assert_eq!(create(&api, "least", &least).await.unwrap().data["spec"], least);
+}
+
+#[tokio::test]
+async fn what_cannot_work_is_refused() {
+    let cluster = cluster().await;
+    let api = cluster.pps_api("default");
+    let term = |weight: i64| json!({"weight": weight, "preference": {"nodeTopologyKeys": ["zone"]}});
+    let refused = [
+        (json!({"preferredPersistentTopology": [term(0)]}), "weight"),
+        (json!({"preferredPersistentTopology": [term(101)]}), "weight"),
+        (json!({"preferredPersistentTopology": [{"weight": 1}]}), "preference"),
+        (json!({"requiredPersistentTopology": {"nodeTopologyKeys": []}}), "nodeTopologyKeys"),
+        (json!({"requiredPersistentTopology": {"nodeTopologyKeys": [""]}}), "nodeTopologyKeys"),
+        (json!({"requiredPersistentTopology": {"nodeTopologyKeys": null}}), "nodeTopologyKeys"),
+        (json!({"targetRef": {"name": ""}}), "targetRef.name"),
+        (json!({"targetRef": {"kind": null}}), "targetRef.kind"),
+        (json!({"targetRef": null}), "targetRef"),
+        (json!({"persistentPodStateRetentionPolicy": "Always"}), "persistentPodStateRetentionPolicy"),
+        (json!({"nodeDeletionPolicy": "keep"}), "nodeDeletionPolicy"),
+        (json!({"persistentPodAnnotations": [{"valueFrom": "PodIPsCSV"}]}), "key"),
+        (json!({"persistentPodAnnotations": [{"key": "a", "valueFrom": "PodIPs"}]}), "valueFrom"),
+        // The bare form of the proposal.
+        (json!({"persistentPodAnnotations": ["a"]}), "must be of type object"),
+    ];
+    for (changes, named) in refused {
+        let refusal = create(&api, "refused", &spec_with(&changes)).await.unwrap_err().to_string();
+        assert!(refusal.contains("is invalid") && refusal.contains(named), "{changes}: {refusal}");
+    }
+    for weight in [1, 100] {
+        let changes = json!({"preferredPersistentTopology": [term(weight)]});
+        create(&api, &format!("weight-{weight}"), &spec_with(&changes)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_status_holds_what_is_recorded() {
+    let cluster = cluster().await;
+    let api = cluster.pps_api("default");
+    let changes = json!({
+        "persistentPodAnnotations": [{"key": "cni.projectcalico.org/ipAddrs", "valueFrom": "PodIPsJSON"}],
+        "persistentPodStateRetentionPolicy": "Retain",
+        "nodeDeletionPolicy": "Forget",
+    });
+    let created = create(&api, "web", &spec_with(&changes)).await.unwrap();
+    assert_eq!(created.data["spec"], spec_with(&changes));
+
+    let condition = json!({"type": "Recording", "status": "True", "reason": "Recorded", "message": "All is well.",
+        "lastTransitionTime": "2026-01-02T03:04:05Z", "observedGeneration": 1});
+    let status = json!({
+        "observedGeneration": 1,
+        "targetUID": "0b9c",
+        "recorded": 2,
+        "desired": 3,
+        "conditions": [condition],
+        "podStates": {
+            "web-0": {"nodeName": "node-0", "nodeTopologyLabels": {"topology.kubernetes.io/zone": "a"}},
+            "web-1": {"nodeName": "node-1", "annotations": {"cni.projectcalico.org/ipAddrs": "[\"10.0.0.7\"]"}},
+        },
+    });
+    let patched = patch_status(&api, "web", &status).await.unwrap();
+    assert_eq!(patched.data["status"], status);
+    assert_eq!(patched.metadata.generation, Some(1), "a status is no change of the spec");
+
+    // The status has an owner of its own: who writes the spec cannot touch it.
+    let intruder = Patch::Merge(json!({"status": {"recorded": 9}}));
+    let untouched = api.patch("web", &PatchParams::default(), &intruder).await.unwrap();
+    assert_eq!(untouched.data["status"], status);
+
+    // A patch of one Pod leaves the others, in spite of the map being atomic.
+    let patched =
+        patch_status(&api, "web", &json!({"podStates": {"web-0": {"nodeName": "node-2"}}})).await.unwrap();
+    let recorded = &patched.data["status"]["podStates"];
+    assert_eq!(recorded["web-0"]["nodeName"], "node-2");
+    assert_eq!(recorded["web-0"]["nodeTopologyLabels"]["topology.kubernetes.io/zone"], "a");
+    assert_eq!(recorded["web-1"], status["podStates"]["web-1"]);
+    managed_fields_do_not_list_pods(&patched);
+
+    let patched = patch_status(&api, "web", &json!({"podStates": {"web-0": null}})).await.unwrap();
+    assert_eq!(patched.data["status"]["podStates"], json!({"web-1": status["podStates"]["web-1"]}));
+
+    let table = cluster.control_plane.kubectl(&["get", "pps"]).await.unwrap();
+    let cells: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(cells[0], ["NAME", "KIND", "TARGET", "RECORDED", "DESIRED", "AGE"]);
+    assert_eq!(cells[1][..5], ["web", "StatefulSet", "web", "2", "3"]);
+}
+
+fn managed_fields_do_not_list_pods(object: &DynamicObject) {
+    let entries = object.metadata.managed_fields.as_ref().unwrap();
+    let entry = entries.iter().find(|entry| entry.manager.as_deref() == Some("recorder")).unwrap();
+    let fields = serde_json::to_value(&entry.fields_v1).unwrap();
+    assert_eq!(fields["f:status"]["f:podStates"], json!({}), "{fields}");
+    assert!(!fields.to_string().contains("web-0"), "{fields}");
+    // Conditions are merged by their type.
+    assert!(fields["f:status"]["f:conditions"][r#"k:{"type":"Recording"}"#].is_object(), "{fields}");
+}
+
+#[tokio::test]
+async fn both_programs_may_do_what_they_need_and_no_more() {
+    let cluster = cluster().await;
+    cluster.namespace("kubewarden").await.unwrap();
+    for file in ["deploy/serviceaccount.yaml", "deploy/rbac.yaml"] {
+        let objects = manifests::read(&repository_file(file)).unwrap();
+        cluster.apply_objects(&objects).await.unwrap();
+    }
+    let expected_of_sidecar = rights_to([
+        ("", "configmaps/kruise-configuration", "list watch"),
+        ("", "nodes", "get list watch"),
+        ("", "pods", "delete list watch"),
+        ("apiextensions.k8s.io", "customresourcedefinitions", "list watch"),
+        ("apps", "statefulsets", "list watch"),
+        ("apps.kruise.io", "persistentpodstates", "create delete get list patch watch"),
+        ("apps.kruise.io", "persistentpodstates/status", "patch"),
+        ("apps.kruise.io", "statefulsets", "list watch"),
+        ("events.k8s.io", "events", "create patch"),
+    ]);
+    let expected_of_policy = rights_to([("apps.kruise.io", "persistentpodstates", "get list watch")]);
+    for (account, expected) in [("pps-sidecar", expected_of_sidecar), ("policy-server", expected_of_policy)] {
+        let client = cluster.control_plane.client_for_service_account("kubewarden", account).await.unwrap();
+        let rights = wait_for("the role is bound", Duration::from_secs(10), async || {
+            let rights = rights_of(&client, "default").await?;
+            Ok(Progress::when(!rights.is_empty(), rights, "no rights"))
+        });
+        assert_eq!(rights.await.unwrap(), expected, "{account}");
+        // Which sidecar leads is said in the product's own namespace.
+        let mut expected = expected;
+        if account == "pps-sidecar" {
+            expected.extend(rights_to([
+                ("coordination.k8s.io", "leases", "create"),
+                ("coordination.k8s.io", "leases/pps-sidecar", "get update"),
+            ]));
+        }
+        assert_eq!(rights_of(&client, "kubewarden").await.unwrap(), expected, "{account}");
+    }
+}
+
+/// Verbs by API group and resource.
+type Rights = BTreeMap<(String, String), BTreeSet<String>>;
+
+fn rights_to<const N: usize>(of: [(&str, &str, &str); N]) -> Rights {
+    of.into_iter()
+        .map(|(group, resource, verbs)| {
+            ((group.to_owned(), resource.to_owned()), verbs.split(' ').map(str::to_owned).collect())
+        })
+        .collect()
+}
+
+/// All that a client may do in a namespace, apart from asking what it may do.
+async fn rights_of(client: &Client, namespace: &str) -> anyhow::Result<Rights> {
+    let review = SelfSubjectRulesReview {
+        spec: SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) },
+        ..SelfSubjectRulesReview::default()
+    };
+    let review = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
+    let mut rights = Rights::new();
+    for rule in review.status.into_iter().flat_map(|status| status.resource_rules) {
+        let names = rule.resource_names.unwrap_or_default();
+        for group in rule.api_groups.iter().flatten().filter(|group| *group != "authorization.k8s.io") {
+            for resource in rule.resources.iter().flatten() {
+                let whole = names.is_empty().then(|| resource.clone());
+                for resource in whole.into_iter().chain(names.iter().map(|name| format!("{resource}/{name}")))
+                {
+                    let verbs = rights.entry((group.clone(), resource)).or_default();
+                    verbs.extend(rule.verbs.iter().cloned());
+                }
+            }
+        }
+    }
+    Ok(rights)
+}
+
+#[test]
+fn the_kustomization_names_every_manifest() {
+    let kustomization = manifests::read(&repository_file("deploy/kustomization.yaml")).unwrap().remove(0);
+    let named: BTreeSet<String> = serde_json::from_value(kustomization["resources"].clone()).unwrap();
+    let files: BTreeSet<String> = fs::read_dir(repository_file("deploy"))
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !["kustomization.yaml", "README.md", "monitoring"].contains(&name.as_str()))
+        .collect();
+    assert_eq!(named, files);
+}
+
+/// What the policy says of itself and how it is deployed are written in two places.
+#[test]
+fn the_policy_is_deployed_as_its_metadata_says() {
+    let deployed =
+        manifests::read(&repository_file("deploy/cluster-admission-policy.yaml")).unwrap().remove(0);
+    let metadata = manifests::read(&repository_file("policy-metadata.yml")).unwrap().remove(0);
+    for field in ["rules", "mutating", "backgroundAudit", "contextAwareResources"] {
+        assert_eq!(deployed["spec"][field], metadata[field], "{field}");
+    }
+}
+
+#[test]
+fn the_manifests_name_this_version() {
+    let version = format!(":v{}", env!("CARGO_PKG_VERSION"));
+    let policy = manifests::read(&repository_file("deploy/cluster-admission-policy.yaml")).unwrap().remove(0);
+    let module = policy["spec"]["module"].as_str().unwrap();
+    assert!(module.ends_with(&version), "{module}");
+    let deployment = manifests::read(&repository_file("deploy/deployment.yaml")).unwrap().remove(0);
+    let image = deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap();
+    assert!(image.ends_with(&version), "{image}");
+}

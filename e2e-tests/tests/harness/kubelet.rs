@@ -1,0 +1,163 @@
+//! Pods run, get addresses from host-local, and go.
+
+use std::{
+    collections::BTreeMap,
+    net::Ipv4Addr,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
+use pps_e2e::{
+    cluster::{Cluster, PodInfo, StatefulSetSpec},
+    kubelet::{Behaviour, IP_ANNOTATION, NO_RESERVATION},
+    wait::{Progress, wait_for},
+};
+use serde_json::json;
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+fn in_subnet(ip: &str, subnet: &str) -> bool {
+    let (base, bits) = subnet.split_once('/').unwrap();
+    let mask = u32::MAX << (32 - bits.parse::<u32>().unwrap());
+    let number = |text: &str| u32::from(text.parse::<Ipv4Addr>().unwrap());
+    number(ip) & mask == number(base) & mask
+}
+
+/// Runs a Pod on that node until it is Ready.
+async fn run(cluster: &Cluster, name: &str, node: &str, annotations: &[(&str, &str)]) -> PodInfo {
+    let annotations: BTreeMap<_, _> = annotations.iter().copied().collect();
+    let pod = json!({"metadata": {"name": name, "annotations": annotations},
+        "spec": {"nodeName": node, "automountServiceAccountToken": false,
+            "containers": [{"name": "main", "image": "none"}]}});
+    let pods: Api<Pod> = cluster.pods_api("default");
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    wait_for(&format!("{name} to be Ready"), TIMEOUT, async || {
+        let pod = PodInfo::from(&pods.get(name).await?);
+        Ok(Progress::when(pod.ready, pod.clone(), format!("{pod:?}")))
+    })
+    .await
+    .unwrap()
+}
+
+async fn remove(cluster: &Cluster, name: &str) {
+    let pods: Api<Pod> = cluster.pods_api("default");
+    pods.delete(name, &DeleteParams::default()).await.unwrap();
+    wait_for(&format!("{name} to be gone"), TIMEOUT, async || {
+        let found = pods.get_opt(name).await?;
+        Ok(Progress::when(found.is_none(), (), "still there"))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn addresses_come_back_only_if_they_are_asked_for() {
+    let cluster = Cluster::builder().without_crd().nodes(2, 1).start().await.unwrap();
+    let first = run(&cluster, "db", "node-0", &[]).await;
+    let ip = first.ip.clone().unwrap();
+    assert!(in_subnet(&ip, &cluster.kubelet.subnet("node-0")), "{ip}");
+    assert_eq!(first.annotations[IP_ANNOTATION], ip);
+
+    // Asked for on the same node: the same one. Not asked for: another.
+    remove(&cluster, "db").await;
+    let asked = run(&cluster, "db", "node-0", &[(IP_ANNOTATION, &ip)]).await;
+    assert_eq!(asked.ip.as_ref(), Some(&ip));
+    remove(&cluster, "db").await;
+    let fresh = run(&cluster, "db", "node-0", &[]).await;
+    assert_ne!(fresh.ip.as_ref(), Some(&ip));
+
+    // Taken, or on another node: a fresh one, and the annotation tells the truth.
+    let taken = fresh.ip.unwrap();
+    let second = run(&cluster, "thief", "node-0", &[(IP_ANNOTATION, &taken)]).await;
+    assert_ne!(second.ip.as_ref(), Some(&taken));
+    assert_eq!(Some(&second.annotations[IP_ANNOTATION]), second.ip.as_ref());
+    let moved = run(&cluster, "moved", "node-1", &[(IP_ANNOTATION, &ip)]).await;
+    let moved_ip = moved.ip.unwrap();
+    assert!(in_subnet(&moved_ip, &cluster.kubelet.subnet("node-1")), "{moved_ip}");
+    assert_eq!(moved.annotations[IP_ANNOTATION], moved_ip);
+
+    // A Pod that opts out is left alone.
+    let plain = run(&cluster, "plain", "node-0", &[(NO_RESERVATION, ""), (IP_ANNOTATION, &ip)]).await;
+    assert_ne!(plain.ip.as_ref(), Some(&ip));
+    assert_eq!(plain.annotations[IP_ANNOTATION], ip);
+}
+
+#[tokio::test]
+async fn a_stateful_set_becomes_ready_and_its_pods_come_back() {
+    let behaviour = Behaviour {
+        annotations: BTreeMap::from([("example.io/where".to_owned(), "{pod} at {ip} on {node}".to_owned())]),
+        ..Behaviour::default()
+    };
+    let cluster = Cluster::builder().without_crd().nodes(3, 3).kubelet(behaviour).start().await.unwrap();
+    let spec =
+        StatefulSetSpec::new("shop", "web", 3).overrides(&json!({"spec": {"podManagementPolicy": null}}));
+    let pods = cluster.run_stateful_set(&spec).await.unwrap();
+    for (name, pod) in &pods {
+        let (node, ip) = (pod.node.as_ref().unwrap(), pod.ip.as_ref().unwrap());
+        assert!(in_subnet(ip, &cluster.kubelet.subnet(node)), "{pod:?}");
+        assert_eq!(pod.annotations["example.io/where"], format!("{name} at {ip} on {node}"));
+    }
+    let again = cluster.recreate_pods("shop", "web", &["web-0", "web-2"], TIMEOUT).await.unwrap();
+    assert_eq!(again["web-1"], pods["web-1"]);
+    assert_ne!(again["web-0"].uid, pods["web-0"].uid);
+    assert_ne!(again["web-0"].ip, pods["web-0"].ip);
+
+    cluster.scale("shop", "web", 1).await.unwrap();
+    cluster.wait_ready("shop", "web", 1, TIMEOUT).await.unwrap();
+    cluster.delete_stateful_set("shop", "web", true).await.unwrap();
+    assert_eq!(cluster.pods("shop", "web").await.unwrap().len(), 1, "orphans live on");
+}
+
+#[tokio::test]
+async fn pods_can_be_held_and_nodes_can_fail() {
+    let cluster = Cluster::builder().without_crd().nodes(1, 1).start().await.unwrap();
+    cluster.kubelet.hold("default", "web-1");
+    cluster.create_stateful_set(&StatefulSetSpec::new("default", "web", 2)).await.unwrap();
+    let what = "web-0 to be Ready and web-1 to run";
+    let pods = cluster
+        .wait_for_pods("default", "web", what, TIMEOUT, |pods| {
+            pods.len() == 2 && pods["web-0"].ready && pods["web-1"].ip.is_some()
+        })
+        .await
+        .unwrap();
+    assert!(!pods["web-1"].ready);
+    cluster.kubelet.release("default", "web-1");
+    cluster.wait_ready("default", "web", 2, TIMEOUT).await.unwrap();
+
+    // Nobody ends a Pod on a node that is dead.
+    cluster.kubelet.stop_node("node-0");
+    cluster.delete_pods("default", "web", &["web-0"]).await.unwrap();
+    let wait = cluster.wait_for_pods("default", "web", "web-0 to be gone", Duration::from_secs(2), |pods| {
+        pods.get("web-0").is_none_or(|pod| !pod.going)
+    });
+    let error = wait.await.unwrap_err().to_string();
+    assert!(error.contains("web-0 going on node-0"), "{error}");
+    cluster.kubelet.start_node("node-0");
+    cluster.wait_ready("default", "web", 2, TIMEOUT).await.unwrap();
+}
+
+#[tokio::test]
+#[ignore = "takes a minute: cargo test -p pps-e2e -- --ignored --nocapture a_thousand_pods"]
+async fn a_thousand_pods() {
+    let started = Instant::now();
+    let cluster = Cluster::builder().without_crd().nodes(10, 3).start().await.unwrap();
+    println!("cluster: {:?}", started.elapsed());
+    let started = Instant::now();
+    cluster.run_stateful_set(&StatefulSetSpec::new("default", "one", 1)).await.unwrap();
+    println!("first Pod: {:?}", started.elapsed());
+    let started = Instant::now();
+    cluster.create_stateful_set(&StatefulSetSpec::new("default", "web", 1000)).await.unwrap();
+    cluster.wait_ready("default", "web", 1000, Duration::from_mins(5)).await.unwrap();
+    println!("1000 Pods: {:?}", started.elapsed());
+    let started = Instant::now();
+    cluster.delete_stateful_set("default", "web", false).await.unwrap();
+    cluster
+        .wait_for_pods("default", "web", "no Pods", Duration::from_mins(5), BTreeMap::is_empty)
+        .await
+        .unwrap();
+    println!("gone: {:?}", started.elapsed());
+}

@@ -1,0 +1,67 @@
+//! The sidecar as a process: ready, killed, frozen, restarted. A stand-in plays its part.
+
+use std::{
+    env,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use axum::{Router, http::StatusCode, routing::get};
+use pps_e2e::{cluster::Cluster, sidecar::SidecarOptions};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+
+const SERVE: &str = "PPS_E2E_TEST_SERVE";
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Not a test: the stand-in. It is ready from the third question on, and ends well when told to.
+#[tokio::test]
+async fn serves_if_told_so() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    let Ok(address) = env::var(SERVE) else { return };
+    let ready = async || {
+        let often = ASKED.fetch_add(1, Ordering::Relaxed) > 1;
+        if often { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "not yet") }
+    };
+    let metrics = async || "# TYPE writes counter\nwrites_total{result=\"ok\"} 41\nwrites_total 1\n";
+    let router = Router::new().route("/readyz", get(ready)).route("/metrics", get(metrics));
+    let listener = TcpListener::bind(address).await.unwrap();
+    let mut terminate = signal(SignalKind::terminate()).unwrap();
+    println!("serving");
+    let end = async move { terminate.recv().await.unwrap() };
+    axum::serve(listener, router).with_graceful_shutdown(end).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sidecar_can_be_killed_frozen_and_restarted() {
+    let own = env::current_exe().unwrap().display().to_string();
+    let options = SidecarOptions {
+        program: Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/harness/fake-sidecar.sh")),
+        env: vec![("PPS_E2E_TEST_EXE".to_owned(), own)],
+        ..SidecarOptions::default()
+    };
+    let cluster = Cluster::builder().without_crd().sidecar(options).start().await.unwrap();
+    let sidecar = cluster.sidecar().unwrap();
+    assert_eq!(sidecar.get("/no-such").await.unwrap().0, 404);
+    assert_eq!(sidecar.metric(r#"writes_total{result="ok"}"#).await.unwrap(), Some(41.0));
+    assert_eq!(sidecar.metric("writes").await.unwrap(), None);
+
+    assert_eq!(sidecar.kill().await.unwrap().signal, Some(9));
+    assert!(sidecar.get("/readyz").await.is_err());
+    let error = sidecar.wait_ready(TIMEOUT).await.unwrap_err().to_string();
+    assert!(error.contains("pps-sidecar ended") && error.contains("serving"), "{error}");
+
+    sidecar.start_again().unwrap();
+    sidecar.wait_ready(TIMEOUT).await.unwrap();
+    sidecar.pause().unwrap();
+    let silence = tokio::time::timeout(Duration::from_millis(300), sidecar.get("/readyz")).await;
+    assert!(silence.is_err(), "{silence:?}");
+    sidecar.resume().unwrap();
+    assert_eq!(sidecar.get("/readyz").await.unwrap(), (200, "ok".to_owned()));
+    let end = sidecar.terminate(TIMEOUT).await.unwrap();
+    assert_eq!((end.running, end.code), (false, Some(0)));
+    assert_eq!(sidecar.log().matches("serving").count(), 2);
+}

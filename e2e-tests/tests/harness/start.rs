@@ -1,0 +1,82 @@
+//! Control planes start, obey their users' rights, and survive restarts.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::{Api, api::ListParams};
+use pps_e2e::{
+    cluster::Cluster,
+    control_plane::{User, program},
+    wait::{Progress, wait_for},
+};
+
+#[tokio::test]
+async fn a_cluster_starts_in_seconds_and_knows_its_users() {
+    let started = Instant::now();
+    let cluster = Cluster::builder()
+        .without_crd()
+        .nodes(3, 2)
+        .user(User::new("nobody"))
+        .control_plane(|options| options.audit_log = true)
+        .start()
+        .await
+        .unwrap();
+    println!("a cluster with three nodes is up after {:?}", started.elapsed());
+
+    let nodes = cluster.nodes.api().list(&ListParams::default()).await.unwrap();
+    let zones: Vec<_> = nodes.items.iter().map(|node| node.metadata.labels.clone().unwrap()).collect();
+    assert_eq!(zones.len(), 3);
+    assert_eq!(zones[2]["topology.kubernetes.io/zone"], "zone-0");
+
+    let control_plane = &cluster.control_plane;
+    let names = control_plane.kubectl(&["get", "namespaces", "-o", "name"]).await.unwrap();
+    assert!(names.contains("namespace/default"), "{names}");
+
+    let nobody: Api<ConfigMap> = Api::namespaced(control_plane.client_for("nobody").unwrap(), "default");
+    let refused = nobody.list(&ListParams::default()).await.unwrap_err();
+    assert!(refused.to_string().contains(r#"User "nobody" cannot list resource "configmaps""#), "{refused}");
+    let refused = control_plane.kubectl_as("nobody", &["get", "configmaps"]).await.unwrap_err();
+    assert!(refused.to_string().contains("Forbidden"), "{refused}");
+    assert!(control_plane.client_for("stranger").is_err());
+
+    let account = control_plane.client_for_service_account("default", "robot").await.unwrap();
+    let refused = Api::<Namespace>::all(account).list(&ListParams::default()).await.unwrap_err();
+    assert!(refused.to_string().contains("system:serviceaccount:default:robot"), "{refused}");
+    assert!(control_plane.audit_log().contains("system:serviceaccount:default:robot"));
+
+    cluster.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_api_server_can_be_stopped_frozen_and_restarted() {
+    let cluster = Cluster::builder().without_crd().nodes(1, 1).start().await.unwrap();
+    let spec = pps_e2e::cluster::StatefulSetSpec::new("restart", "web", 2);
+    cluster.run_stateful_set(&spec).await.unwrap();
+
+    cluster.control_plane.stop(program::API_SERVER).await.unwrap();
+    assert!(cluster.pods("restart", "web").await.is_err());
+    cluster.control_plane.start_again(program::API_SERVER).await.unwrap();
+    let after = cluster.recreate_pods("restart", "web", &["web-0"], Duration::from_mins(1)).await.unwrap();
+    assert!(after["web-0"].ready);
+
+    cluster.control_plane.pause(program::API_SERVER).unwrap();
+    let answer = tokio::time::timeout(Duration::from_millis(500), cluster.pods("restart", "web")).await;
+    assert!(answer.is_err(), "a frozen API server answers nothing");
+    cluster.control_plane.resume(program::API_SERVER).unwrap();
+    wait_for("the thawed API server", Duration::from_secs(20), async || {
+        let pods = cluster.pods("restart", "web").await?;
+        Ok(Progress::when(pods.len() == 2, (), format!("{pods:?}")))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_wait_that_fails_says_what_was_seen() {
+    let error = wait_for::<(), _>("rain", Duration::from_millis(30), async || {
+        Ok(Progress::Waiting("sunshine".to_owned()))
+    })
+    .await
+    .unwrap_err();
+    assert_eq!(error.to_string(), "waited 30ms for rain; last seen: sunshine");
+}

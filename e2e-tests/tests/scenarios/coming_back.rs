@@ -1,0 +1,208 @@
+//! Pods come back to where they were.
+
+use std::collections::BTreeMap;
+
+use pps_e2e::{
+    cluster::{Cluster, PodInfo},
+    control_plane::Version,
+    wait::{Progress, wait_for},
+};
+use serde_json::json;
+
+use crate::support::{
+    HOSTNAME, IP_ANNOTATION, MARKER, Pool, TIMEOUT, WHILE, ZONE, homes, note, places, required, spec_for,
+};
+
+pub(crate) async fn a_deleted_pod_returns_to_its_node_and_address(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "returns", 8, 2).await;
+    let web = pool.stateful_set("web", 2).persistent("", HOSTNAME, IP_ANNOTATION);
+    let near = pool.stateful_set("near", 1).persistent("", HOSTNAME, "");
+    let free = pool.stateful_set("free", 1);
+    for spec in [&web, &near, &free] {
+        cluster.create_stateful_set(spec).await.unwrap();
+    }
+    let (web, near, free) =
+        (pool.ready("web", 2).await, pool.ready("near", 1).await, pool.ready("free", 1).await);
+    pool.recorded("web", "web").await;
+    pool.recorded("near", "near").await;
+    // All nodes where they are become a bad choice.
+    let all = homes(&web).into_values().chain(homes(&near).into_values()).chain(homes(&free).into_values());
+    pool.load_all(&all.collect::<Vec<_>>()).await;
+
+    // The control, without which the check below could not fail: without an object a Pod goes
+    // elsewhere, and without the annotation it gets another address.
+    let free_again = pool.recreate("free", &["free-0"]).await;
+    assert_ne!(homes(&free_again), homes(&free), "the scheduler should find the loaded node a bad choice");
+    assert!(!free_again["free-0"].annotations.contains_key(MARKER));
+    let near_again = pool.recreate("near", &["near-0"]).await;
+    assert_eq!(homes(&near_again), homes(&near));
+    assert_ne!(near_again["near-0"].ip, near["near-0"].ip);
+
+    let web_again = pool.recreate("web", &["web-0", "web-1"]).await;
+    assert_eq!(places(&web_again), places(&web));
+    assert_eq!(web_again["web-0"].annotations[MARKER], "web");
+    pool.recorded("near", "near").await;
+}
+
+pub(crate) async fn a_rolling_update_leaves_every_pod_at_home(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "rollout", 10, 2).await;
+    let apart = json!({"spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}, "topologyKey": HOSTNAME}]}}}});
+    let web = pool.stateful_set("web", 3).template(&apart).persistent("", HOSTNAME, IP_ANNOTATION);
+    let free = pool.stateful_set("free", 3).template(&apart);
+    cluster.create_stateful_set(&web).await.unwrap();
+    cluster.create_stateful_set(&free).await.unwrap();
+    let (web, free) = (pool.ready("web", 3).await, pool.ready("free", 3).await);
+    pool.recorded("web", "web").await;
+    pool.load_all(homes(&web).values().chain(homes(&free).values())).await;
+
+    let (web_again, free_again) = tokio::join!(pool.roll_out("web", "2"), pool.roll_out("free", "2"));
+    assert_eq!(places(&web_again), places(&web));
+    let moved = homes(&free_again).iter().filter(|(name, node)| homes(&free)[*name] != **node).count();
+    assert!(moved > 0, "without an object none of {:?} moved", homes(&free));
+    pool.recorded("web", "web").await;
+}
+
+pub(crate) async fn a_cordoned_node_is_left_and_not_returned_to(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "cordoned", 2, 1).await;
+    let web = pool.stateful_set("web", 1).persistent("", HOSTNAME, "");
+    let first = homes(&cluster.run_stateful_set(&web).await.unwrap())["web-0"].clone();
+    pool.recorded("web", "web").await;
+
+    cluster.nodes.cordon(&first).await.unwrap();
+    let second = homes(&pool.recreate("web", &["web-0"]).await)["web-0"].clone();
+    assert_ne!(second, first, "a cordoned node takes no Pods");
+    let states = pool.recorded("web", "web").await;
+    assert_eq!(states["web-0"]["nodeName"], json!(second));
+
+    // The old node is free and empty, the new one is not, and still the Pod stays.
+    cluster.nodes.uncordon(&first).await.unwrap();
+    pool.load(&second).await;
+    assert_eq!(homes(&pool.recreate("web", &["web-0"]).await)["web-0"], second);
+}
+
+pub(crate) async fn a_required_zone_is_never_left(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "zones", 4, 2).await;
+    let web = pool.stateful_set("web", 1).persistent(ZONE, "", "");
+    let first = homes(&cluster.run_stateful_set(&web).await.unwrap())["web-0"].clone();
+    pool.recorded("web", "web").await;
+    let zone = pool.zone(&first).await;
+    let number = |node: &str| node.rsplit('-').next().unwrap().parse::<usize>().unwrap();
+    let other = format!("zones-{}", (number(&first) + 2) % 4);
+    assert_eq!(pool.zone(&other).await, zone);
+
+    // The rest of the zone is loaded, the other zone is empty.
+    pool.load(&other).await;
+    cluster.nodes.cordon(&first).await.unwrap();
+    assert_eq!(homes(&pool.recreate("web", &["web-0"]).await)["web-0"], other);
+
+    cluster.nodes.cordon(&other).await.unwrap();
+    let before = cluster.delete_pods("zones", "web", &["web-0"]).await.unwrap();
+    let api = cluster.pods_api("zones");
+    wait_for("the scheduler to find no node for web-0", TIMEOUT, async || {
+        let pod = api.get("web-0").await?;
+        let status = serde_json::to_value(&pod.status)?;
+        let unscheduled =
+            crate::support::list(&status["conditions"]).any(|one| one["reason"] == "Unschedulable");
+        let new = pod.metadata.uid.as_ref() != Some(&before["web-0"].uid);
+        Ok(Progress::when(new && unscheduled, (), status))
+    })
+    .await
+    .unwrap();
+    tokio::time::sleep(WHILE).await;
+    let pending = PodInfo::from(&api.get("web-0").await.unwrap());
+    assert_eq!(pending.node, None, "it must not run outside {zone}");
+    assert_eq!(pool.states("web").await["web-0"]["nodeName"], json!(other), "the state must stay meanwhile");
+
+    cluster.nodes.uncordon(&first).await.unwrap();
+    assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], first);
+    pool.recorded("web", "web").await;
+}
+
+pub(crate) async fn a_scaled_down_workload_forgets_once_its_pods_are_gone(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "scaled", 3, 1).await;
+    let apart = json!({"spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": HOSTNAME}]}}}});
+    let web = pool.stateful_set("web", 3).template(&apart).persistent(HOSTNAME, "", "");
+    let pods = homes(&cluster.run_stateful_set(&web).await.unwrap());
+    pool.recorded("web", "web").await;
+
+    // web-2 hangs in termination, and keeps its entry until it is gone.
+    cluster.kubelet.stop_node(&pods["web-2"]);
+    pool.scale("web", 2).await;
+    let going = |name: &'static str| {
+        move |pods: &BTreeMap<String, PodInfo>| pods.get(name).is_some_and(|pod| pod.going)
+    };
+    cluster.wait_for_pods("scaled", "web", "web-2 to be going", TIMEOUT, going("web-2")).await.unwrap();
+    pool.wait_for_object("web", "two Pods to be wanted", TIMEOUT, |pps| pps.data["status"]["desired"] == 2)
+        .await;
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(pool.states("web").await.len(), 3, "web-2 is not gone yet");
+    cluster.kubelet.start_node(&pods["web-2"]);
+    pool.wait_for_entries("web", &["web-0", "web-1"]).await;
+
+    // What was forgotten starts anew, unpinned.
+    pool.scale("web", 3).await;
+    let again = pool.ready("web", 3).await;
+    assert!(!again["web-2"].annotations.contains_key(MARKER), "{:?}", again["web-2"].annotations);
+    pool.recorded("web", "web").await;
+
+    // At zero replicas, too.
+    cluster.kubelet.stop_node(&pods["web-0"]);
+    pool.scale("web", 0).await;
+    cluster.wait_for_pods("scaled", "web", "web-0 to be going", TIMEOUT, going("web-0")).await.unwrap();
+    pool.wait_for_entries("web", &["web-0"]).await;
+    tokio::time::sleep(WHILE).await;
+    assert!(pool.states("web").await.contains_key("web-0"), "web-0 is not gone yet");
+    cluster.kubelet.start_node(&pods["web-0"]);
+    pool.wait_for_entries("web", &[]).await;
+    let pps = pool.pps("web").await.unwrap();
+    assert_eq!((&pps.data["status"]["recorded"], &pps.data["status"]["desired"]), (&json!(0), &json!(0)));
+}
+
+pub(crate) async fn when_deleted_brings_scaled_up_pods_home(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "kept", 6, 1).await;
+    let policy = json!({"persistentPodStateRetentionPolicy": "WhenDeleted",
+        "preferredPersistentTopology": [{"weight": 100, "preference": {"nodeTopologyKeys": [HOSTNAME]}}]});
+    pool.object("mine", &spec_for("web", &policy)).await;
+    let web = pool.stateful_set("web", 3);
+    let before = cluster.run_stateful_set(&web).await.unwrap();
+    let states = pool.recorded("mine", "web").await;
+
+    pool.scale("web", 0).await;
+    cluster.wait_for_pods("kept", "web", "no Pods", TIMEOUT, BTreeMap::is_empty).await.unwrap();
+    let scaled = |pps: &kube::api::DynamicObject| pps.data["status"]["desired"] == 0;
+    pool.wait_for_object("mine", "no Pod to be wanted", TIMEOUT, scaled).await;
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(pool.states("mine").await, states);
+
+    pool.load_all(homes(&before).values()).await;
+    pool.scale("web", 3).await;
+    assert_eq!(homes(&pool.ready("web", 3).await), homes(&before));
+
+    // Until the workload is gone.
+    cluster.delete_stateful_set("kept", "web", false).await.unwrap();
+    pool.wait_for_entries("mine", &[]).await;
+    let pps = pool
+        .wait_for_object("mine", "the condition to say so", TIMEOUT, |pps| {
+            crate::support::recording(pps)["reason"] == "WorkloadNotFound"
+        })
+        .await;
+    assert_eq!(crate::support::recording(&pps)["status"], "False");
+}
+
+pub(crate) async fn ordinals_that_start_elsewhere_are_recorded(cluster: &Cluster) {
+    if cluster.control_plane.version() < Version::minor(27) {
+        note(
+            "skipped what follows: this Kubernetes has no spec.ordinals in StatefulSets (1.27 and later have it)",
+        );
+        return;
+    }
+    let pool = Pool::new(cluster, "ordinals", 3, 1).await;
+    pool.object("web", &required("web", &[HOSTNAME])).await;
+    let web = pool.stateful_set("web", 2).overrides(&json!({"spec": {"ordinals": {"start": 5}}}));
+    let before = cluster.run_stateful_set(&web).await.unwrap();
+    let states = pool.recorded("web", "web").await;
+    assert!(states.keys().eq(["web-5", "web-6"]), "{states:?}");
+    assert_eq!(homes(&pool.recreate("web", &["web-5", "web-6"]).await), homes(&before));
+}

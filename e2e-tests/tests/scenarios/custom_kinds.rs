@@ -1,0 +1,374 @@
+//! Workloads of other kinds than StatefulSet: definitions, the list of kinds and rights come and go,
+//! and the sidecar is never restarted for that.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, PostParams},
+};
+use pps_e2e::{
+    cluster::{Cluster, PodInfo, SIDECAR, repository_file},
+    manifests,
+    operator::{Names, OperatedKind, Operator},
+    wait::{Progress, wait_for},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    HOSTNAME, IP_ANNOTATION, MARKER, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, places, recording,
+};
+
+/// The group of the kinds that are not OpenKruise's.
+const GROUP: &str = "e2e.pps.kubewarden.io";
+/// Where the list of kinds is.
+const CONFIG_NAMESPACE: &str = "kruise-system";
+const CONFIG_MAP: &str = "kruise-configuration";
+
+fn openkruise() -> OperatedKind {
+    OperatedKind::new("apps.kruise.io", "v1beta1", "StatefulSet", "statefulsets")
+}
+
+fn database() -> OperatedKind {
+    OperatedKind { replicas: "/spec/shape/size", ..OperatedKind::new(GROUP, "v1", "Database", "databases") }
+}
+
+fn cache() -> OperatedKind {
+    OperatedKind { names: Names::Words, ..OperatedKind::new(GROUP, "v1alpha1", "Cache", "caches") }
+}
+
+/// The controller of all these kinds.
+pub(crate) fn operator(cluster: &Cluster) -> Operator {
+    Operator::start(cluster.client(), vec![openkruise(), database(), cache()])
+}
+
+/// What the roles give that [`grant`] makes.
+pub(crate) const GRANTED: &[(&str, &str)] = &[(GROUP, "databases")];
+
+/// Defines a kind as `fixtures/custom-kinds.yaml` does.
+async fn define(cluster: &Cluster, kind: &OperatedKind) {
+    let definition = definition_of(kind);
+    let definitions = manifests::read(&repository_file("e2e-tests/fixtures/custom-kinds.yaml")).unwrap();
+    let chosen: Vec<Value> =
+        definitions.into_iter().filter(|one| one["metadata"]["name"] == *definition).collect();
+    assert_eq!(cluster.apply_objects(&chosen).await.unwrap().len(), 1, "{definition}");
+}
+
+fn definition_of(kind: &OperatedKind) -> String {
+    format!("{}.{}", kind.resource.plural, kind.resource.group)
+}
+
+/// Lets the sidecar list and watch a kind, as deploy/README.md says.
+pub(crate) async fn grant(cluster: &Cluster, plural: &str) {
+    let label = "persistent-pod-state.kubewarden.io/aggregate-to-sidecar";
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": format!("e2e-{plural}"), "labels": {label: "true"}},
+        "rules": [{"apiGroups": [GROUP], "resources": [plural], "verbs": ["list", "watch"]}]});
+    cluster.apply_objects(&[role]).await.unwrap();
+    let reviews: Api<SubjectAccessReview> = Api::all(cluster.client());
+    let attributes = json!({"group": GROUP, "resource": plural, "verb": "watch"});
+    let review =
+        serde_json::from_value(json!({"spec": {"user": SIDECAR, "resourceAttributes": attributes}})).unwrap();
+    wait_for(&format!("the right to watch {plural}"), TIMEOUT, async || {
+        let answer = reviews.create(&PostParams::default(), &review).await?;
+        Ok(Progress::when(answer.status.is_some_and(|status| status.allowed), (), "refused"))
+    })
+    .await
+    .unwrap();
+}
+
+fn listing(kinds: &[&OperatedKind]) -> String {
+    let kinds: Vec<Value> =
+        kinds.iter().map(|kind| json!({"Group": kind.resource.group, "kind": kind.resource.kind})).collect();
+    json!({"Workloads": kinds}).to_string()
+}
+
+/// Writes the list of kinds.
+async fn write_list(cluster: &Cluster, list: &str) {
+    cluster.namespace(CONFIG_NAMESPACE).await.unwrap();
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": CONFIG_NAMESPACE, "name": CONFIG_MAP},
+        "data": {"PPS_Watch_Custom_Workload_WhiteList": list}});
+    cluster.apply_objects(&[config]).await.unwrap();
+}
+
+async fn config_event(cluster: &Cluster, reason: &str) -> String {
+    Pool { cluster, namespace: CONFIG_NAMESPACE }.event(CONFIG_MAP, reason).await
+}
+
+/// Waits until the sidecar watches a kind, or does not.
+async fn watched(cluster: &Cluster, kind: &OperatedKind, expected: bool) {
+    let metric = format!("pps_watching{{kind=\"{}\"}}", definition_of(kind));
+    wait_for(&format!("{metric} to be {expected}"), TIMEOUT, async || {
+        let value = cluster.sidecar()?.metric(&metric).await?;
+        Ok(Progress::when((value == Some(1.0)) == expected, (), format!("{value:?}")))
+    })
+    .await
+    .unwrap();
+}
+
+/// Makes a workload on the Nodes of the pool, or changes it.
+async fn apply(pool: &Pool<'_>, kind: &OperatedKind, name: &str, asks: bool, spec: &Value) -> DynamicObject {
+    let mut annotations = json!({});
+    if asks {
+        annotations = json!({
+            "kruise.io/auto-generate-persistent-pod-state": "true",
+            "kruise.io/required-persistent-topology": ZONE,
+            "kruise.io/preferred-persistent-topology": HOSTNAME,
+            "kruise.io/persistent-pod-annotations": IP_ANNOTATION,
+        });
+    }
+    let mut workload = json!({"apiVersion": kind.resource.api_version, "kind": kind.resource.kind,
+        "metadata": {"namespace": pool.namespace, "name": name, "annotations": annotations},
+        "spec": {"template": {"spec": {"nodeSelector": pool.selector()}}}});
+    json_patch::merge(&mut workload["spec"], spec);
+    pool.cluster.apply_objects(&[workload]).await.unwrap().remove(0)
+}
+
+/// Waits until exactly these Pods are Ready.
+async fn ready(pool: &Pool<'_>, workload: &str, names: &[&str]) -> BTreeMap<String, PodInfo> {
+    pool.cluster
+        .wait_for_pods(pool.namespace, workload, &format!("{names:?} to be Ready"), TIMEOUT, |pods| {
+            pods.keys().map(String::as_str).eq(names.iter().copied()) && pods.values().all(|pod| pod.ready)
+        })
+        .await
+        .unwrap()
+}
+
+async fn wait_for_reason(pool: &Pool<'_>, object: &str, reason: &str) -> DynamicObject {
+    let what = format!("{object} to say {reason}");
+    pool.wait_for_object(object, &what, TIMEOUT, |pps| recording(pps)["reason"] == reason).await
+}
+
+/// Deletes all Pods while other Nodes are the better choice: they come back to where they were.
+async fn assert_back_home(pool: &Pool<'_>, workload: &str, object: &str, names: &[&str]) {
+    let before = ready(pool, workload, names).await;
+    pool.recorded(object, workload).await;
+    pool.load_all(homes(&before).values()).await;
+    let after = pool.recreate(workload, names).await;
+    assert_eq!(places(&after), places(&before));
+    for pod in after.values() {
+        assert_eq!(pod.annotations[MARKER], object, "{}", pod.name);
+    }
+    pool.recorded(object, workload).await;
+}
+
+pub(crate) async fn an_openkruise_stateful_set_needs_no_list(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "openkruise", 5, 2).await;
+    define(cluster, &openkruise()).await;
+    watched(cluster, &openkruise(), true).await;
+    let spec = |replicas: u32, reserved: Value| json!({"replicas": replicas, "reserveOrdinals": reserved});
+    let workload = apply(&pool, &openkruise(), "web", true, &spec(4, json!([1, "3-4"]))).await;
+    ready(&pool, "web", &["web-0", "web-2", "web-5", "web-6"]).await;
+    let pps = pool
+        .wait_for_object("web", "four Pods to be recorded", TIMEOUT, |pps| {
+            pps.data["status"]["recorded"] == 4
+        })
+        .await;
+    let target = json!({"apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "name": "web"});
+    assert_eq!(pps.data["spec"]["targetRef"], target);
+    assert_eq!(pps.data["status"]["desired"], 4);
+    assert_eq!(pps.owner_references()[0].uid, workload.uid().unwrap());
+    assert_back_home(&pool, "web", "web", &["web-0", "web-2", "web-5", "web-6"]).await;
+
+    // Other ordinals are reserved; then fewer Pods are wanted.
+    apply(&pool, &openkruise(), "web", true, &spec(4, json!(["0-1", "bad", 3]))).await;
+    ready(&pool, "web", &["web-2", "web-4", "web-5", "web-6"]).await;
+    pool.wait_for_entries("web", &["web-2", "web-4", "web-5", "web-6"]).await;
+    apply(&pool, &openkruise(), "web", true, &spec(2, json!(["0-1", "bad", 3]))).await;
+    ready(&pool, "web", &["web-2", "web-4"]).await;
+    pool.wait_for_entries("web", &["web-2", "web-4"]).await;
+
+    // Ordinals that start elsewhere.
+    let late = |replicas: u32| json!({"replicas": replicas, "ordinals": {"start": 7}, "reserveOrdinals": ["0-3", 8]});
+    apply(&pool, &openkruise(), "late", true, &late(2)).await;
+    assert_back_home(&pool, "late", "late", &["late-7", "late-9"]).await;
+    apply(&pool, &openkruise(), "late", true, &late(1)).await;
+    pool.wait_for_entries("late", &["late-7"]).await;
+
+    // A StatefulSet of the same name gets an object of its own, under another name.
+    cluster.create_stateful_set(&pool.stateful_set("web", 0).persistent(ZONE, "", "")).await.unwrap();
+    let second = wait_for("a second object", SOON, async || {
+        let all = cluster.pps_api("openkruise").list(&ListParams::default()).await?.items;
+        let seen = format!("{:?}", all.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
+        let second = all.into_iter().find(|pps| pps.name_any().starts_with("web-"));
+        Ok(second.map_or(Progress::Waiting(seen), Progress::Done))
+    });
+    assert_eq!(second.await.unwrap().data["spec"]["targetRef"]["apiVersion"], "apps/v1");
+    assert_eq!(pool.pps("web").await.unwrap().data["spec"]["targetRef"], target, "the first one stays");
+}
+
+pub(crate) async fn a_kind_is_taken_up_when_it_is_defined(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "databases", 5, 2).await;
+    grant(cluster, "databases").await;
+    write_list(cluster, &listing(&[&database()])).await;
+    // An object may be there before the kind is.
+    let target = json!({"apiVersion": "e2e.pps.kubewarden.io/v1", "kind": "Database", "name": "mine"});
+    let spec = json!({"targetRef": target, "requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]}});
+    pool.object("early", &spec).await;
+    wait_for_reason(&pool, "early", "WorkloadKindNotWatched").await;
+
+    define(cluster, &database()).await;
+    watched(cluster, &database(), true).await;
+    wait_for_reason(&pool, "early", "WorkloadNotFound").await;
+    let size = |size: u32| json!({"shape": {"size": size}, "replicas": 1});
+    apply(&pool, &database(), "mine", false, &size(1)).await;
+    pool.recorded("early", "mine").await;
+
+    let workload = apply(&pool, &database(), "db", true, &size(3)).await;
+    let names = ["db-0", "db-1", "db-2"];
+    ready(&pool, "db", &names).await;
+    pool.wait_for_entries("db", &names).await;
+    let pps = pool.pps("db").await.unwrap();
+    assert_eq!(pps.data["status"]["desired"], 3, "as the scale subresource says");
+    assert_eq!(pps.owner_references()[0].uid, workload.uid().unwrap());
+    assert_back_home(&pool, "db", "db", &names).await;
+    apply(&pool, &database(), "db", true, &size(2)).await;
+    pool.wait_for_entries("db", &names[..2]).await;
+}
+
+pub(crate) async fn a_kind_that_is_no_longer_listed_is_left_as_it_is(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "unlisted", 4, 2).await;
+    grant(cluster, "databases").await;
+    define(cluster, &database()).await;
+    write_list(cluster, &listing(&[&database()])).await;
+    watched(cluster, &database(), true).await;
+    let size = |size: u32| json!({"shape": {"size": size}});
+    apply(&pool, &database(), "db", true, &size(2)).await;
+    ready(&pool, "db", &["db-0", "db-1"]).await;
+    pool.wait_for_entries("db", &["db-0", "db-1"]).await;
+    let states = pool.recorded("db", "db").await;
+
+    write_list(cluster, "").await;
+    watched(cluster, &database(), false).await;
+    wait_for_reason(&pool, "db", "WorkloadKindNotWatched").await;
+    apply(&pool, &database(), "db", true, &size(1)).await;
+    apply(&pool, &database(), "new", true, &size(1)).await;
+    ready(&pool, "db", &["db-0"]).await;
+    ready(&pool, "new", &["new-0"]).await;
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(pool.states("db").await, states, "nothing is recorded or dropped");
+    assert!(cluster.pps_api("unlisted").get_opt("new").await.unwrap().is_none(), "nor generated");
+
+    // It is listed again: what happened meanwhile is made up for.
+    write_list(cluster, &listing(&[&database()])).await;
+    pool.wait_for_entries("db", &["db-0"]).await;
+    pool.wait_for_entries("new", &["new-0"]).await;
+    wait_for_reason(&pool, "db", "Recording").await;
+
+    // Another version is asked for, which has the number of Pods elsewhere.
+    let version = json!({"group": GROUP, "version": "v1beta1", "kind": "Database"});
+    write_list(cluster, &json!({"workloads": [version]}).to_string()).await;
+    apply(&pool, &database(), "db", true, &json!({"shape": {"size": 1}, "members": 5})).await;
+    pool.wait_for_object("db", "five Pods to be wanted", TIMEOUT, |pps| {
+        pps.data["status"]["desired"] == 5
+            && pps.data["spec"]["targetRef"]["apiVersion"] == "e2e.pps.kubewarden.io/v1beta1"
+    })
+    .await;
+    pool.wait_for_entries("db", &["db-0"]).await;
+}
+
+pub(crate) async fn a_malformed_list_changes_nothing(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "malformed-list", 4, 2).await;
+    grant(cluster, "databases").await;
+    define(cluster, &database()).await;
+    let list =
+        json!({"workloads": [{"group": "apps", "kind": "Deployment"}, {"group": GROUP, "kind": "Database"}]});
+    write_list(cluster, &list.to_string()).await;
+    watched(cluster, &database(), true).await;
+    let message = config_event(cluster, "WorkloadKindRefused").await;
+    assert!(message.contains("workloads[0] names Deployment of apps"), "{message}");
+
+    write_list(cluster, r#"{"workloads":[{"group":"e2e.pps.kubewarden.io"}]}"#).await;
+    let message = config_event(cluster, "MalformedWhitelist").await;
+    for words in ["workloads[0].kind is missing", "the last good list stays in force"] {
+        assert!(message.contains(words), "{words} in {message}");
+    }
+    apply(&pool, &database(), "db", true, &json!({"shape": {"size": 2}})).await;
+    ready(&pool, "db", &["db-0", "db-1"]).await;
+    assert_back_home(&pool, "db", "db", &["db-0", "db-1"]).await;
+    let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    cluster.run_stateful_set(&web).await.unwrap();
+    pool.recorded("web", "web").await;
+
+    // A sidecar that starts now knows no good list: it records the built-in kinds, and drops nothing.
+    let states = pool.states("db").await;
+    let sidecar = cluster.sidecar().unwrap();
+    sidecar.terminate(TIMEOUT).await.unwrap();
+    sidecar.start_again().unwrap();
+    sidecar.wait_ready(TIMEOUT).await.unwrap();
+    wait_for_reason(&pool, "db", "WorkloadKindNotWatched").await;
+    assert_eq!(pool.states("db").await, states);
+    pool.recorded("web", "web").await;
+
+    write_list(cluster, &listing(&[&database()])).await;
+    wait_for_reason(&pool, "db", "Recording").await;
+    pool.recorded("db", "db").await;
+}
+
+pub(crate) async fn a_definition_that_goes_is_let_go(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "undefined", 3, 1).await;
+    grant(cluster, "databases").await;
+    define(cluster, &database()).await;
+    write_list(cluster, &listing(&[&database()])).await;
+    let size = json!({"shape": {"size": 1}});
+    apply(&pool, &database(), "db", true, &size).await;
+    pool.wait_for_entries("db", &["db-0"]).await;
+    let target = json!({"apiVersion": "e2e.pps.kubewarden.io/v1", "kind": "Database", "name": "other"});
+    let spec = json!({"targetRef": target, "requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]}});
+    pool.object("mine", &spec).await;
+    wait_for_reason(&pool, "mine", "WorkloadNotFound").await;
+
+    let definitions = cluster.control_plane.kubectl(&["delete", "crd", &definition_of(&database())]).await;
+    definitions.unwrap();
+    watched(cluster, &database(), false).await;
+    wait_for_reason(&pool, "mine", "WorkloadKindNotWatched").await;
+    assert_eq!(cluster.sidecar().unwrap().get("/readyz").await.unwrap().0, 200);
+
+    define(cluster, &database()).await;
+    watched(cluster, &database(), true).await;
+    apply(&pool, &database(), "other", false, &size).await;
+    pool.recorded("mine", "other").await;
+}
+
+/// Makes requests that are refused.
+pub(crate) async fn a_kind_that_may_not_be_watched_holds_nobody_up(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "forbidden", 4, 2).await;
+    define(cluster, &cache()).await;
+    write_list(cluster, &listing(&[&cache(), &database()])).await;
+    let message = config_event(cluster, "WorkloadKindForbidden").await;
+    assert!(message.contains("caches.e2e.pps.kubewarden.io may not be listed"), "{message}");
+    apply(&pool, &cache(), "hot", false, &json!({"replicas": 3})).await;
+    let names = ["hot-blue", "hot-green", "hot-red"];
+    ready(&pool, "hot", &names).await;
+    let target = json!({"apiVersion": "e2e.pps.kubewarden.io/v1alpha1", "kind": "Cache", "name": "hot"});
+    let spec = json!({"targetRef": target, "requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]},
+        "preferredPersistentTopology": [{"weight": 100, "preference": {"nodeTopologyKeys": [HOSTNAME]}}],
+        "persistentPodAnnotations": [{"key": IP_ANNOTATION}]});
+    pool.object("mine", &spec).await;
+    wait_for_reason(&pool, "mine", "WorkloadKindForbidden").await;
+
+    let sidecar = cluster.sidecar().unwrap();
+    sidecar.terminate(TIMEOUT).await.unwrap();
+    sidecar.start_again().unwrap();
+    sidecar.wait_ready(TIMEOUT).await.unwrap();
+    let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    cluster.run_stateful_set(&web).await.unwrap();
+    pool.recorded("web", "web").await;
+    let errors = sidecar.metric("pps_watch_errors_total{kind=\"caches.e2e.pps.kubewarden.io\"}").await;
+    assert!(errors.unwrap().is_some_and(|errors| errors >= 1.0));
+
+    // The right comes: it is taken up without a restart.
+    grant(cluster, "caches").await;
+    pool.wait_for_entries("mine", &names).await;
+    assert_eq!(pool.pps("mine").await.unwrap().data["status"]["desired"], 3);
+    assert_back_home(&pool, "hot", "mine", &names).await;
+
+    // Names without ordinals: the one that goes when fewer are wanted is forgotten.
+    apply(&pool, &cache(), "hot", false, &json!({"replicas": 2})).await;
+    pool.wait_for_entries("mine", &["hot-green", "hot-red"]).await;
+    cluster.pods_api("forbidden").delete("hot-red", &DeleteParams::default()).await.unwrap();
+    ready(&pool, "hot", &["hot-green", "hot-red"]).await;
+    pool.wait_for_entries("mine", &["hot-green", "hot-red"]).await;
+}

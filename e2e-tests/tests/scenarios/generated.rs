@@ -1,0 +1,260 @@
+//! Objects that the sidecar makes for annotated workloads.
+
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams},
+};
+use pps_e2e::{
+    cluster::Cluster,
+    wait::{Progress, wait_for},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    HOSTNAME, IP_ANNOTATION, MARKER, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, list, places, recording,
+    required,
+};
+
+const AUTO: &str = "kruise.io/auto-generate-persistent-pod-state";
+const REQUIRED: &str = "kruise.io/required-persistent-topology";
+const ANNOTATIONS: &str = "kruise.io/persistent-pod-annotations";
+
+/// The one owner of a generated object.
+async fn owner(pool: &Pool<'_>, workload: &str) -> Value {
+    let uid = pool.cluster.stateful_sets(pool.namespace).get(workload).await.unwrap().metadata.uid;
+    json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": workload, "uid": uid, "controller": true}])
+}
+
+fn generated_spec(keys: &[&str]) -> Value {
+    required("web", keys)
+}
+
+async fn names(pool: &Pool<'_>) -> Vec<String> {
+    let all = pool.cluster.pps_api(pool.namespace).list(&ListParams::default()).await.unwrap();
+    all.items.iter().map(ResourceExt::name_any).collect()
+}
+
+pub(crate) async fn an_annotated_workload_gets_an_object(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "asked", 2, 1).await;
+    // Nothing to persist: nothing is made. The same for the annotation alone, and for another value.
+    cluster.run_stateful_set(&pool.stateful_set("plain", 1).persistent("", "", "")).await.unwrap();
+    let off = pool.stateful_set("off", 1).persistent(ZONE, "", "").annotation(AUTO, "false");
+    cluster.run_stateful_set(&off).await.unwrap();
+    let annotations = format!("{IP_ANNOTATION}, {IP_ANNOTATION},example.io/ips = PodIPsJSON,");
+    let web = pool.stateful_set("web", 1).persistent(" a/zone , ,a/rack", HOSTNAME, &annotations);
+    cluster.run_stateful_set(&web).await.unwrap();
+
+    let pps = pool.wait_for_object("web", "an object", SOON, |_| true).await;
+    let expected = json!({
+        "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
+        "requiredPersistentTopology": {"nodeTopologyKeys": ["a/zone", "a/rack"]},
+        "preferredPersistentTopology": [{"weight": 100, "preference": {"nodeTopologyKeys": [HOSTNAME]}}],
+        "persistentPodAnnotations": [{"key": IP_ANNOTATION}, {"key": "example.io/ips", "valueFrom": "PodIPsJSON"}],
+    });
+    assert_eq!(pps.data["spec"], expected);
+    assert_eq!(json!(pps.metadata.owner_references), owner(&pool, "web").await);
+    // It owns what comes from annotations, and nothing else of the spec.
+    let applied =
+        pps.managed_fields().iter().find(|entry| entry.operation.as_deref() == Some("Apply")).unwrap();
+    assert_eq!(applied.manager.as_deref(), Some("pps-sidecar"));
+    let fields = serde_json::to_value(&applied.fields_v1).unwrap();
+    let owned: Vec<&String> = fields["f:spec"].as_object().unwrap().keys().collect();
+    assert_eq!(
+        owned,
+        [
+            "f:persistentPodAnnotations",
+            "f:preferredPersistentTopology",
+            "f:requiredPersistentTopology",
+            "f:targetRef"
+        ]
+    );
+    assert!(pool.event("web", "Generated").await.contains("web"));
+
+    // An address that the CNI does not write is made of the Pod's own.
+    let pps = pool
+        .wait_for_object("web", "web-0 to be recorded", TIMEOUT, |pps| {
+            pps.data["status"]["podStates"]["web-0"].is_object()
+        })
+        .await;
+    let ip = cluster.pods("asked", "web").await.unwrap()["web-0"].ip.clone().unwrap();
+    let recorded = &pps.data["status"]["podStates"]["web-0"]["annotations"];
+    assert_eq!(*recorded, json!({IP_ANNOTATION: ip, "example.io/ips": format!("[\"{ip}\"]")}));
+    assert_eq!(names(&pool).await, ["web"]);
+}
+
+pub(crate) async fn a_generated_object_goes_with_its_workload(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "collected", 1, 1).await;
+    cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
+    pool.recorded("web", "web").await;
+    // One that somebody made by hand stays.
+    pool.object("mine", &required("other", &[ZONE])).await;
+    cluster.delete_stateful_set("collected", "web", false).await.unwrap();
+    pool.wait_until_no_object("web").await;
+    assert_eq!(names(&pool).await, ["mine"]);
+}
+
+pub(crate) async fn what_is_no_longer_asked_for_is_deleted_and_what_is_missing_made_again(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "asked-no-more", 2, 1).await;
+    cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
+    let states = pool.recorded("web", "web").await;
+
+    // Deleted by hand.
+    let first = pool.pps("web").await.unwrap().uid();
+    cluster.pps_api("asked-no-more").delete("web", &DeleteParams::default()).await.unwrap();
+    pool.wait_for_object("web", "another object", SOON, |pps| pps.uid() != first).await;
+    assert_eq!(pool.recorded("web", "web").await, states);
+
+    // Nothing left to persist, then something again.
+    pool.annotate("web", &json!({REQUIRED: null})).await;
+    pool.wait_until_no_object("web").await;
+    pool.annotate("web", &json!({REQUIRED: HOSTNAME})).await;
+    let pps = pool.wait_for_object("web", "an object", SOON, |_| true).await;
+    assert_eq!(pps.data["spec"], generated_spec(&[HOSTNAME]));
+
+    // Not asked for any more.
+    pool.annotate("web", &json!({AUTO: null})).await;
+    pool.wait_until_no_object("web").await;
+    tokio::time::sleep(WHILE).await;
+    assert!(names(&pool).await.is_empty());
+    pool.event("web", "Removed").await;
+}
+
+pub(crate) async fn a_foreign_object_of_that_name_is_left_alone(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "taken", 2, 1).await;
+    let foreign = pool.object("web", &required("another", &[HOSTNAME])).await;
+    cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
+    let message = pool.event("web", "NameTaken").await;
+    assert!(message.contains("PersistentPodState web"), "{message}");
+    tokio::time::sleep(WHILE).await;
+    let untouched = |pps: &DynamicObject| {
+        (
+            pps.uid(),
+            pps.metadata.generation,
+            pps.data["spec"].clone(),
+            pps.labels().clone(),
+            pps.owner_references().len(),
+        )
+    };
+    assert_eq!(untouched(&pool.pps("web").await.unwrap()), untouched(&foreign));
+    assert_eq!(names(&pool).await, ["web"]);
+
+    // Once it is out of the way, there is one for the workload.
+    cluster.pps_api("taken").delete("web", &DeleteParams::default()).await.unwrap();
+    pool.wait_for_object("web", "an object of its own", SOON, |pps| {
+        pps.data["spec"] == generated_spec(&[ZONE])
+    })
+    .await;
+    pool.recorded("web", "web").await;
+}
+
+pub(crate) async fn a_foreign_object_for_the_workload_is_enough(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "foreign", 3, 1).await;
+    let mine = pool.object("mine", &required("web", &[HOSTNAME])).await;
+    let before =
+        cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
+    pool.recorded("mine", "web").await;
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(names(&pool).await, ["mine"]);
+    assert_eq!(pool.pps("mine").await.unwrap().metadata.generation, mine.metadata.generation);
+    pool.load(&homes(&before)["web-0"]).await;
+    let after = pool.recreate("web", &["web-0"]).await;
+    assert_eq!((homes(&after), after["web-0"].annotations[MARKER].as_str()), (homes(&before), "mine"));
+
+    // The annotation goes: that is no reason to delete what somebody made.
+    pool.annotate("web", &json!({AUTO: null})).await;
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(names(&pool).await, ["mine"]);
+
+    // The foreign one goes: then it is needed.
+    pool.annotate("web", &json!({AUTO: "true"})).await;
+    cluster.pps_api("foreign").delete("mine", &DeleteParams::default()).await.unwrap();
+    pool.recorded("web", "web").await;
+}
+
+pub(crate) async fn an_orphaning_delete_costs_nothing(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "orphans", 5, 1).await;
+    let web = pool.stateful_set("web", 2).persistent("", HOSTNAME, IP_ANNOTATION);
+    let before = cluster.run_stateful_set(&web).await.unwrap();
+    let states = pool.recorded("web", "web").await;
+    let object = pool.pps("web").await.unwrap().uid();
+
+    cluster.delete_stateful_set("orphans", "web", true).await.unwrap();
+    let gone = |pps: &DynamicObject| recording(pps)["reason"] == "WorkloadNotFound";
+    pool.wait_for_object("web", "the workload to be missed", TIMEOUT, gone).await;
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(pool.states("web").await, states, "the Pods live on, and so do their states");
+
+    cluster.create_stateful_set(&web).await.unwrap();
+    let owners = owner(&pool, "web").await;
+    let uid = owners[0]["uid"].clone();
+    let pps = pool
+        .wait_for_object("web", "the new owner", SOON, |pps| {
+            json!(pps.metadata.owner_references) == owners && pps.data["status"]["targetUID"] == uid
+        })
+        .await;
+    assert_eq!(pps.uid(), object, "the object is the same");
+    assert_eq!(pool.recorded("web", "web").await, states);
+    pool.load_all(homes(&before).values()).await;
+    assert_eq!(places(&pool.roll_out("web", "2").await), places(&before));
+    // The garbage collector has not taken it for an orphan.
+    assert_eq!(pool.pps("web").await.unwrap().uid(), object);
+}
+
+pub(crate) async fn a_malformed_annotation_is_told(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "malformed", 3, 1).await;
+    let annotations = format!("example.io/a=PodIPs,{IP_ANNOTATION}");
+    let web = pool.stateful_set("web", 1).persistent("", HOSTNAME, &annotations);
+    let before = cluster.run_stateful_set(&web).await.unwrap();
+    let message = pool.event("web", "InvalidAnnotation").await;
+    for word in [ANNOTATIONS, "example.io/a=PodIPs", "PodIPsJSON", "PodIPsCSV"] {
+        assert!(message.contains(word), "{word} in {message}");
+    }
+    let pps = pool.wait_for_object("web", "the rest to be generated", SOON, |_| true).await;
+    assert_eq!(pps.data["spec"]["persistentPodAnnotations"], json!([{"key": IP_ANNOTATION}]));
+    pool.recorded("web", "web").await;
+    pool.load_all(homes(&before).values()).await;
+    assert_eq!(places(&pool.recreate("web", &["web-0"]).await), places(&before));
+}
+
+/// Restarts the sidecar.
+pub(crate) async fn what_somebody_set_stays(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "set", 2, 1).await;
+    let web = pool.stateful_set("web", 2).persistent(ZONE, "", "");
+    cluster.run_stateful_set(&web).await.unwrap();
+    pool.recorded("web", "web").await;
+    let patch = r#"{"spec": {"persistentPodStateRetentionPolicy": "WhenDeleted"}}"#;
+    cluster
+        .control_plane
+        .kubectl(&["patch", "-n", "set", "pps", "web", "--type=merge", "-p", patch])
+        .await
+        .unwrap();
+    let set = |pps: &DynamicObject| pps.data["spec"]["persistentPodStateRetentionPolicy"] == "WhenDeleted";
+
+    let sidecar = cluster.sidecar().unwrap();
+    let end = sidecar.terminate(TIMEOUT).await.unwrap();
+    assert_eq!(end.code, Some(0), "{end:?}");
+    sidecar.start_again().unwrap();
+    sidecar.wait_ready(TIMEOUT).await.unwrap();
+    // A change of annotations shows that the sidecar has come to this workload.
+    pool.annotate("web", &json!({REQUIRED: format!("{ZONE},{HOSTNAME}")})).await;
+    let changed = |pps: &DynamicObject| {
+        list(&pps.data["spec"]["requiredPersistentTopology"]["nodeTopologyKeys"]).count() == 2
+    };
+    let pps = pool.wait_for_object("web", "the change of annotations to arrive", SOON, changed).await;
+    assert!(set(&pps), "{}", pps.data["spec"]);
+    pool.recorded("web", "web").await;
+
+    // And it is in force.
+    pool.scale("web", 1).await;
+    pool.ready("web", 1).await;
+    pool.wait_for_object("web", "one Pod to be wanted", TIMEOUT, |pps| pps.data["status"]["desired"] == 1)
+        .await;
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(pool.states("web").await.len(), 2);
+    wait_for("nothing else of the object to change", SOON, async || {
+        let pps = pool.pps("web").await?;
+        Ok(Progress::when(set(&pps) && changed(&pps), (), &pps.data))
+    })
+    .await
+    .unwrap();
+}

@@ -1,0 +1,275 @@
+//! The sidecar or the API server is away for a while.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    time::{Duration, SystemTime},
+};
+
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use pps_e2e::{
+    cluster::{Cluster, PodInfo},
+    control_plane::program,
+    wait::{Progress, wait_for},
+};
+use serde_json::json;
+
+use crate::support::{
+    HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, homes, list, places, recording, required, spec_for,
+};
+
+/// A small random number generator (splitmix64).
+struct Random(u64);
+
+impl Random {
+    /// From `PPS_E2E_SEED`, else from the clock. The seed is printed.
+    fn new() -> Self {
+        let clock = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let seed = env::var("PPS_E2E_SEED")
+            .ok()
+            .map_or_else(|| clock().subsec_nanos().into(), |seed| seed.parse().unwrap());
+        println!("PPS_E2E_SEED={seed}");
+        Self(seed)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % limit
+    }
+}
+
+async fn restart(cluster: &Cluster) {
+    let sidecar = cluster.sidecar().unwrap();
+    sidecar.start_again().unwrap();
+    sidecar.wait_ready(TIMEOUT).await.unwrap();
+    // Its own former self may hold the Lease for a while.
+    sidecar.wait_leading(TIMEOUT).await.unwrap();
+}
+
+pub(crate) async fn kills_in_the_middle_of_a_rollout(cluster: &Cluster) {
+    let mut random = Random::new();
+    let sidecar = cluster.sidecar().unwrap();
+    let pool = Pool::new(cluster, "kills", 12, 3).await;
+    let web = pool.stateful_set("web", 8).persistent("", HOSTNAME, IP_ANNOTATION);
+    // The first one comes while the first Pods do.
+    cluster.create_stateful_set(&web).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(random.below(1500))).await;
+    sidecar.kill().await.unwrap();
+    let before = pool.ready("web", 8).await;
+    restart(cluster).await;
+    let states = pool.recorded("web", "web").await;
+    pool.load_all(homes(&before).values()).await;
+
+    let kills = async {
+        for kill in 0..4 {
+            tokio::time::sleep(Duration::from_millis(random.below(1500))).await;
+            let end = sidecar.kill().await.unwrap();
+            assert_eq!(end.signal, Some(9), "kill {kill}: {end:?}");
+            tokio::time::sleep(Duration::from_millis(random.below(800))).await;
+            sidecar.start_again().unwrap();
+        }
+    };
+    let (after, ()) = tokio::join!(pool.roll_out("web", "2"), kills);
+    sidecar.wait_ready(TIMEOUT).await.unwrap();
+    sidecar.wait_leading(TIMEOUT).await.unwrap();
+    assert_eq!(places(&after), places(&before));
+    assert_eq!(pool.recorded("web", "web").await, states);
+    let pps = pool.pps("web").await.unwrap();
+    assert_eq!((&pps.data["status"]["recorded"], &pps.data["status"]["desired"]), (&json!(8), &json!(8)));
+}
+
+pub(crate) async fn a_workload_created_anew_while_the_sidecar_was_down(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "anew", 3, 1).await;
+    let sidecar = cluster.sidecar().unwrap();
+    for (workload, retention) in [("dropped", "WhenDeleted"), ("retained", "Retain")] {
+        let more = json!({"persistentPodStateRetentionPolicy": retention,
+            "requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]}});
+        pool.object(workload, &spec_for(workload, &more)).await;
+        cluster.create_stateful_set(&pool.stateful_set(workload, 3)).await.unwrap();
+    }
+    let mut states = Vec::new();
+    for workload in ["dropped", "retained"] {
+        pool.ready(workload, 3).await;
+        states.push(pool.recorded(workload, workload).await);
+    }
+
+    sidecar.kill().await.unwrap();
+    for workload in ["dropped", "retained"] {
+        cluster.delete_stateful_set("anew", workload, false).await.unwrap();
+        cluster.wait_for_pods("anew", workload, "no Pods", TIMEOUT, BTreeMap::is_empty).await.unwrap();
+        cluster.run_stateful_set(&pool.stateful_set(workload, 1)).await.unwrap();
+    }
+    assert_eq!(pool.states("dropped").await, states[0], "nobody was there to clear it");
+    restart(cluster).await;
+
+    // The old entries are of another workload; only the one with a new Pod behind it counts.
+    pool.wait_for_entries("dropped", &["dropped-0"]).await;
+    pool.recorded("dropped", "dropped").await;
+    let now = cluster.stateful_sets("anew").get("retained").await.unwrap().metadata.uid;
+    pool.wait_for_object("retained", "the new workload to be known", TIMEOUT, |pps| {
+        pps.data["status"]["targetUID"] == json!(now)
+    })
+    .await;
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(pool.states("retained").await, states[1], "Retain keeps them for the next of that name");
+    let home = states[1]["retained-2"]["nodeName"].clone();
+    pool.load(home.as_str().unwrap()).await;
+    pool.scale("retained", 3).await;
+    assert_eq!(json!(homes(&pool.ready("retained", 3).await)["retained-2"]), home);
+}
+
+pub(crate) async fn what_others_write_survives(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "others", 3, 1).await;
+    let more = json!({"persistentPodStateRetentionPolicy": "WhenDeleted",
+        "requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]}});
+    pool.object("web", &spec_for("web", &more)).await;
+    cluster.create_stateful_set(&pool.stateful_set("web", 6)).await.unwrap();
+    // In the middle of the sidecar's own writes.
+    let api = cluster.pps_api("others");
+    let params = PatchParams { field_manager: Some("somebody".to_owned()), ..PatchParams::default() };
+    for number in 0..10 {
+        let label =
+            Patch::Merge(json!({"metadata": {"annotations": {"example.io/number": number.to_string()}}}));
+        api.patch("web", &params, &label).await.unwrap();
+        let entry =
+            Patch::Merge(json!({"status": {"podStates": {"web-9": {"nodeName": format!("node-{number}")}}}}));
+        api.patch_status("web", &params, &entry).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    wait_for("their condition to be taken", TIMEOUT, async || {
+        // A list has to be sent whole, so it has to be read before.
+        let mut pps = api.get("web").await?;
+        let mut conditions: Vec<_> = list(&pps.data["status"]["conditions"]).cloned().collect();
+        conditions.push(json!({"type": "Theirs", "status": "True", "reason": "Because",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}));
+        pps.data["status"]["conditions"] = json!(conditions);
+        api.replace_status("web", &PostParams::default(), &pps).await?;
+        Ok(Progress::Done(()))
+    })
+    .await
+    .unwrap();
+
+    pool.ready("web", 6).await;
+    pool.scale("web", 4).await;
+    let done = |pps: &DynamicObject| {
+        let status = &pps.data["status"];
+        status["desired"] == 4 && status["recorded"] == 7 && recording(pps)["status"] == "True"
+    };
+    let pps = pool.wait_for_object("web", "six entries and theirs", TIMEOUT, done).await;
+    assert_eq!(pps.data["status"]["podStates"]["web-9"], json!({"nodeName": "node-9"}));
+    assert!(
+        list(&pps.data["status"]["conditions"]).any(|one| one["type"] == "Theirs"),
+        "{}",
+        pps.data["status"]
+    );
+    assert_eq!(pps.metadata.annotations.unwrap()["example.io/number"], "9");
+
+    // Somebody wipes the status: it is written again.
+    let wipe = Patch::Merge(json!({"status": null}));
+    api.patch_status("web", &params, &wipe).await.unwrap();
+    pool.recorded_within("web", "web", SOON).await;
+}
+
+pub(crate) async fn a_clean_end_writes_what_is_known(cluster: &Cluster) {
+    const KEY: &str = "example.io/round";
+    let pool = Pool::new(cluster, "end", 4, 2).await;
+    let sidecar = cluster.sidecar().unwrap();
+    let spec = json!({"requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]},
+        "persistentPodAnnotations": [{"key": IP_ANNOTATION}, {"key": KEY}]});
+    pool.object("web", &spec_for("web", &spec)).await;
+    cluster.create_stateful_set(&pool.stateful_set("web", 40)).await.unwrap();
+
+    // While Pods come up.
+    let ready = |pods: &BTreeMap<String, PodInfo>| pods.values().filter(|pod| pod.ready).count();
+    let pods =
+        cluster.wait_for_pods("end", "web", "15 Pods", TIMEOUT, |pods| ready(pods) >= 15).await.unwrap();
+    // The news has to arrive.
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    let end = sidecar.terminate(SOON).await.unwrap();
+    assert_eq!((end.running, end.code), (false, Some(0)), "{end:?}");
+    let states = pool.states("web").await;
+    let lost: Vec<_> = pods.values().filter(|pod| pod.ready && !states.contains_key(&pod.name)).collect();
+    assert!(lost.is_empty(), "Ready before the end and not recorded: {lost:?}");
+    let pods = pool.ready("web", 40).await;
+    assert_eq!(pool.states("web").await, states, "nobody writes any more");
+
+    // Just when it has heard of many changes, and is still gathering them.
+    for round in ["1", "2", "3"] {
+        restart(cluster).await;
+        pool.recorded("web", "web").await;
+        let heard = async || {
+            let events = sidecar.metric("pps_watch_events_total{kind=\"pods\"}").await?;
+            anyhow::Ok(events.unwrap_or_default())
+        };
+        let before = heard().await.unwrap();
+        let changes = json!({KEY: round});
+        let all = pods.keys().map(|pod| pool.annotate_pod(pod, &changes));
+        futures::future::join_all(all).await;
+        wait_for("the sidecar to hear of all Pods", TIMEOUT, async || {
+            let events = heard().await? - before;
+            Ok(Progress::when(events >= 40.0, (), format!("{events} events")))
+        })
+        .await
+        .unwrap();
+        let end = sidecar.terminate(SOON).await.unwrap();
+        assert_eq!((end.running, end.code), (false, Some(0)), "{end:?}");
+        let states = pool.states("web").await;
+        let lost: Vec<_> = states.iter().filter(|(_, state)| state["annotations"][KEY] != round).collect();
+        assert!(lost.is_empty() && states.len() == 40, "not written in round {round}: {lost:?}");
+    }
+
+    restart(cluster).await;
+    pool.recorded("web", "web").await;
+    // Away, so as not to slow down what follows.
+    pool.scale("web", 0).await;
+    pool.wait_for_entries("web", &[]).await;
+}
+
+pub(crate) async fn readiness_follows_the_api_server(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "readiness", 3, 1).await;
+    let sidecar = cluster.sidecar().unwrap();
+    let control_plane = &cluster.control_plane;
+    pool.object("web", &required("web", &[HOSTNAME])).await;
+    let before = cluster.run_stateful_set(&pool.stateful_set("web", 2)).await.unwrap();
+    pool.recorded("web", "web").await;
+    assert_eq!(sidecar.get("/readyz").await.unwrap().0, 200);
+    let becomes = async |code: u16, timeout: Duration| {
+        wait_for(&format!("/readyz to say {code}"), timeout, async || {
+            let (now, body) = sidecar.get("/readyz").await?;
+            Ok(Progress::when(now == code, (), format!("{now} {body}")))
+        })
+        .await
+        .unwrap();
+    };
+
+    // The API server goes and comes back; the sidecar goes on.
+    let process = sidecar.status().unwrap().pid;
+    control_plane.stop(program::API_SERVER).await.unwrap();
+    becomes(503, SOON).await;
+    assert_eq!(sidecar.get("/healthz").await.unwrap().0, 200, "restarting it would help nobody");
+    tokio::time::sleep(WHILE).await;
+    control_plane.start_again(program::API_SERVER).await.unwrap();
+    pool.load(&homes(&before)["web-0"]).await;
+    let after = pool.recreate("web", &["web-0"]).await;
+    becomes(200, Duration::from_secs(40)).await;
+    assert_eq!(homes(&after), homes(&before));
+    pool.scale("web", 3).await;
+    pool.ready("web", 3).await;
+    pool.recorded("web", "web").await;
+    let status = sidecar.status().unwrap();
+    assert_eq!((status.running, status.pid), (true, process), "by itself");
+
+    // It starts without an API server: alive, and not ready before it has listed everything.
+    sidecar.kill().await.unwrap();
+    control_plane.stop(program::API_SERVER).await.unwrap();
+    sidecar.start_again().unwrap();
+    becomes(503, SOON).await;
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(sidecar.get("/readyz").await.unwrap().0, 503);
+    control_plane.start_again(program::API_SERVER).await.unwrap();
+    becomes(200, Duration::from_secs(40)).await;
+    pool.recorded("web", "web").await;
+}

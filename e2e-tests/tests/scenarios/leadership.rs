@@ -1,0 +1,266 @@
+//! Two sidecars: one leads, the other stands by.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, api::DeleteParams};
+use pps_e2e::{
+    cluster::{Cluster, SIDECAR},
+    manifests,
+    sidecar::{NAMESPACE, Sidecar, SidecarOptions},
+    wait::{Progress, wait_for},
+};
+use serde_json::{Value, json};
+
+use crate::rights::writes;
+use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, required};
+
+/// Within this time another one leads when the leader is gone without a word.
+const TAKEOVER: Duration = Duration::from_secs(15);
+/// A user of its own for the second sidecar, so that the audit log tells the two apart.
+pub(crate) const SECOND: &str = "pps-sidecar-second";
+const PODS: [&str; 4] = ["web-0", "web-1", "web-2", "web-3"];
+const KEY: &str = "example.io/round";
+
+/// A second sidecar, ready and standing by.
+async fn standby(cluster: &Cluster) -> Sidecar {
+    let options =
+        SidecarOptions { name: SECOND.to_owned(), user: SECOND.to_owned(), ..SidecarOptions::default() };
+    let second = cluster.run_sidecar(options).unwrap();
+    second.wait_ready(TIMEOUT).await.unwrap();
+    second
+}
+
+/// Whom the Lease names; nothing if nobody.
+async fn holder(cluster: &Cluster) -> Option<String> {
+    let api: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
+    api.get("pps-sidecar").await.unwrap().spec.unwrap().holder_identity
+}
+
+async fn took(what: &str, leader: &Sidecar, since: Instant, within: Duration) {
+    leader.wait_leading(TIMEOUT).await.unwrap();
+    let took = since.elapsed();
+    crate::support::note(&format!("{what}: another one leads after {took:.1?}"));
+    assert!(took < within, "{what} took {took:?}");
+}
+
+/// Ends the second sidecar, and waits until the first one leads.
+async fn first_leads(cluster: &Cluster, second: &Sidecar) {
+    if second.status().unwrap().running {
+        second.terminate(SOON).await.unwrap();
+    }
+    let first = cluster.sidecar().unwrap();
+    if !first.status().unwrap().running {
+        first.start_again().unwrap();
+    }
+    first.wait_ready(TIMEOUT).await.unwrap();
+    first.wait_leading(TIMEOUT).await.unwrap();
+}
+
+pub(crate) async fn a_standby_takes_over_when_the_leader_is_killed(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "crash", 6, 2).await;
+    let first = cluster.sidecar().unwrap();
+    first.wait_leading(TIMEOUT).await.unwrap();
+    let second = standby(cluster).await;
+    let web = pool.stateful_set("web", 4).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    cluster.run_stateful_set(&web).await.unwrap();
+    pool.recorded("web", "web").await;
+    assert!(first.leads().await.unwrap() && !second.leads().await.unwrap());
+    assert!(holder(cluster).await.unwrap().starts_with("pps-sidecar_"));
+    assert_eq!(writes(cluster, SECOND), Vec::<Value>::new(), "a standby writes nothing");
+    assert_eq!(second.get("/readyz").await.unwrap().0, 200, "and is ready for it");
+
+    first.kill().await.unwrap();
+    let killed = Instant::now();
+    // Meanwhile: Pods that become Ready, one that changes, a workload that asks for an object.
+    pool.scale("web", 6).await;
+    pool.annotate_pod("web-0", &json!({IP_ANNOTATION: "10.99.0.1"})).await;
+    let late = pool.stateful_set("late", 2).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    cluster.create_stateful_set(&late).await.unwrap();
+    pool.ready("web", 6).await;
+    assert!(!second.leads().await.unwrap() && pool.states("web").await.len() == 4, "nobody leads");
+    took("after a kill", &second, killed, TAKEOVER).await;
+    pool.recorded_within("web", "web", SOON).await;
+    assert_eq!(pool.states("web").await["web-0"]["annotations"][IP_ANNOTATION], "10.99.0.1");
+    pool.recorded("late", "late").await;
+    assert!(holder(cluster).await.unwrap().starts_with(SECOND));
+
+    // The one that was killed comes back, and stands by.
+    first.start_again().unwrap();
+    first.wait_ready(TIMEOUT).await.unwrap();
+    tokio::time::sleep(WHILE).await;
+    assert!(second.leads().await.unwrap() && !first.leads().await.unwrap());
+    first_leads(cluster, &second).await;
+}
+
+pub(crate) async fn a_clean_end_hands_over_at_once(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "handover", 4, 2).await;
+    let first = cluster.sidecar().unwrap();
+    first.wait_leading(TIMEOUT).await.unwrap();
+    let second = standby(cluster).await;
+    let web = pool.stateful_set("web", 3).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    cluster.run_stateful_set(&web).await.unwrap();
+    pool.recorded("web", "web").await;
+
+    // A standby that ends takes nothing along.
+    second.terminate(SOON).await.unwrap();
+    assert!(holder(cluster).await.unwrap().starts_with("pps-sidecar_"));
+    second.start_again().unwrap();
+    second.wait_ready(TIMEOUT).await.unwrap();
+
+    let end = first.terminate(SOON).await.unwrap();
+    let ended = Instant::now();
+    assert_eq!(end.code, Some(0), "{end:?}");
+    took("after SIGTERM", &second, ended, Duration::from_secs(4)).await;
+    let before = pool.ready("web", 3).await;
+    pool.load_all(homes(&before).values()).await;
+    let after = pool.recreate("web", &["web-1"]).await;
+    assert_eq!(homes(&after), homes(&before));
+    pool.scale("web", 4).await;
+    pool.ready("web", 4).await;
+    pool.recorded("web", "web").await;
+
+    // Somebody deletes the Lease: it is made again, and who led leads on.
+    let api: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
+    api.delete("pps-sidecar", &DeleteParams::default()).await.unwrap();
+    wait_for("the Lease to be made again", SOON, async || {
+        let lease = api.get_opt("pps-sidecar").await?;
+        Ok(Progress::when(lease.is_some(), (), "no Lease"))
+    })
+    .await
+    .unwrap();
+    assert!(holder(cluster).await.unwrap().starts_with(SECOND));
+    first_leads(cluster, &second).await;
+}
+
+pub(crate) async fn a_leader_that_was_stopped_writes_nothing_stale(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "frozen", 6, 2).await;
+    let first = cluster.sidecar().unwrap();
+    first.wait_leading(TIMEOUT).await.unwrap();
+    let second = standby(cluster).await;
+    let spec = json!({"requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]},
+        "persistentPodAnnotations": [{"key": IP_ANNOTATION}, {"key": KEY}]});
+    pool.object("web", &crate::support::spec_for("web", &spec)).await;
+    pool.object("moving", &required("moving", &[ZONE])).await;
+    for workload in ["web", "moving"] {
+        cluster.create_stateful_set(&pool.stateful_set(workload, 4)).await.unwrap();
+    }
+    for workload in ["web", "moving"] {
+        pool.ready(workload, 4).await;
+        pool.recorded(workload, workload).await;
+    }
+
+    // It is stopped while it gathers changes, which it would write as soon as it goes on.
+    let annotate = async |value: &str| {
+        let value = json!({KEY: value});
+        let all = PODS.map(|pod| pool.annotate_pod(pod, &value));
+        futures::future::join_all(all).await;
+    };
+    let changes = async {
+        for round in 0_u32.. {
+            annotate(&round.to_string()).await;
+        }
+    };
+    tokio::select! {
+        () = changes => {}
+        () = tokio::time::sleep(Duration::from_secs(1)) => {}
+    }
+    first.pause().unwrap();
+    let stopped = Instant::now();
+    // What it knows becomes stale.
+    annotate("after").await;
+    cluster.delete_stateful_set("frozen", "moving", false).await.unwrap();
+    took("after SIGSTOP", &second, stopped, TAKEOVER).await;
+    pool.recorded("web", "web").await;
+    pool.wait_for_entries("moving", &[]).await;
+    cluster.run_stateful_set(&pool.stateful_set("moving", 2)).await.unwrap();
+    pool.recorded("moving", "moving").await;
+    let before = writes(cluster, SIDECAR).len();
+    let state = async || (pool.states("web").await, pool.states("moving").await);
+    let states = state().await;
+
+    first.resume().unwrap();
+    wait_for("it to know that it does not lead", SOON, async || {
+        let log = first.log();
+        Ok(Progress::when(log.matches("no longer leading").count() == 1, (), "it does not say so"))
+    })
+    .await
+    .unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(second.leads().await.unwrap() && !first.leads().await.unwrap());
+    let after = writes(cluster, SIDECAR);
+    assert_eq!(after.len(), before, "{:?}", &after[before..]);
+    assert_eq!(state().await, states);
+    first.wait_ready(TIMEOUT).await.unwrap();
+    assert_eq!(writes(cluster, SIDECAR).len(), before);
+
+    // It goes on as a standby, and leads again when it is its turn.
+    second.kill().await.unwrap();
+    let killed = Instant::now();
+    pool.annotate_pod("web-0", &json!({KEY: "later"})).await;
+    took("after a kill", first, killed, TAKEOVER).await;
+    pool.recorded("web", "web").await;
+    pool.recorded("moving", "moving").await;
+    first_leads(cluster, &second).await;
+}
+
+/// Makes requests that are refused.
+pub(crate) async fn who_may_not_use_the_lease_says_so_and_writes_nothing(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "lease", 3, 1).await;
+    let first = cluster.sidecar().unwrap();
+    let role: Vec<Value> = manifests::read(&pps_e2e::cluster::repository_file("deploy/rbac.yaml")).unwrap();
+    let role = role.into_iter().find(|one| one["kind"] == "Role").unwrap();
+    let mut nothing = role.clone();
+    nothing["rules"] = json!([]);
+    cluster.apply_objects(&[nothing]).await.unwrap();
+
+    // A leader that loses the right loses the Lease.
+    wait_for("the leader to stand by", TIMEOUT, async || {
+        Ok(Progress::when(!first.leads().await?, (), "it leads"))
+    })
+    .await
+    .unwrap();
+    let (code, body) = first.get("/readyz").await.unwrap();
+    let words = format!("the Lease {NAMESPACE}/pps-sidecar may not be used");
+    assert!(code == 503 && body.contains(&words) && body.contains("grant"), "{code} {body}");
+    assert_eq!(first.get("/healthz").await.unwrap().0, 200);
+    assert!(first.log().contains(&words), "{}", first.log());
+
+    let before = writes(cluster, SIDECAR).len();
+    let web = pool.stateful_set("web", 2).persistent("", HOSTNAME, IP_ANNOTATION);
+    cluster.run_stateful_set(&web).await.unwrap();
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(writes(cluster, SIDECAR).len(), before);
+    assert!(pool.pps("web").await.is_err());
+
+    // Nor does one that starts without the right; one that is said to be the only one needs none.
+    first.terminate(SOON).await.unwrap();
+    let alone = SidecarOptions {
+        name: "alone".to_owned(),
+        // What it does must not depend on what it logs.
+        args: vec!["--leader-election=false".to_owned(), "--log=error".to_owned()],
+        ..SidecarOptions::default()
+    };
+    let alone = cluster.run_sidecar(alone).unwrap();
+    alone.wait_ready(TIMEOUT).await.unwrap();
+    assert!(alone.leads().await.unwrap());
+    pool.recorded("web", "web").await;
+    assert_eq!(alone.terminate(SOON).await.unwrap().code, Some(0));
+
+    first.start_again().unwrap();
+    wait_for("it to say what it lacks", SOON, async || {
+        let (code, body) = first.get("/readyz").await?;
+        Ok(Progress::when(code == 503 && body.contains(&words), (), body))
+    })
+    .await
+    .unwrap();
+    assert!(!first.leads().await.unwrap());
+
+    // The right comes: it is taken up without a restart.
+    cluster.apply_objects(&[role]).await.unwrap();
+    first.wait_leading(TIMEOUT).await.unwrap();
+    first.wait_ready(SOON).await.unwrap();
+    pool.scale("web", 3).await;
+    pool.ready("web", 3).await;
+    pool.recorded("web", "web").await;
+}

@@ -1,0 +1,46 @@
+//! What the policy says of PersistentPodStates.
+
+use kube::api::{DeleteParams, Patch, PatchParams};
+use pps_e2e::cluster::Cluster;
+use serde_json::json;
+
+use crate::support::{HOSTNAME, Pool, ZONE, required};
+
+pub(crate) async fn what_cannot_work_is_refused(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "refusals", 1, 1).await;
+    // The definition lets all of this through.
+    let mut wrong = required("web", &["Zone.io/zone"]);
+    wrong["targetRef"]["kind"] = json!("Deployment");
+    wrong["persistentPodAnnotations"] = json!([{"key": "cni.projectcalico.org/podIP"}]);
+    let refusal = pool.refusal("web", &wrong).await;
+    for piece in [
+        "spec.targetRef.kind is \"Deployment\"",
+        "spec.requiredPersistentTopology.nodeTopologyKeys[0] is \"Zone.io/zone\"",
+        "spec.persistentPodAnnotations[0].key is \"cni.projectcalico.org/podIP\"",
+        "use \"cni.projectcalico.org/ipAddrs\"",
+    ] {
+        assert!(refusal.contains(piece), "{piece:?} in {refusal:?}");
+    }
+
+    // An object that was made while nobody looked can lose its finalizer, and go.
+    let webhook = cluster.webhook().unwrap();
+    let admin = &cluster.control_plane.client();
+    webhook.unregister(admin).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    pool.object("web", &wrong).await;
+    webhook.register(admin, cluster.control_plane.version()).await.unwrap();
+    let api = cluster.pps_api("refusals");
+    let patch = async |patch: serde_json::Value| {
+        api.patch("web", &PatchParams::default(), &Patch::Merge(patch)).await.map(|_| ())
+    };
+    patch(json!({"metadata": {"finalizers": ["example.io/wait"]}})).await.unwrap();
+    let refusal = patch(json!({"spec": {"requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]}}})).await;
+    assert!(refusal.unwrap_err().to_string().contains("spec.targetRef.kind"));
+    api.delete("web", &DeleteParams::default()).await.unwrap();
+    patch(json!({"metadata": {"finalizers": null}})).await.unwrap();
+
+    // And a good one keeps its workload.
+    pool.object("good", &required("web", &[HOSTNAME])).await;
+    let refusal = pool.refusal("good", &required("bew", &[HOSTNAME])).await;
+    assert!(refusal.contains("it was \"web\" and cannot change"), "{refusal}");
+}

@@ -1,0 +1,192 @@
+//! What is recorded, and when.
+
+use std::time::Duration;
+
+use kube::api::{DeleteParams, DynamicObject};
+use pps_e2e::cluster::Cluster;
+use serde_json::{Value, json};
+
+use crate::support::{
+    HOSTNAME, IP_ANNOTATION, MARKER, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, recording, required, spec_for,
+};
+
+pub(crate) async fn first_pods_are_left_alone_and_recorded(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "first", 3, 2).await;
+    let web = pool.stateful_set("web", 3).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    let pods = cluster.run_stateful_set(&web).await.unwrap();
+    for (name, pod) in &pods {
+        let json = pool.pod_json(name).await;
+        assert_eq!(json["spec"]["affinity"], Value::Null, "{name} has no state yet");
+        assert!(!pod.annotations.contains_key(MARKER), "{:?}", pod.annotations);
+    }
+
+    let states = pool.recorded("web", "web").await;
+    assert_eq!(states.len(), 3);
+    for (name, pod) in &pods {
+        let node = pod.node.clone().unwrap();
+        let expected = json!({
+            "nodeName": node,
+            "nodeTopologyLabels": {HOSTNAME: node, ZONE: pool.zone(&node).await},
+            "annotations": {IP_ANNOTATION: pod.ip},
+        });
+        assert_eq!(states[name], expected);
+    }
+    let pps = pool
+        .wait_for_object("web", "three Pods to be recorded", TIMEOUT, |pps| {
+            pps.data["status"]["recorded"] == 3
+        })
+        .await;
+    let stateful_set = cluster.stateful_sets("first").get("web").await.unwrap();
+    let generation = pps.metadata.generation;
+    let since = &recording(&pps)["lastTransitionTime"];
+    assert!(since.as_str().is_some_and(|time| time.len() == 20 && time.ends_with('Z')), "{since}");
+    let expected = json!({
+        "observedGeneration": generation,
+        "podStates": states,
+        "targetUID": stateful_set.metadata.uid,
+        "recorded": 3,
+        "desired": 3,
+        "conditions": [{"type": "Recording", "status": "True", "reason": "Recording",
+            "message": recording(&pps)["message"], "lastTransitionTime": since, "observedGeneration": generation}],
+    });
+    assert_eq!(pps.data["status"], expected);
+}
+
+pub(crate) async fn what_changes_later_is_recorded_again(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "later", 2, 1).await;
+    let keep = "example.io/later";
+    let spec = json!({"requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]},
+        "persistentPodAnnotations": [{"key": IP_ANNOTATION}, {"key": keep}]});
+    pool.object("mine", &spec_for("web", &spec)).await;
+    let pods = cluster.run_stateful_set(&pool.stateful_set("web", 2)).await.unwrap();
+    let states = pool.recorded("mine", "web").await;
+    assert_eq!(states["web-0"]["annotations"].get(keep), None);
+
+    // A relabelled node.
+    let node = homes(&pods)["web-0"].clone();
+    cluster.nodes.label(&node, ZONE, Some("later-zone-new")).await.unwrap();
+    let states = pool.recorded_within("mine", "web", SOON).await;
+    assert_eq!(states["web-0"]["nodeTopologyLabels"][ZONE], "later-zone-new");
+
+    // An annotation that comes after Ready, and one that changes.
+    pool.annotate_pod("web-0", &json!({keep: "x", IP_ANNOTATION: "10.9.9.9"})).await;
+    let states = pool.recorded_within("mine", "web", SOON).await;
+    assert_eq!(states["web-0"]["annotations"], json!({keep: "x", IP_ANNOTATION: "10.9.9.9"}));
+
+    // An annotation that is blanked or removed does not take the recorded one with it. The other
+    // annotation shows that the change was seen.
+    pool.annotate_pod("web-0", &json!({keep: "y", IP_ANNOTATION: ""})).await;
+    let kept = json!({keep: "y", IP_ANNOTATION: "10.9.9.9"});
+    pool.wait_for_object("mine", "the other annotation to change", SOON, |pps| {
+        pps.data["status"]["podStates"]["web-0"]["annotations"] == kept
+    })
+    .await;
+
+    // A label that goes takes the recorded one with it, and the condition names node and key.
+    cluster.nodes.label(&node, ZONE, None).await.unwrap();
+    let pps = pool
+        .wait_for_object("mine", "the missing label to be told", SOON, |pps| {
+            recording(pps)["reason"] == "TopologyKeyMissing"
+        })
+        .await;
+    let message = recording(&pps)["message"].as_str().unwrap().to_owned();
+    assert!(message.contains(&node) && message.contains(ZONE), "{message}");
+    assert_eq!(
+        pps.data["status"]["podStates"]["web-0"].get("nodeTopologyLabels").unwrap_or(&json!({})),
+        &json!({})
+    );
+    cluster.nodes.label(&node, ZONE, Some("later-zone-0")).await.unwrap();
+    let good = |pps: &DynamicObject| recording(pps)["status"] == "True";
+    pool.wait_for_object("mine", "the label to be back", SOON, good).await;
+}
+
+pub(crate) async fn a_new_topology_key_is_recorded(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "newkey", 2, 1).await;
+    for index in 0..2 {
+        let node = format!("newkey-{index}");
+        cluster.nodes.label(&node, "example.io/rack", Some(&format!("rack-{index}"))).await.unwrap();
+    }
+    pool.object("mine", &required("web", &[ZONE])).await;
+    let template = json!({"metadata": {"annotations": {"example.io/never-named": "x"}}});
+    let pods = cluster.run_stateful_set(&pool.stateful_set("web", 2).template(&template)).await.unwrap();
+    pool.recorded("mine", "web").await;
+
+    // Neither the key nor the annotation was of interest to anybody before.
+    let spec = json!({"requiredPersistentTopology": {"nodeTopologyKeys": [ZONE, "example.io/rack"]},
+        "persistentPodAnnotations": [{"key": "example.io/never-named"}]});
+    let pps = pool.object("mine", &spec_for("web", &spec)).await;
+    let states = pool.recorded_within("mine", "web", SOON).await;
+    let rack = homes(&pods)["web-0"].replace("newkey-", "rack-");
+    assert_eq!(states["web-0"]["nodeTopologyLabels"]["example.io/rack"], json!(rack));
+    assert_eq!(states["web-0"]["annotations"], json!({"example.io/never-named": "x"}));
+    pool.wait_for_object("mine", "the new generation to be observed", SOON, |now| {
+        now.data["status"]["observedGeneration"] == json!(pps.metadata.generation)
+    })
+    .await;
+
+    // A key that is not named any more is dropped.
+    pool.object("mine", &required("web", &["example.io/rack"])).await;
+    let states = pool.recorded_within("mine", "web", SOON).await;
+    assert_eq!(states["web-0"]["nodeTopologyLabels"], json!({"example.io/rack": rack}));
+}
+
+pub(crate) async fn of_two_objects_the_older_governs(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "two", 2, 1).await;
+    pool.object("z-older", &required("web", &[HOSTNAME])).await;
+    // Creation times have whole seconds.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let refusal = pool.refusal("a-newer", &required("web", &[ZONE])).await;
+    assert!(refusal.contains("PersistentPodState z-older of this namespace names it already"), "{refusal}");
+    pool.second_object("a-newer", &required("web", &[ZONE])).await;
+    let web = pool.stateful_set("web", 1);
+    let before = cluster.run_stateful_set(&web).await.unwrap();
+    pool.recorded("z-older", "web").await;
+    let newer = pool
+        .wait_for_object("a-newer", "the newer to say that it is not in charge", TIMEOUT, |pps| {
+            recording(pps)["reason"] == "NotInCharge"
+        })
+        .await;
+    assert_eq!(recording(&newer)["status"], "False");
+    assert!(recording(&newer)["message"].as_str().unwrap().contains("z-older"), "{}", recording(&newer));
+    assert_eq!(newer.data["status"].get("podStates").unwrap_or(&json!({})), &json!({}));
+
+    pool.load(&homes(&before)["web-0"]).await;
+    let after = pool.recreate("web", &["web-0"]).await;
+    assert_eq!(homes(&after), homes(&before));
+    assert_eq!(after["web-0"].annotations[MARKER], "z-older");
+    let warnings = warnings(cluster, "two", "web-0");
+    assert!(
+        warnings.contains("z-older") && warnings.contains("a-newer"),
+        "the creator is warned: {warnings:?}"
+    );
+
+    // When it is gone the other takes over.
+    cluster.pps_api("two").delete("z-older", &DeleteParams::default()).await.unwrap();
+    pool.recorded("a-newer", "web").await;
+    let after = pool.recreate("web", &["web-0"]).await;
+    assert_eq!(after["web-0"].annotations[MARKER], "a-newer");
+}
+
+/// The policy asks for an object of the workload's own name first and uses it if it names the workload.
+/// So that one has to be where states are recorded, however old another is.
+pub(crate) async fn the_object_of_the_workloads_own_name_governs(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "own", 3, 1).await;
+    pool.object("older", &required("web", &[HOSTNAME])).await;
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    pool.second_object("web", &required("web", &[HOSTNAME])).await;
+    let before = cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
+    let not_in_charge = |pps: &DynamicObject| recording(pps)["reason"] == "NotInCharge";
+    pool.recorded("web", "web").await;
+    pool.wait_for_object("older", "the other to say that it is not in charge", TIMEOUT, not_in_charge).await;
+    tokio::time::sleep(WHILE).await;
+    pool.load(&homes(&before)["web-0"]).await;
+    let after = pool.recreate("web", &["web-0"]).await;
+    assert_eq!(homes(&after), homes(&before), "{:?}", after["web-0"].annotations);
+}
+
+/// What the policy said to whoever created that Pod last.
+pub(crate) fn warnings(cluster: &Cluster, namespace: &str, pod: &str) -> String {
+    let served = cluster.webhook().unwrap().served();
+    let mine = served.iter().rfind(|one| one.namespace == namespace && one.name == pod).unwrap();
+    mine.evaluation.response.warnings.clone().unwrap_or_default().join("\n")
+}

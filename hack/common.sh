@@ -1,0 +1,100 @@
+# Helpers that the scripts in this folder share. Source it; it runs nothing by itself.
+# shellcheck shell=bash
+
+CACHE_DIR="${PPS_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/persistent-pod-state}"
+REPO_DIR="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+
+say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# step LABEL COMMAND...: run a slow command with its output in a log; show that it is alive;
+# on failure print the end of the log.
+step() {
+    local label=$1; shift
+    local log start pid rc=0 seconds
+    mkdir -p "$CACHE_DIR/logs"
+    log="$(mktemp "$CACHE_DIR/logs/step.XXXXXX")"
+    start=$SECONDS
+    "$@" >"$log" 2>&1 </dev/null &
+    pid=$!
+    trap 'kill "$pid" 2>/dev/null; rm -f "$log"; exit 130' INT TERM
+    while kill -0 "$pid" 2>/dev/null; do
+        seconds=$((SECONDS - start))
+        if [ -t 2 ]; then
+            printf '\r    %s … %d s ' "$label" "$seconds" >&2
+        elif [ $((seconds % 15)) -eq 14 ]; then
+            printf '    %s … %d s\n' "$label" "$seconds" >&2
+        fi
+        sleep 1
+    done
+    wait "$pid" || rc=$?
+    trap - INT TERM
+    [ -t 2 ] && printf '\r\033[K' >&2
+    if [ "$rc" -ne 0 ]; then
+        printf '    %s: failed after %d s. The end of its output:\n' "$label" "$((SECONDS - start))" >&2
+        tail -n 40 "$log" | sed 's/^/    | /' >&2
+        printf '    The whole output: %s\n' "$log" >&2
+        return "$rc"
+    fi
+    rm -f "$log"
+    printf '    %s: done in %d s\n' "$label" "$((SECONDS - start))" >&2
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# need_packages PACKAGE...: install the Debian packages that are missing. Without root, say what
+# to install and stop.
+need_packages() {
+    local missing=() package
+    have dpkg-query || die "this machine has no dpkg; install what these Debian packages hold, then try again: $*"
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return 0
+    if [ "$(id -u)" -ne 0 ]; then
+        printf 'error: these Debian packages are missing, and only root can install them. Run:\n\n    sudo apt-get update && sudo apt-get install -y %s\n\nthen try again.\n' "${missing[*]}" >&2
+        exit 1
+    fi
+    say "installing Debian packages: ${missing[*]}"
+    step "apt-get update" apt-get -q update || true
+    DEBIAN_FRONTEND=noninteractive step "apt-get install" \
+        apt-get -q install -y --no-install-recommends "${missing[@]}" \
+        || die "apt-get could not install: ${missing[*]}"
+}
+
+# with_lock NAME COMMAND...: one at a time on this machine; a second caller waits.
+with_lock() {
+    local name=$1; shift
+    mkdir -p "$CACHE_DIR"
+    (
+        flock -n 9 || { say "waiting for another run that prepares the $name"; flock 9; }
+        "$@"
+    ) 9>"$CACHE_DIR/.$name.lock"
+}
+
+# The oldest Rust that builds this project: rust-version in Cargo.toml.
+min_rust() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$REPO_DIR/Cargo.toml"; }
+
+# is_recent RUSTC: whether this compiler is new enough.
+is_recent() {
+    local version
+    version="$("$1" --version 2>/dev/null | cut -d' ' -f2)" && [ -n "$version" ] \
+        && printf '%s\n%s\n' "$(min_rust)" "$version" | sort -V -C
+}
+
+# with_cargo: sets CARGO (and RUSTC, if need be) to a cargo that is new enough: the one on the PATH,
+# or rustup's, or Debian's, which is installed if there is no other.
+with_cargo() {
+    have cargo || PATH="$HOME/.cargo/bin:$PATH"
+    if have cargo && have rustc && is_recent rustc; then
+        need_linker
+        CARGO=cargo
+        return
+    fi
+    need_packages cargo-web rustc-web gcc libc6-dev
+    export RUSTC=/usr/bin/rustc RUSTDOC=/usr/bin/rustdoc
+    CARGO=/usr/bin/cargo
+    is_recent "$RUSTC" || die "Rust $(min_rust) or newer is needed; here is $(rustc --version 2>/dev/null || echo none). Install it with rustup (https://rustup.rs)"
+}
+
+need_linker() { have cc || need_packages gcc libc6-dev; }

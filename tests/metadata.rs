@@ -1,0 +1,217 @@
+//! What is said of the policy in several places must be the same in all of them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use persistent_pod_state_policy::{METADATA, Settings};
+use pps_core::owner::KINDS_WITHOUT_STABLE_NAMES;
+use pps_core::pps::{API_VERSIONS, KIND};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// The package as <https://artifacthub.io> wants it, in the order in which kwctl writes it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Package<'a> {
+    version: &'a str,
+    name: &'a str,
+    display_name: &'a str,
+    created_at: String,
+    description: &'a str,
+    license: &'a str,
+    #[serde(rename = "homeURL")]
+    home_url: &'a str,
+    containers_images: Value,
+    keywords: Vec<&'a str>,
+    links: Value,
+    install: String,
+    maintainers: Value,
+    provider: Value,
+    recommendations: Value,
+    annotations: BTreeMap<&'a str, String>,
+}
+
+const HEADER: &str = "\
+# Kubewarden Artifacthub Package config
+#
+# Generated from policy-metadata.yml, Cargo.toml and questions-ui.yml: do not edit.
+# To make it anew: UPDATE=1 cargo test --test metadata
+";
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn yaml(text: &str) -> Value {
+    yaml_serde::from_str(text).unwrap()
+}
+
+fn metadata() -> Value {
+    serde_json::from_slice(METADATA).unwrap()
+}
+
+fn package(metadata: &Value, questions: &str, created_at: String) -> String {
+    let of = |key: &str| metadata["annotations"][key].as_str().unwrap_or_else(|| panic!("{key} is missing"));
+    let version = of("io.kubewarden.policy.version");
+    let image = format!("{}:v{version}", of("io.kubewarden.policy.ociUrl"));
+    let source = of("io.kubewarden.policy.source");
+    let (maintainer, email) =
+        of("io.kubewarden.policy.author").trim_end_matches('>').split_once(" <").unwrap();
+    let package = Package {
+        version,
+        name: of("io.kubewarden.policy.title"),
+        display_name: of("io.artifacthub.displayName"),
+        created_at,
+        description: of("io.kubewarden.policy.description"),
+        license: of("io.kubewarden.policy.license"),
+        home_url: of("io.kubewarden.policy.url"),
+        containers_images: json!([{"name": "policy", "image": image}]),
+        keywords: of("io.artifacthub.keywords").split(',').map(str::trim).collect(),
+        links: json!([
+            {"name": "policy", "url": format!("{source}/releases/download/v{version}/policy.wasm")},
+            {"name": "source", "url": source},
+        ]),
+        install: format!(
+            "The policy can be obtained using [kwctl](https://docs.kubewarden.io/howtos/install-kwctl):\n\
+             ```console\nkwctl pull {image}\n```\n\
+             Then, generate the policy manifest and tune it to your liking. For example:\n\
+             ```console\nkwctl scaffold manifest -t ClusterAdmissionPolicy registry://{image}\n```\n"
+        ),
+        maintainers: json!([{"name": maintainer, "email": email}]),
+        provider: json!({"name": "kubewarden"}),
+        recommendations: json!([{"url": "https://artifacthub.io/packages/helm/kubewarden/kubewarden-controller"}]),
+        annotations: BTreeMap::from([
+            ("kubewarden/mutation", metadata["mutating"].to_string()),
+            ("kubewarden/contextAwareResources", yaml_of(&metadata["contextAwareResources"])),
+            ("kubewarden/rules", yaml_of(&metadata["rules"])),
+            ("kubewarden/questions-ui", questions.to_owned()),
+            ("kubewarden/resources", of("io.artifacthub.resources").to_owned()),
+        ]),
+    };
+    format!("{HEADER}{}", yaml_of(&package))
+}
+
+fn yaml_of(value: &impl Serialize) -> String {
+    yaml_serde::to_string(value).unwrap()
+}
+
+#[test]
+fn the_package_is_up_to_date() {
+    let name = "artifacthub-pkg.yml";
+    let committed = fs::read_to_string(path(name)).unwrap_or_default();
+    let before = yaml(&committed);
+    let update = env::var_os("UPDATE").is_some_and(|value| value == "1");
+    let mut created_at = before["createdAt"].as_str().unwrap_or_default().to_owned();
+    if update && before["version"] != metadata()["annotations"]["io.kubewarden.policy.version"] {
+        let now = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]).output().unwrap();
+        String::from_utf8(now.stdout).unwrap().trim().clone_into(&mut created_at);
+    }
+    let generated = package(&metadata(), &read("questions-ui.yml"), created_at);
+    if update {
+        fs::write(path(name), generated).unwrap();
+        return;
+    }
+    assert!(
+        committed == generated,
+        "{name} does not follow from policy-metadata.yml, Cargo.toml and questions-ui.yml.\n\
+         To make it anew: UPDATE=1 cargo test --test metadata"
+    );
+}
+
+/// Whether kwctl would write the same; only where `KWCTL` names one.
+#[test]
+fn kwctl_makes_the_same_package() {
+    let Some(kwctl) = env::var_os("KWCTL").filter(|named| !named.is_empty()) else { return };
+    let file = env::temp_dir().join(format!("pps-metadata-{}.yml", std::process::id()));
+    fs::write(&file, METADATA).unwrap();
+    let output = Command::new(kwctl)
+        .args(["scaffold", "artifacthub", "--questions-path"])
+        .arg(path("questions-ui.yml"))
+        .arg("--metadata-path")
+        .arg(&file)
+        .output()
+        .unwrap();
+    fs::remove_file(file).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let normal = |text: &str| {
+        let mut package = yaml(text);
+        package["createdAt"] = Value::Null;
+        // YAML in YAML: the order of its fields is kwctl's own.
+        for key in ["kubewarden/rules", "kubewarden/contextAwareResources"] {
+            let inner = &mut package["annotations"][key];
+            *inner = yaml(inner.as_str().unwrap());
+        }
+        package
+    };
+    assert_eq!(normal(&read("artifacthub-pkg.yml")), normal(&String::from_utf8(output.stdout).unwrap()));
+}
+
+#[test]
+fn the_questions_are_about_the_settings() {
+    let questions = yaml(&read("questions-ui.yml"));
+    let mut asked = BTreeSet::new();
+    for question in questions["questions"].as_array().unwrap() {
+        let variable = question["variable"].as_str().unwrap();
+        // Text for people, in a form without a field.
+        if variable == "description" && question["hide_input"] == true {
+            continue;
+        }
+        let parse = |value: &Value| Settings::parse(&json!({variable: value}).to_string());
+        assert_eq!(parse(&question["default"]), Ok(Settings::default()), "{variable}");
+        let options = question["options"].as_array().unwrap();
+        let distinct: Vec<Settings> = options.iter().map(|option| parse(option).unwrap()).collect();
+        assert!(options.len() > 1 && distinct[0] != distinct[1], "{variable}");
+        asked.insert(variable.to_owned());
+    }
+    let unknown = Settings::parse(r#"{"?": 1}"#).unwrap_err();
+    for name in unknown.split("settings.").skip(2) {
+        let name: String = name.chars().take_while(char::is_ascii_alphanumeric).collect();
+        assert!(asked.contains(&name), "nobody is asked about settings.{name}");
+    }
+}
+
+#[test]
+fn the_policy_may_ask_for_every_version() {
+    let expected: Vec<Value> =
+        API_VERSIONS.iter().map(|version| json!({"apiVersion": version, "kind": KIND})).collect();
+    assert_eq!(metadata()["contextAwareResources"], json!(expected));
+}
+
+/// The conditions spare the PolicyServer the Pods that the policy would let through without a look.
+#[test]
+fn the_match_conditions_are_what_the_policy_asks_itself() {
+    let deployed = yaml(&read("deploy/cluster-admission-policy.yaml"));
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (group, kind) in KINDS_WITHOUT_STABLE_NAMES {
+        groups.entry(group).or_default().push(format!("'{kind}'"));
+    }
+    let of_group = |(group, kinds): (&&str, &Vec<String>)| {
+        let version = match *group {
+            "" => "owner.apiVersion == 'v1'".to_owned(),
+            group => format!("owner.apiVersion.startsWith('{group}/')"),
+        };
+        format!("{version} && owner.kind in [{}]", kinds.join(", "))
+    };
+    let unstable: Vec<String> = groups.iter().map(of_group).collect();
+    // A PersistentPodState must come through each of them.
+    let expected = [
+        "request.kind.kind != 'Pod' || !has(object.spec.nodeName) || object.spec.nodeName == ''".to_owned(),
+        format!(
+            "request.kind.kind != 'Pod' || has(object.metadata.ownerReferences) && \
+             object.metadata.ownerReferences.exists(owner, has(owner.controller) && owner.controller && !( {}))",
+            unstable.join(" || ")
+        ),
+    ];
+    let conditions = deployed["spec"]["matchConditions"].as_array().unwrap();
+    let conditions: Vec<String> =
+        conditions.iter().map(|condition| words(condition["expression"].as_str().unwrap())).collect();
+    assert_eq!(conditions, expected);
+}
