@@ -297,7 +297,9 @@ mod tests {
     fn the_value_of_the_template_wins() {
         let plan = Plan {
             pps: "p".into(),
-            annotations: vec![("ip".into(), "10.0.0.7".into()), ("mac".into(), "00".into())],
+            annotations: [("ip", "10.0.0.7"), ("mac", "00"), ("mac", "00")]
+                .map(|(key, value)| (key.into(), value.into()))
+                .into(),
             ..Plan::default()
         };
         let mut pod = json!({"metadata": {"annotations": {"ip": ""}}, "spec": {}});

@@ -16,7 +16,8 @@ pub struct Plan {
     pub required: Vec<Requirement>,
     /// Node labels that the scheduler should prefer.
     pub preferred: Vec<Preference>,
-    /// Annotations, as key and value.
+    /// Annotations, as key and value. A key that the spec repeats comes twice, with the same value: to look
+    /// for it here would take longer than all the rest, if somebody lists thousands.
     pub annotations: Vec<(String, String)>,
     /// What somebody should mend in the PPS, in sentences for people.
     pub warnings: Vec<String>,
@@ -104,7 +105,7 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState) -> Plan {
             plan.warnings.push(format!(
                 "PersistentPodState {pps}: annotation {key} belongs to the network plugin and is not injected; remove it from spec.persistentPodAnnotations"
             ));
-        } else if !plan.annotations.iter().any(|(planned, _)| planned == key) {
+        } else {
             plan.annotations.push((key.clone(), value.clone()));
         }
     }
@@ -171,7 +172,8 @@ mod tests {
                 requirements: vec![requirement("host", "node-1"), requirement("zone", "a")]
             }]
         );
-        assert_eq!(plan.annotations, [("ip".to_owned(), "10.0.0.7".to_owned())]);
+        let ip = || ("ip".to_owned(), "10.0.0.7".to_owned());
+        assert_eq!(plan.annotations, [ip(), ip()], "applied once");
         assert_eq!(plan.warnings.len(), 1, "{:?}", plan.warnings);
         assert!(plan.warnings[0].contains("rack of spec.requiredPersistentTopology was not recorded"));
     }

@@ -30,9 +30,10 @@ pub const LIST_KIND: &str = "PersistentPodStateList";
 /// Resource name, as in URLs and RBAC rules.
 pub const PLURAL: &str = "persistentpodstates";
 
-/// A PersistentPodState object; `M` is how much of the metadata the reader cares for.
+/// A PersistentPodState object; `M` is how much of the metadata the reader cares for, and `S` of the status.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct PersistentPodState<M = Metadata> {
+#[serde(bound(deserialize = "M: Default + Deserialize<'de>, S: Default + Deserialize<'de>"))]
+pub struct PersistentPodState<M = Metadata, S = Status> {
     /// Standard object metadata.
     #[serde(default)]
     pub metadata: M,
@@ -40,7 +41,7 @@ pub struct PersistentPodState<M = Metadata> {
     pub spec: Spec,
     /// What has been recorded.
     #[serde(default, deserialize_with = "null_as_default")]
-    pub status: Status,
+    pub status: S,
 }
 
 /// The few metadata fields that decisions need.
@@ -364,8 +365,8 @@ pub struct Condition {
     pub observed_generation: Option<i64>,
 }
 
-/// Reads `null` as if the field were not there.
-fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+/// Reads `null` as if the field were not there, as the API server does.
+pub fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Default + Deserialize<'de>,
@@ -380,7 +381,7 @@ mod k8s {
 
     use super::{API_VERSION, GROUP, KIND, LIST_KIND, PLURAL, PersistentPodState, VERSION};
 
-    impl<M> Resource for PersistentPodState<M> {
+    impl<M, S> Resource for PersistentPodState<M, S> {
         const API_VERSION: &'static str = API_VERSION;
         const GROUP: &'static str = GROUP;
         const KIND: &'static str = KIND;
@@ -389,11 +390,11 @@ mod k8s {
         type Scope = NamespaceResourceScope;
     }
 
-    impl<M> ListableResource for PersistentPodState<M> {
+    impl<M, S> ListableResource for PersistentPodState<M, S> {
         const LIST_KIND: &'static str = LIST_KIND;
     }
 
-    impl Metadata for PersistentPodState<ObjectMeta> {
+    impl<S> Metadata for PersistentPodState<ObjectMeta, S> {
         type Ty = ObjectMeta;
 
         fn metadata(&self) -> &ObjectMeta {
