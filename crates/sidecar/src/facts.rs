@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use pps_core::demand::Demand;
 use pps_core::pins::Pins;
-use pps_core::pps::{Status, TargetReference};
+use pps_core::pps::{Condition, TargetReference, null_as_default};
 use pps_core::{OwnerReference, Reason, Spec};
+use serde::Deserialize;
+
+use crate::states::States;
 
 /// Namespace and name of an object whose kind is clear from the context.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,7 +93,7 @@ pub struct PodFact {
     /// Whether the Pod is being deleted.
     pub going: bool,
     /// The annotations that some PPS names.
-    pub annotations: Vec<(Arc<str>, Box<str>)>,
+    pub annotations: Vec<(Arc<str>, Arc<str>)>,
     /// The Pod's addresses.
     pub ips: Vec<String>,
     /// What pins it, if it bears the policy's mark and waits for a node.
@@ -114,7 +117,7 @@ pub struct Pinned {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFact {
     /// Labels.
-    pub labels: Vec<(Arc<str>, Box<str>)>,
+    pub labels: Vec<(Arc<str>, Arc<str>)>,
 }
 
 impl NodeFact {
@@ -198,5 +201,26 @@ pub struct ObjectFact {
     /// Its spec.
     pub spec: Spec,
     /// Its status.
-    pub status: Status,
+    pub status: ObjectStatus,
+}
+
+/// The status of a PPS; for its fields see [`pps_core::pps::Status`].
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectStatus {
+    /// The generation of the spec that it was made from.
+    pub observed_generation: Option<i64>,
+    /// What is remembered.
+    #[serde(deserialize_with = "null_as_default")]
+    pub pod_states: States,
+    /// UID of the workload that the states belong to.
+    #[serde(rename = "targetUID")]
+    pub target_uid: Option<String>,
+    /// How many Pods are remembered.
+    pub recorded: Option<i32>,
+    /// How many Pods the workload wants.
+    pub desired: Option<i32>,
+    /// Conditions of all types.
+    #[serde(deserialize_with = "null_as_default")]
+    pub conditions: Vec<Condition>,
 }

@@ -30,6 +30,7 @@ pub use self::object::StatusWrite;
 use self::workloads::Workloads;
 use crate::facts::{GroupKind, NodeFact, Notice, ObjectFact, ObjectKey, PodFact, WorkloadKey};
 use crate::interest::{Grown, Interest};
+use crate::names::Names;
 use crate::store::{Store, Update};
 
 /// Work that has come up and not been asked for yet.
@@ -53,6 +54,7 @@ pub struct Work {
 #[derive(Debug)]
 pub struct Index {
     interest: Interest,
+    names: Names,
     pods: Store<ObjectKey, PodFact>,
     pods_by_owner: HashMap<Arc<str>, Owned>,
     pods_by_node: HashMap<Arc<str>, HashSet<ObjectKey>>,
@@ -84,6 +86,7 @@ impl Index {
     pub fn new(interest: Interest) -> Self {
         Self {
             interest,
+            names: Names::default(),
             pods: Store::default(),
             pods_by_owner: HashMap::new(),
             pods_by_node: HashMap::new(),
@@ -148,9 +151,16 @@ impl Index {
         }
     }
 
-    fn apply_pod(&mut self, key: &ObjectKey, fact: PodFact) {
-        let (owner, node, going) = (fact.owner.clone(), fact.node.clone(), fact.going);
+    fn apply_pod(&mut self, key: &ObjectKey, mut fact: PodFact) {
+        let key = &self.names.share_key(key);
         self.follow_waiting(key, Some(&fact));
+        if self.pods.get(key) != Some(&fact) {
+            for name in [&mut fact.owner, &mut fact.node].into_iter().flatten() {
+                *name = self.names.share(name);
+            }
+            self.names.share_pairs(&mut fact.annotations);
+        }
+        let (owner, node, going) = (fact.owner.clone(), fact.node.clone(), fact.going);
         let Some(before) = self.pods.put(key, fact).news() else { return };
         if let Some(before) = &before {
             self.unlink_pod(key, before);
@@ -240,7 +250,9 @@ impl Index {
     pub fn nodes(&mut self, update: Update<Arc<str>, NodeFact>) {
         match update {
             Update::Begin(extent) => self.nodes.begin(extent),
-            Update::Apply(name, fact) => {
+            Update::Apply(name, mut fact) => {
+                let name = self.names.share(&name);
+                self.names.share_pairs(&mut fact.labels);
                 if self.nodes.put(&name, fact).news().is_some() {
                     self.touch_node(&name);
                     self.follow_node(&name);
@@ -290,10 +302,13 @@ impl Index {
         }
     }
 
-    fn apply_object(&mut self, key: &ObjectKey, fact: ObjectFact) {
+    fn apply_object(&mut self, key: &ObjectKey, mut fact: ObjectFact) {
+        let key = &self.names.share_key(key);
         self.listed_objects.put(key, ());
         self.take_up(&fact.spec);
+        fact.status.pod_states.share(&mut self.names);
         let workload = WorkloadKey::of_target(&key.namespace, &fact.spec.target_ref);
+        let workload = self.names.share_workload_key(&workload);
         let before = self.objects.get(key).map(|object| object.workload.clone());
         let replaced = if let Some(object) = self.objects.get_mut(key)
             && object.fact.uid == fact.uid

@@ -57,13 +57,14 @@ impl Keys {
     }
 
     /// Of these pairs, those whose key is in the set, sorted by key.
-    pub fn pick<'a>(&self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<(Arc<str>, Box<str>)> {
+    pub fn pick<'a>(&self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<(Arc<str>, Arc<str>)> {
         let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let mut picked: Vec<_> = pairs
             .into_iter()
             .filter_map(|(key, value)| set.1.get(key).map(|key| (key.clone(), value.into())))
             .collect();
         picked.sort_unstable();
+        picked.shrink_to_fit();
         picked
     }
 

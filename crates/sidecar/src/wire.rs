@@ -24,12 +24,12 @@ pub use self::kinds::{
     ConfigMap, CustomResourceDefinition, CustomWorkload, config_fact, custom_workload_fact, definition_fact,
     definition_key,
 };
-use crate::facts::{NodeFact, ObjectFact, ObjectKey, Pinned, PodFact, WorkloadFact};
+use crate::facts::{NodeFact, ObjectFact, ObjectKey, ObjectStatus, Pinned, PodFact, WorkloadFact};
 use crate::index::Generation;
 use crate::interest::Interest;
 
 /// A PPS with its full metadata.
-pub type PpsObject = PersistentPodState<ObjectMeta>;
+pub type PpsObject = PersistentPodState<ObjectMeta, ObjectStatus>;
 
 /// The parts of a Pod that are read.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -190,6 +190,7 @@ pub fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
     if ips.is_empty() {
         ips.extend(pod.status.pod_ip.clone());
     }
+    ips.shrink_to_fit();
     let node = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
     Some(PodFact {
         owner: owner.map(|owner| owner.uid.as_str().into()),

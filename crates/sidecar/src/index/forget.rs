@@ -13,6 +13,7 @@ use pps_core::workload::{Place, forgets};
 use super::Index;
 use super::object::Object;
 use crate::facts::{ObjectFact, ObjectKey, PodFact, WorkloadKey};
+use crate::states::States;
 
 /// What is known of a node that is named and not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +44,12 @@ impl Named {
         self.missing.len()
     }
 
-    fn add(&mut self, node: &str, object: &ObjectKey, pod: &Arc<str>) {
+    fn add(&mut self, node: &Arc<str>, object: &ObjectKey, pod: &Arc<str>) {
         let entry = (object.clone(), pod.clone());
         if let Some(entries) = self.entries.get_mut(node) {
             entries.insert(entry);
         } else if !node.is_empty() {
-            self.entries.insert(node.into(), [entry].into());
+            self.entries.insert(node.clone(), [entry].into());
         }
     }
 
@@ -65,8 +66,8 @@ impl Named {
 /// An entry that a write has changed, with the node that it named and the one that it names now.
 pub(super) struct Moved {
     pub(super) pod: Arc<str>,
-    pub(super) before: Option<String>,
-    pub(super) after: Option<String>,
+    pub(super) before: Option<Arc<str>>,
+    pub(super) after: Option<Arc<str>>,
 }
 
 /// A Pod that has to be deleted: it waits for a node that no longer exists. Its controller makes it anew.
@@ -82,10 +83,10 @@ pub struct Release {
     pub workload: WorkloadKey,
 }
 
-/// The entries by which an object names nodes that may be forgotten.
-fn entries(fact: &ObjectFact) -> impl Iterator<Item = (&str, Arc<str>)> {
+/// Pod and node of the entries by which an object names nodes that may be forgotten.
+fn entries(fact: &ObjectFact) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
     let states = forgets_nodes(fact).then_some(&fact.status.pod_states);
-    states.into_iter().flatten().map(|(pod, state)| (state.node_name.as_str(), pod.as_str().into()))
+    states.into_iter().flat_map(States::nodes)
 }
 
 fn forgets_nodes(fact: &ObjectFact) -> bool {
@@ -154,13 +155,13 @@ impl Index {
     pub(super) fn object_names(&mut self, key: &ObjectKey, before: Option<&ObjectFact>) {
         let after = self.objects.get(key).map(|object| &object.fact);
         let mut nodes: BTreeSet<Arc<str>> = BTreeSet::new();
-        for (node, pod) in before.into_iter().flat_map(entries) {
-            self.named.remove(node, key, &pod);
-            nodes.insert(node.into());
+        for (pod, node) in before.into_iter().flat_map(entries) {
+            self.named.remove(node, key, pod);
+            nodes.insert(node.clone());
         }
-        for (node, pod) in after.into_iter().flat_map(entries) {
-            self.named.add(node, key, &pod);
-            nodes.insert(node.into());
+        for (pod, node) in after.into_iter().flat_map(entries) {
+            self.named.add(node, key, pod);
+            nodes.insert(node.clone());
         }
         // Only now, so that a node that is named as before stays as it is.
         for node in nodes {
@@ -180,11 +181,11 @@ impl Index {
             }
             if let Some(before) = before {
                 self.named.remove(&before, key, &pod);
-                self.follow_node(&before.into());
+                self.follow_node(&before);
             }
             if let Some(after) = after {
                 self.named.add(&after, key, &pod);
-                self.follow_node(&after.into());
+                self.follow_node(&after);
             }
         }
     }

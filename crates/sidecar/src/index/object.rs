@@ -118,7 +118,7 @@ impl Object {
     }
 
     pub(super) fn has_entry(&self, pod: &str) -> bool {
-        self.fact.status.pod_states.contains_key(pod)
+        self.fact.status.pod_states.contains(pod)
     }
 
     pub(super) fn has_spare(&self) -> bool {
@@ -212,7 +212,8 @@ impl Index {
         let mut patches = Map::new();
         let (mut forgotten, mut questions) = (Vec::new(), BTreeSet::new());
         for name in names {
-            let before = states.get(&*name);
+            let before = states.get(&name);
+            let before = before.as_ref();
             spare.remove(&name);
             let absence = before.and_then(|before| self.absence(object, &name, before));
             let after = match self.target(object, &name, before, absence) {
@@ -272,12 +273,12 @@ impl Index {
         let status = &mut object.fact.status;
         let mut moved = Vec::new();
         for (name, state) in written.entries {
-            let after = state.as_ref().map(|state| state.node_name.clone());
-            let before = match state {
-                Some(state) => status.pod_states.insert(name.to_string(), state),
-                None => status.pod_states.remove(&*name),
+            let before = match &state {
+                Some(state) => status.pod_states.insert(&name, state, &mut self.names),
+                None => status.pod_states.remove(&name),
             };
-            moved.push(Moved { pod: name, before: before.map(|before| before.node_name), after });
+            let after = state.map(|state| state.node_name.into());
+            moved.push(Moved { pod: name, before, after });
         }
         status.target_uid = written.target_uid.or(status.target_uid.take());
         status.observed_generation = written.header.observed_generation;
@@ -320,7 +321,7 @@ impl Index {
         if !touched.everything && !replaced {
             return touched.pods.into_iter().collect();
         }
-        let recorded = object.fact.status.pod_states.keys().map(|name| Arc::from(name.as_str()));
+        let recorded = object.fact.status.pod_states.nodes().map(|(name, _)| name.clone());
         let owned =
             self.workloads.get(&object.workload).and_then(|workload| self.pods_by_owner.get(&workload.uid));
         let owned = owned.into_iter().flat_map(|owned| &owned.names).cloned();

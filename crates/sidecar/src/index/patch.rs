@@ -24,7 +24,7 @@ pub(super) fn count(number: u64) -> i32 {
 /// How many entries an object has with these changes.
 pub(super) fn recorded_after(object: &Object, entries: &[(Arc<str>, Option<PodState>)]) -> usize {
     let states = &object.fact.status.pod_states;
-    entries.iter().fold(states.len(), |count, (name, after)| match (states.contains_key(&**name), after) {
+    entries.iter().fold(states.len(), |count, (name, after)| match (states.contains(name), after) {
         (false, Some(_)) => count + 1,
         (true, None) => count - 1,
         _ => count,

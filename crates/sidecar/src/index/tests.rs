@@ -4,6 +4,7 @@ mod forget;
 mod kinds;
 
 use pps_core::demand::Demand;
+use pps_core::pps::Status;
 use pps_core::workload::Ordinals;
 use serde_json::{Value, json};
 
@@ -112,8 +113,30 @@ impl World {
         }
     }
 
+    /// The status of an object, as the API server would have it.
+    fn status(&self, object: &str) -> Value {
+        let status = self.index.objects[&key(object)].fact.status.clone();
+        let states =
+            status.pod_states.nodes().map(|(pod, _)| (pod.to_string(), status.pod_states.get(pod).unwrap()));
+        serde_json::to_value(Status {
+            observed_generation: status.observed_generation,
+            pod_states: states.collect(),
+            target_uid: status.target_uid,
+            recorded: status.recorded,
+            desired: status.desired,
+            conditions: status.conditions,
+        })
+        .unwrap()
+    }
+
     fn states(&self, object: &str) -> Vec<String> {
-        self.index.objects[&key(object)].fact.status.pod_states.keys().cloned().collect()
+        self.index.objects[&key(object)]
+            .fact
+            .status
+            .pod_states
+            .nodes()
+            .map(|(pod, _)| pod.to_string())
+            .collect()
     }
 }
 
@@ -218,7 +241,7 @@ fn a_changed_spec_is_recorded_again() {
     world.index.nodes(Update::Done);
     let mut wider = spec("w");
     wider["requiredPersistentTopology"] = json!({"nodeTopologyKeys": ["host"]});
-    let status = serde_json::to_value(&world.index.objects[&key("p")].fact.status).unwrap();
+    let status = world.status("p");
     world.object("p", &wider, &status);
     assert_eq!(world.pod_states("p"), Value::Null, "not before the node's new label is known");
     assert!(world.index.take_work().relist.labels);
@@ -358,7 +381,7 @@ fn the_watch_may_tell_of_our_write_before_the_answer_does() {
     world.pod("w-0", ready_on("node-1"));
     assert!(world.patch("p").is_some());
     world.index.take_work();
-    let mut status = serde_json::to_value(&world.index.objects[&key("p")].fact.status).unwrap();
+    let mut status = world.status("p");
     status["podStates"] = json!({"w-0": state("node-1", "a")});
     status["recorded"] = 1.into();
     world.object("p", &spec("w"), &status);

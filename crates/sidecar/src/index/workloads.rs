@@ -136,7 +136,7 @@ impl Index {
                     known.facts.begin(extent);
                 }
             }
-            Update::Apply(object, fact) => self.apply_workload(key(object), fact),
+            Update::Apply(object, fact) => self.apply_workload(&key(object), fact),
             Update::Delete(object) => self.delete_workload(&key(object)),
             Update::Done => {
                 let first = !self.workloads.is_listed(kind);
@@ -152,10 +152,12 @@ impl Index {
         }
     }
 
-    fn apply_workload(&mut self, key: WorkloadKey, fact: WorkloadFact) {
+    fn apply_workload(&mut self, key: &WorkloadKey, mut fact: WorkloadFact) {
         if !self.workloads.kinds.contains_key(&key.kind) {
             return;
         }
+        let key = self.names.share_workload_key(key);
+        fact.uid = self.names.share(&fact.uid);
         let target = generation::target_of(&key, &fact);
         if let Some(request) = pps_core::generate::request(&target, &fact.annotations) {
             self.take_up(&request.spec);

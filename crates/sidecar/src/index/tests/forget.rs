@@ -152,7 +152,7 @@ fn a_foreign_write_does_not_begin_the_grace_period_anew() {
     let mut world = abandoned(&forgetting("Forget"));
     world.index.node_overdue(&"node-1".into());
     world.index.take_work();
-    let status = serde_json::to_value(&world.index.objects[&key("p")].fact.status).unwrap();
+    let status = world.status("p");
     world.object("p", &forgetting("Forget"), &status);
     assert!(world.index.take_work().absences.is_empty());
     world.settle("p");
@@ -162,7 +162,7 @@ fn a_foreign_write_does_not_begin_the_grace_period_anew() {
 #[test]
 fn a_policy_that_changes_counts_from_then_on() {
     let mut world = abandoned(&forgetting("Keep"));
-    let status = serde_json::to_value(&world.index.objects[&key("p")].fact.status).unwrap();
+    let status = world.status("p");
     world.object("p", &forgetting("Forget"), &status);
     assert_eq!(names(&world.index.take_work().absences), ["node-1"]);
     world.confirm_gone();
