@@ -22,6 +22,8 @@ use crate::facts::{ObjectFact, ObjectKey, WorkloadKey};
 pub struct StatusWrite {
     /// The object.
     pub key: ObjectKey,
+    /// Its UID.
+    pub uid: String,
     /// A merge patch for its status subresource. It applies only to the object that it was made for.
     pub patch: Value,
     /// How many entries it sets or removes.
@@ -197,7 +199,8 @@ impl Index {
         let (entries, recorded) = (draft.in_flight.entries.len(), draft.recorded);
         object.in_flight = Some(draft.in_flight);
         let (key, workload) = (key.clone(), object.workload.clone());
-        Some(StatusWrite { key, patch, entries, recorded, workload, forgotten: draft.forgotten })
+        let uid = object.fact.uid.clone();
+        Some(StatusWrite { key, uid, patch, entries, recorded, workload, forgotten: draft.forgotten })
     }
 
     /// Decides what an object's status should be, of what may have to change.
@@ -266,8 +269,8 @@ impl Index {
     }
 
     /// The API server has taken the write of this object, and given it this resource version.
-    pub fn status_written(&mut self, key: &ObjectKey, resource_version: &str) {
-        let Some(object) = self.objects.get_mut(key) else { return };
+    pub fn status_written(&mut self, key: &ObjectKey, uid: &str, resource_version: &str) {
+        let Some(object) = self.written_object(key, uid) else { return };
         let Some(written) = object.in_flight.take() else { return };
         let status = &mut object.fact.status;
         let mut moved = Vec::new();
@@ -292,14 +295,20 @@ impl Index {
     }
 
     /// The write of this object did not go through, or nobody knows whether it did.
-    pub fn status_not_written(&mut self, key: &ObjectKey) {
-        let Some(object) = self.objects.get_mut(key) else { return };
+    pub fn status_not_written(&mut self, key: &ObjectKey, uid: &str) {
+        let Some(object) = self.written_object(key, uid) else { return };
         let Some(lost) = object.in_flight.take() else { return };
         object.touched.header = true;
         for (name, _) in lost.entries {
             object.touched.pod(&name);
         }
         self.landed(key);
+    }
+
+    /// The object that a write was made for: it may have been deleted and made anew before the answer came,
+    /// and the new one may have a write of its own on its way.
+    fn written_object(&mut self, key: &ObjectKey, uid: &str) -> Option<&mut Object> {
+        self.objects.get_mut(key).filter(|object| object.fact.uid == uid)
     }
 
     /// No write of this object is on its way any longer: what waited for that goes on.

@@ -102,7 +102,8 @@ impl World {
     /// The API server takes the write that is on its way.
     fn accept(&mut self, object: &str) {
         self.version += 1;
-        self.index.status_written(&key(object), &self.version.to_string());
+        let uid = format!("uid-{object}");
+        self.index.status_written(&key(object), &uid, &self.version.to_string());
     }
 
     /// Writes until nothing is left to write.
@@ -335,7 +336,7 @@ fn a_write_that_is_lost_is_made_again() {
     let mut world = World::with_workload();
     world.pod("w-0", ready_on("node-1"));
     let first = world.patch("p").unwrap();
-    world.index.status_not_written(&key("p"));
+    world.index.status_not_written(&key("p"), "uid-p");
     assert!(world.index.take_work().statuses.contains(&key("p")));
     assert_eq!(world.patch("p").unwrap(), first);
 }
@@ -347,7 +348,7 @@ fn what_somebody_else_wrote_meanwhile_is_seen() {
     assert!(world.patch("p").is_some());
     // A foreign write empties the status while ours is on its way, and ours ends in a conflict.
     world.object("p", &spec("w"), &json!({}));
-    world.index.status_not_written(&key("p"));
+    world.index.status_not_written(&key("p"), "uid-p");
     let again = world.patch("p").unwrap();
     assert_eq!((&again["podStates"]["w-0"], &again["desired"]), (&state("node-1", "a"), &json!(3)));
 }
@@ -362,9 +363,26 @@ fn the_watch_may_tell_of_our_write_before_the_answer_does() {
     status["podStates"] = json!({"w-0": state("node-1", "a")});
     status["recorded"] = 1.into();
     world.object("p", &spec("w"), &status);
-    world.index.status_written(&key("p"), &world.version.to_string());
+    world.index.status_written(&key("p"), "uid-p", &world.version.to_string());
     assert!(world.index.take_work().statuses.is_empty());
     assert_eq!(world.patch("p"), None);
+}
+
+#[test]
+fn an_answer_about_an_object_that_was_made_anew_is_none_about_the_new_one() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    assert!(world.patch("p").is_some());
+    world.index.objects(Update::Delete(key("p")));
+    world.object_with("p", &json!({"uid": "uid-new"}), &spec("w"), &json!({}));
+    let write = world.index.status_write(&key("p"), NOW).unwrap();
+    assert_eq!(write.uid, "uid-new");
+    world.index.take_work();
+    world.index.status_written(&key("p"), "uid-p", "999");
+    world.index.status_not_written(&key("p"), "uid-p");
+    assert!(world.states("p").is_empty() && world.index.take_work().statuses.is_empty());
+    world.index.status_written(&key("p"), "uid-new", "1000");
+    assert_eq!(world.states("p"), ["w-0"]);
 }
 
 #[test]
