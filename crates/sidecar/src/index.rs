@@ -275,11 +275,14 @@ impl Index {
 
     // ---- Objects ---------------------------------------------------------------------------------
 
-    /// Takes what the watch of PPS objects tells, or what a read of one of them gave.
+    /// Takes what the watch of PPS objects tells.
     pub fn objects(&mut self, update: Update<ObjectKey, Box<ObjectFact>>) {
         match update {
             Update::Begin(extent) => self.listed_objects.begin(extent),
-            Update::Apply(key, fact) => self.apply_object(&key, *fact),
+            Update::Apply(key, fact) => {
+                self.listed_objects.put(&key, ());
+                self.apply_object(&key, *fact);
+            }
             Update::Delete(key) => self.delete_object(&key),
             Update::Done => {
                 for key in self.listed_objects.done() {
@@ -290,8 +293,15 @@ impl Index {
         }
     }
 
+    /// Takes what a read of an object gave. It says what the object is like, not that it is still there: the
+    /// watch may have told of its deletion since, and would not do so again.
+    pub fn object_read(&mut self, key: &ObjectKey, fact: ObjectFact) {
+        if self.objects.get(key).is_some_and(|object| object.fact.uid == fact.uid) {
+            self.apply_object(key, fact);
+        }
+    }
+
     fn apply_object(&mut self, key: &ObjectKey, fact: ObjectFact) {
-        self.listed_objects.put(key, ());
         self.take_up(&fact.spec);
         let workload = WorkloadKey::of_target(&key.namespace, &fact.spec.target_ref);
         let before = self.objects.get(key).map(|object| object.workload.clone());

@@ -351,7 +351,7 @@ impl Worker {
                 self.statuses.failed(&write.key, retry_after(&failure), now);
                 self.index.status_not_written(&write.key, &write.uid);
                 if let Failure::Conflict(Some(current)) = failure {
-                    self.index.objects(Update::Apply(write.key, current));
+                    self.index.object_read(&write.key, *current);
                 }
             }
             Written::Generation(workload, generation, Ok(taken)) => {

@@ -386,6 +386,33 @@ fn an_answer_about_an_object_that_was_made_anew_is_none_about_the_new_one() {
 }
 
 #[test]
+fn a_read_does_not_bring_back_what_the_watch_has_seen_go() {
+    let object = || {
+        let object = json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": "uid-p", "resourceVersion": "900"},
+            "spec": spec("w"),
+        });
+        wire::object_fact(serde_json::from_value(object).unwrap())
+    };
+    let mut world = World::with_workload();
+    world.index.objects(Update::Delete(key("p")));
+    world.index.object_read(&key("p"), object());
+    assert!(world.index.objects.is_empty());
+
+    // Nor does it say that a list that is under way names it, or what waited for a write.
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    assert!(world.patch("p").is_some());
+    world.object("p", &spec("w"), &json!({}));
+    world.index.objects(Update::Begin(0));
+    world.index.status_not_written(&key("p"), "uid-p");
+    world.index.object_read(&key("p"), object());
+    assert_eq!(world.index.objects[&key("p")].fact.resource_version, "900");
+    world.index.objects(Update::Done);
+    assert!(world.index.objects.is_empty());
+}
+
+#[test]
 fn of_two_objects_the_older_is_in_charge() {
     let mut world = World::with_workload();
     world.object_with(
