@@ -208,9 +208,13 @@ impl Index {
         let states = &object.fact.status.pod_states;
         let obstacle = self.obstacle(key, object);
         let records = obstacle.as_ref().is_none_or(|obstacle| obstacle.reason == Reason::WorkloadNotFound);
+        let (mut lacking, mut spare) = (object.lacking.clone(), object.spare.clone());
+        if touched.everything {
+            // The spec may name other keys now, and somebody else may have removed entries.
+            lacking.retain(|name, lack| states.contains_key(&**name) && lack.is_asked_for(&object.fact.spec));
+        }
         let names = if records { self.names(object, touched) } else { Vec::new() };
 
-        let (mut lacking, mut spare) = (object.lacking.clone(), object.spare.clone());
         let mut entries: Vec<(Arc<str>, Option<PodState>)> = Vec::new();
         let mut patches = Map::new();
         let (mut forgotten, mut questions) = (Vec::new(), BTreeSet::new());

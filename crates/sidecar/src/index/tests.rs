@@ -484,6 +484,44 @@ fn a_node_that_lacks_a_key_is_named() {
     assert_eq!(world.patch("q").unwrap()["conditions"][0]["status"], "True");
 }
 
+#[test]
+fn a_missing_key_that_is_no_longer_asked_for_is_no_longer_told() {
+    let mut world = World::with_workload();
+    let mut lacking = spec("w");
+    lacking["requiredPersistentTopology"] = json!({"nodeTopologyKeys": ["zone", "rack"]});
+    let told = |world: &World| {
+        let status = &world.index.objects[&key("p")].fact.status;
+        status.conditions[0].reason == "TopologyKeyMissing"
+    };
+    let states = |world: &World| json!(world.index.objects[&key("p")].fact.status);
+    world.object("p", &lacking, &json!({}));
+    world.index.nodes(Update::Begin(u64::MAX));
+    world.node("node-1", &[("zone", "a")]);
+    world.index.nodes(Update::Done);
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    assert!(told(&world));
+    // As long as its entry is there, a Pod that is not Ready makes no difference.
+    world.index.pods(Update::Delete(key("w-0")));
+    world.settle("p");
+    assert!(told(&world));
+    let status = states(&world);
+    world.object("p", &spec("w"), &status);
+    world.settle("p");
+    assert!(!told(&world), "the spec does not name the key any longer");
+
+    world.object("p", &lacking, &status);
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    world.index.pods(Update::Delete(key("w-0")));
+    assert!(told(&world));
+    let mut status = states(&world);
+    status["podStates"] = json!({});
+    world.object("p", &lacking, &status);
+    world.settle("p");
+    assert!(!told(&world), "somebody has removed the entry");
+}
+
 const ASK: &[(&str, &str)] = &[
     ("kruise.io/auto-generate-persistent-pod-state", "true"),
     ("kruise.io/required-persistent-topology", "zone"),
