@@ -56,6 +56,9 @@ pub struct Index {
     pods: Store<ObjectKey, PodFact>,
     pods_by_owner: HashMap<Arc<str>, Owned>,
     pods_by_node: HashMap<Arc<str>, HashSet<ObjectKey>>,
+    /// Objects with an entry of a Pod's name, by the Pod, where the Pod belongs to another workload: what
+    /// becomes of the entry when the Pod changes does not follow from its owner.
+    borrowed: HashMap<ObjectKey, BTreeSet<ObjectKey>>,
     nodes: Store<Arc<str>, NodeFact>,
     named: Named,
     workloads: Workloads,
@@ -87,6 +90,7 @@ impl Index {
             pods: Store::default(),
             pods_by_owner: HashMap::new(),
             pods_by_node: HashMap::new(),
+            borrowed: HashMap::new(),
             nodes: Store::default(),
             named: Named::default(),
             workloads: Workloads::of(GroupKind::stateful_set()),
@@ -205,9 +209,25 @@ impl Index {
             .cloned()
             .collect();
         let concerned = if claimed.is_empty() { self.objects_with_entry(key) } else { claimed };
-        for object in concerned {
+        for object in concerned.into_iter().chain(self.borrowed.remove(key).into_iter().flatten()) {
             self.touch(&object, |touched| touched.pod(&key.name));
             self.touch_spare(&object);
+        }
+    }
+
+    /// Whether a Pod of somebody else bears the name of an entry.
+    fn is_borrowed(&self, object: &Object, name: &Arc<str>) -> bool {
+        let key = ObjectKey { namespace: object.workload.object.namespace.clone(), name: name.clone() };
+        let owner = self.pods.get(&key).and_then(|pod| pod.owner.as_ref());
+        let workload = self.workloads.get(&object.workload);
+        owner.is_some_and(|owner| workload.is_none_or(|workload| workload.uid != *owner))
+    }
+
+    /// These entries have to be looked at again when the Pods of their names change.
+    fn follow_borrowed(&mut self, object: &ObjectKey, names: Vec<Arc<str>>) {
+        for name in names {
+            let pod = ObjectKey { namespace: object.namespace.clone(), name };
+            self.borrowed.entry(pod).or_default().insert(object.clone());
         }
     }
 

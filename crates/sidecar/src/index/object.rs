@@ -97,6 +97,8 @@ struct Draft {
     forgotten: Vec<(String, Arc<str>)>,
     /// Nodes of which it has to be confirmed first that they are gone.
     questions: BTreeSet<String>,
+    /// Entries that stay, and whose name is borne by a Pod of somebody else.
+    borrowed: Vec<Arc<str>>,
     in_flight: InFlight,
 }
 
@@ -189,6 +191,7 @@ impl Index {
         let touched = std::mem::take(&mut self.objects.get_mut(key)?.touched);
         let draft = self.draft(key, self.objects.get(key)?, touched, now);
         self.ask(draft.questions);
+        self.follow_borrowed(key, draft.borrowed);
         let object = self.objects.get_mut(key)?;
         object.lacking = draft.lacking;
         object.spare = draft.spare;
@@ -217,7 +220,7 @@ impl Index {
 
         let mut entries: Vec<(Arc<str>, Option<PodState>)> = Vec::new();
         let mut patches = Map::new();
-        let (mut forgotten, mut questions) = (Vec::new(), BTreeSet::new());
+        let (mut forgotten, mut questions, mut borrowed) = (Vec::new(), BTreeSet::new(), Vec::new());
         for name in names {
             let before = states.get(&*name);
             spare.remove(&name);
@@ -226,6 +229,9 @@ impl Index {
                 stays @ (Target::Stays | Target::StaysSpare) => {
                     if absence == Some(Absence::Overdue) {
                         questions.extend(before.map(|before| before.node_name.clone()));
+                    }
+                    if before.is_some() && self.is_borrowed(object, &name) {
+                        borrowed.push(name.clone());
                     }
                     if matches!(stays, Target::StaysSpare) {
                         spare.insert(name);
@@ -269,7 +275,7 @@ impl Index {
         };
         let status = status_patch(object, &header, target_uid.as_deref(), patches);
         let in_flight = InFlight { entries, target_uid, header };
-        Draft { status, recorded, lacking, spare, forgotten, questions, in_flight }
+        Draft { status, recorded, lacking, spare, forgotten, questions, borrowed, in_flight }
     }
 
     /// The API server has taken the write of this object, and given it this resource version.

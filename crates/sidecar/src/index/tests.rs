@@ -274,6 +274,23 @@ fn a_workload_that_goes_takes_its_states_with_its_pods() {
 }
 
 #[test]
+fn an_entry_whose_name_a_pod_of_another_workload_bears_goes_with_that_pod() {
+    let mut world = World::with_workload();
+    world.workload("v", "uid-v", 3, &[]);
+    world.object("q", &spec("v"), &json!({"targetUID": "uid-v", "podStates": {"w-0": state("node-1", "a")}}));
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    world.settle("q");
+    assert_eq!((world.states("p"), world.states("q")), (vec!["w-0".to_owned()], vec!["w-0".to_owned()]));
+    world.index.take_work();
+    world.index.pods(Update::Delete(key("w-0")));
+    assert!(world.index.take_work().statuses.contains(&key("q")));
+    world.settle("q");
+    assert!(world.states("q").is_empty());
+    assert!(world.index.borrowed.is_empty());
+}
+
+#[test]
 fn states_survive_an_orphaning_delete_and_the_adoption() {
     let mut world = World::with_workload();
     world.pod("w-0", ready_on("node-1"));
