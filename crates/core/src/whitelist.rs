@@ -171,6 +171,10 @@ fn missing(path: String, remedy: &'static str) -> Malformed {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use serde_json::json;
+
     use super::*;
 
     fn entry(group: &str, version: Option<&str>, kind: &str) -> Entry {
@@ -225,6 +229,63 @@ mod tests {
             whitelist.refusals.iter().zip(["Deployment", "ReplicationController", "CloneSet"])
         {
             assert!(refusal.contains(word), "{refusal}");
+        }
+    }
+
+    /// Any JSON, as deep as it takes.
+    fn anything() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            "[a-zA-Z./ ]{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 16, 4, |inner| {
+            let name = prop_oneof!["[a-z]{0,3}", "(?i)workloads|group|version|kind"];
+            let fields = vec((name, inner.clone()), 0..4);
+            prop_oneof![
+                vec(inner, 0..4).prop_map(Value::from),
+                fields.prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_panic(text in prop_oneof![".{0,60}", anything().prop_map(|value| value.to_string())]) {
+            if let Err(malformed) = parse(&text) {
+                prop_assert!(malformed.to_string().len() < 2000);
+            }
+        }
+
+        #[test]
+        fn what_is_good_is_taken_beside_what_is_refused_or_unknown(
+            good in vec(("[a-z]{1,5}[.]io", "[A-Z][a-z]{1,5}"), 0..4),
+            refused in vec(prop_oneof![Just(("apps", "Deployment")), Just(("", "Thing")), Just(("batch", "Job"))], 0..3),
+            unknown in anything(),
+        ) {
+            let item = |group: &str, kind: &str| json!({"Group": group, "kind": kind, "more": unknown});
+            let mut list: Vec<Value> = refused.iter().map(|(group, kind)| item(group, kind)).collect();
+            list.extend(good.iter().map(|(group, kind)| item(group, kind)));
+            let whitelist = parse(&json!({"workLoads": list, "other": unknown}).to_string()).unwrap();
+            prop_assert_eq!(whitelist.refusals.len(), refused.len());
+            for (group, kind) in &good {
+                let named = |entry: &&Entry| entry.group == *group && entry.kind == *kind;
+                prop_assert_eq!(whitelist.entries.iter().filter(named).count(), 1);
+            }
+        }
+
+        /// Where one item cannot be read, nothing is in force; and it is that item which is named.
+        #[test]
+        fn one_item_that_cannot_be_read_is_named(
+            before in 0_usize..4,
+            bad in prop_oneof![Just(json!(5)), Just(json!({"group": "a.io"})), Just(json!({"kind": 1, "group": "a.io"}))],
+        ) {
+            let mut list = vec![json!({"group": "a.io", "kind": "A"}); before];
+            list.push(bad);
+            let message = parse(&json!({"workloads": list}).to_string()).unwrap_err().to_string();
+            let path = format!("workloads[{before}]");
+            prop_assert!(message.contains(&path), "{}", message);
         }
     }
 }

@@ -58,6 +58,9 @@ pub struct Index {
     pods: Store<ObjectKey, PodFact>,
     pods_by_owner: HashMap<Arc<str>, Owned>,
     pods_by_node: HashMap<Arc<str>, HashSet<ObjectKey>>,
+    /// Objects with an entry of a Pod's name, by the Pod, where the Pod belongs to another workload: what
+    /// becomes of the entry when the Pod changes does not follow from its owner.
+    borrowed: HashMap<ObjectKey, BTreeSet<ObjectKey>>,
     nodes: Store<Arc<str>, NodeFact>,
     named: Named,
     workloads: Workloads,
@@ -90,6 +93,7 @@ impl Index {
             pods: Store::default(),
             pods_by_owner: HashMap::new(),
             pods_by_node: HashMap::new(),
+            borrowed: HashMap::new(),
             nodes: Store::default(),
             named: Named::default(),
             workloads: Workloads::of(GroupKind::stateful_set()),
@@ -215,9 +219,25 @@ impl Index {
             .cloned()
             .collect();
         let concerned = if claimed.is_empty() { self.objects_with_entry(key) } else { claimed };
-        for object in concerned {
+        for object in concerned.into_iter().chain(self.borrowed.remove(key).into_iter().flatten()) {
             self.touch(&object, |touched| touched.pod(&key.name));
             self.touch_spare(&object);
+        }
+    }
+
+    /// Whether a Pod of somebody else bears the name of an entry.
+    fn is_borrowed(&self, object: &Object, name: &Arc<str>) -> bool {
+        let key = ObjectKey { namespace: object.workload.object.namespace.clone(), name: name.clone() };
+        let owner = self.pods.get(&key).and_then(|pod| pod.owner.as_ref());
+        let workload = self.workloads.get(&object.workload);
+        owner.is_some_and(|owner| workload.is_none_or(|workload| workload.uid != *owner))
+    }
+
+    /// These entries have to be looked at again when the Pods of their names change.
+    fn follow_borrowed(&mut self, object: &ObjectKey, names: Vec<Arc<str>>) {
+        for name in names {
+            let pod = ObjectKey { namespace: object.namespace.clone(), name };
+            self.borrowed.entry(pod).or_default().insert(object.clone());
         }
     }
 
@@ -287,11 +307,14 @@ impl Index {
 
     // ---- Objects ---------------------------------------------------------------------------------
 
-    /// Takes what the watch of PPS objects tells, or what a read of one of them gave.
+    /// Takes what the watch of PPS objects tells.
     pub fn objects(&mut self, update: Update<ObjectKey, Box<ObjectFact>>) {
         match update {
             Update::Begin(extent) => self.listed_objects.begin(extent),
-            Update::Apply(key, fact) => self.apply_object(&key, *fact),
+            Update::Apply(key, fact) => {
+                self.listed_objects.put(&key, ());
+                self.apply_object(&key, *fact);
+            }
             Update::Delete(key) => self.delete_object(&key),
             Update::Done => {
                 for key in self.listed_objects.done() {
@@ -302,9 +325,16 @@ impl Index {
         }
     }
 
+    /// Takes what a read of an object gave. It says what the object is like, not that it is still there: the
+    /// watch may have told of its deletion since, and would not do so again.
+    pub fn object_read(&mut self, key: &ObjectKey, fact: ObjectFact) {
+        if self.objects.get(key).is_some_and(|object| object.fact.uid == fact.uid) {
+            self.apply_object(key, fact);
+        }
+    }
+
     fn apply_object(&mut self, key: &ObjectKey, mut fact: ObjectFact) {
         let key = &self.names.share_key(key);
-        self.listed_objects.put(key, ());
         self.take_up(&fact.spec);
         fact.status.pod_states.share(&mut self.names);
         let workload = WorkloadKey::of_target(&key.namespace, &fact.spec.target_ref);

@@ -340,7 +340,7 @@ impl Worker {
                 debug!(object = %write.key, entries = write.entries, "status written");
                 self.metrics.write("status", "ok");
                 self.statuses.written(&write.key, write.recorded, now);
-                self.index.status_written(&write.key, &resource_version);
+                self.index.status_written(&write.key, &write.uid, &resource_version);
                 self.tell_forgotten(&write);
             }
             Written::Status(write, Err(failure)) => {
@@ -349,9 +349,9 @@ impl Worker {
                     warn!(object = %write.key, error = %failure, "a status could not be written and is tried again");
                 }
                 self.statuses.failed(&write.key, retry_after(&failure), now);
-                self.index.status_not_written(&write.key);
+                self.index.status_not_written(&write.key, &write.uid);
                 if let Failure::Conflict(Some(current)) = failure {
-                    self.index.objects(Update::Apply(write.key, current));
+                    self.index.object_read(&write.key, *current);
                 }
             }
             Written::Generation(workload, generation, Ok(taken)) => {

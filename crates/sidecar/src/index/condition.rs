@@ -28,6 +28,11 @@ impl Lack {
             keys: keys.into_iter().map(str::to_owned).collect(),
         })
     }
+
+    /// Whether the spec names all these keys.
+    pub(super) fn is_asked_for(&self, spec: &Spec) -> bool {
+        self.keys.iter().all(|key| spec.topology_keys().any(|asked| asked == key))
+    }
 }
 
 /// All is well. `counted` says whether it is known how many Pods the workload wants.

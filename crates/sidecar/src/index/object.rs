@@ -22,6 +22,8 @@ use crate::facts::{ObjectFact, ObjectKey, WorkloadKey};
 pub struct StatusWrite {
     /// The object.
     pub key: ObjectKey,
+    /// Its UID.
+    pub uid: String,
     /// A merge patch for its status subresource. It applies only to the object that it was made for.
     pub patch: Value,
     /// How many entries it sets or removes.
@@ -95,6 +97,8 @@ struct Draft {
     forgotten: Vec<(String, Arc<str>)>,
     /// Nodes of which it has to be confirmed first that they are gone.
     questions: BTreeSet<String>,
+    /// Entries that stay, and whose name is borne by a Pod of somebody else.
+    borrowed: Vec<Arc<str>>,
     in_flight: InFlight,
 }
 
@@ -158,6 +162,16 @@ fn is_older(version: &str, than: &str) -> bool {
     }
 }
 
+/// The object that a write was made for: it may have been deleted and made anew before the answer came,
+/// and the new one may have a write of its own on its way.
+fn written_object<'a>(
+    objects: &'a mut BTreeMap<ObjectKey, Object>,
+    key: &ObjectKey,
+    uid: &str,
+) -> Option<&'a mut Object> {
+    objects.get_mut(key).filter(|object| object.fact.uid == uid)
+}
+
 /// What an entry should be.
 enum Target {
     Stays,
@@ -187,6 +201,7 @@ impl Index {
         let touched = std::mem::take(&mut self.objects.get_mut(key)?.touched);
         let draft = self.draft(key, self.objects.get(key)?, touched, now);
         self.ask(draft.questions);
+        self.follow_borrowed(key, draft.borrowed);
         let object = self.objects.get_mut(key)?;
         object.lacking = draft.lacking;
         object.spare = draft.spare;
@@ -197,7 +212,8 @@ impl Index {
         let (entries, recorded) = (draft.in_flight.entries.len(), draft.recorded);
         object.in_flight = Some(draft.in_flight);
         let (key, workload) = (key.clone(), object.workload.clone());
-        Some(StatusWrite { key, patch, entries, recorded, workload, forgotten: draft.forgotten })
+        let uid = object.fact.uid.clone();
+        Some(StatusWrite { key, uid, patch, entries, recorded, workload, forgotten: draft.forgotten })
     }
 
     /// Decides what an object's status should be, of what may have to change.
@@ -205,12 +221,16 @@ impl Index {
         let states = &object.fact.status.pod_states;
         let obstacle = self.obstacle(key, object);
         let records = obstacle.as_ref().is_none_or(|obstacle| obstacle.reason == Reason::WorkloadNotFound);
+        let (mut lacking, mut spare) = (object.lacking.clone(), object.spare.clone());
+        if touched.everything {
+            // The spec may name other keys now, and somebody else may have removed entries.
+            lacking.retain(|name, lack| states.contains(name) && lack.is_asked_for(&object.fact.spec));
+        }
         let names = if records { self.names(object, touched) } else { Vec::new() };
 
-        let (mut lacking, mut spare) = (object.lacking.clone(), object.spare.clone());
         let mut entries: Vec<(Arc<str>, Option<PodState>)> = Vec::new();
         let mut patches = Map::new();
-        let (mut forgotten, mut questions) = (Vec::new(), BTreeSet::new());
+        let (mut forgotten, mut questions, mut borrowed) = (Vec::new(), BTreeSet::new(), Vec::new());
         for name in names {
             let before = states.get(&name);
             let before = before.as_ref();
@@ -220,6 +240,9 @@ impl Index {
                 stays @ (Target::Stays | Target::StaysSpare) => {
                     if absence == Some(Absence::Overdue) {
                         questions.extend(before.map(|before| before.node_name.clone()));
+                    }
+                    if before.is_some() && self.is_borrowed(object, &name) {
+                        borrowed.push(name.clone());
                     }
                     if matches!(stays, Target::StaysSpare) {
                         spare.insert(name);
@@ -263,12 +286,12 @@ impl Index {
         };
         let status = status_patch(object, &header, target_uid.as_deref(), patches);
         let in_flight = InFlight { entries, target_uid, header };
-        Draft { status, recorded, lacking, spare, forgotten, questions, in_flight }
+        Draft { status, recorded, lacking, spare, forgotten, questions, borrowed, in_flight }
     }
 
     /// The API server has taken the write of this object, and given it this resource version.
-    pub fn status_written(&mut self, key: &ObjectKey, resource_version: &str) {
-        let Some(object) = self.objects.get_mut(key) else { return };
+    pub fn status_written(&mut self, key: &ObjectKey, uid: &str, resource_version: &str) {
+        let Some(object) = written_object(&mut self.objects, key, uid) else { return };
         let Some(written) = object.in_flight.take() else { return };
         let status = &mut object.fact.status;
         let mut moved = Vec::new();
@@ -293,8 +316,8 @@ impl Index {
     }
 
     /// The write of this object did not go through, or nobody knows whether it did.
-    pub fn status_not_written(&mut self, key: &ObjectKey) {
-        let Some(object) = self.objects.get_mut(key) else { return };
+    pub fn status_not_written(&mut self, key: &ObjectKey, uid: &str) {
+        let Some(object) = written_object(&mut self.objects, key, uid) else { return };
         let Some(lost) = object.in_flight.take() else { return };
         object.touched.header = true;
         for (name, _) in lost.entries {

@@ -103,7 +103,8 @@ impl World {
     /// The API server takes the write that is on its way.
     fn accept(&mut self, object: &str) {
         self.version += 1;
-        self.index.status_written(&key(object), &self.version.to_string());
+        let uid = format!("uid-{object}");
+        self.index.status_written(&key(object), &uid, &self.version.to_string());
     }
 
     /// Writes until nothing is left to write.
@@ -296,6 +297,23 @@ fn a_workload_that_goes_takes_its_states_with_its_pods() {
 }
 
 #[test]
+fn an_entry_whose_name_a_pod_of_another_workload_bears_goes_with_that_pod() {
+    let mut world = World::with_workload();
+    world.workload("v", "uid-v", 3, &[]);
+    world.object("q", &spec("v"), &json!({"targetUID": "uid-v", "podStates": {"w-0": state("node-1", "a")}}));
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    world.settle("q");
+    assert_eq!((world.states("p"), world.states("q")), (vec!["w-0".to_owned()], vec!["w-0".to_owned()]));
+    world.index.take_work();
+    world.index.pods(Update::Delete(key("w-0")));
+    assert!(world.index.take_work().statuses.contains(&key("q")));
+    world.settle("q");
+    assert!(world.states("q").is_empty());
+    assert!(world.index.borrowed.is_empty());
+}
+
+#[test]
 fn states_survive_an_orphaning_delete_and_the_adoption() {
     let mut world = World::with_workload();
     world.pod("w-0", ready_on("node-1"));
@@ -358,7 +376,7 @@ fn a_write_that_is_lost_is_made_again() {
     let mut world = World::with_workload();
     world.pod("w-0", ready_on("node-1"));
     let first = world.patch("p").unwrap();
-    world.index.status_not_written(&key("p"));
+    world.index.status_not_written(&key("p"), "uid-p");
     assert!(world.index.take_work().statuses.contains(&key("p")));
     assert_eq!(world.patch("p").unwrap(), first);
 }
@@ -370,7 +388,7 @@ fn what_somebody_else_wrote_meanwhile_is_seen() {
     assert!(world.patch("p").is_some());
     // A foreign write empties the status while ours is on its way, and ours ends in a conflict.
     world.object("p", &spec("w"), &json!({}));
-    world.index.status_not_written(&key("p"));
+    world.index.status_not_written(&key("p"), "uid-p");
     let again = world.patch("p").unwrap();
     assert_eq!((&again["podStates"]["w-0"], &again["desired"]), (&state("node-1", "a"), &json!(3)));
 }
@@ -385,9 +403,53 @@ fn the_watch_may_tell_of_our_write_before_the_answer_does() {
     status["podStates"] = json!({"w-0": state("node-1", "a")});
     status["recorded"] = 1.into();
     world.object("p", &spec("w"), &status);
-    world.index.status_written(&key("p"), &world.version.to_string());
+    world.index.status_written(&key("p"), "uid-p", &world.version.to_string());
     assert!(world.index.take_work().statuses.is_empty());
     assert_eq!(world.patch("p"), None);
+}
+
+#[test]
+fn an_answer_about_an_object_that_was_made_anew_is_none_about_the_new_one() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    assert!(world.patch("p").is_some());
+    world.index.objects(Update::Delete(key("p")));
+    world.object_with("p", &json!({"uid": "uid-new"}), &spec("w"), &json!({}));
+    let write = world.index.status_write(&key("p"), NOW).unwrap();
+    assert_eq!(write.uid, "uid-new");
+    world.index.take_work();
+    world.index.status_written(&key("p"), "uid-p", "999");
+    world.index.status_not_written(&key("p"), "uid-p");
+    assert!(world.states("p").is_empty() && world.index.take_work().statuses.is_empty());
+    world.index.status_written(&key("p"), "uid-new", "1000");
+    assert_eq!(world.states("p"), ["w-0"]);
+}
+
+#[test]
+fn a_read_does_not_bring_back_what_the_watch_has_seen_go() {
+    let object = || {
+        let object = json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": "uid-p", "resourceVersion": "900"},
+            "spec": spec("w"),
+        });
+        wire::object_fact(serde_json::from_value(object).unwrap())
+    };
+    let mut world = World::with_workload();
+    world.index.objects(Update::Delete(key("p")));
+    world.index.object_read(&key("p"), object());
+    assert!(world.index.objects.is_empty());
+
+    // Nor does it say that a list that is under way names it, or what waited for a write.
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    assert!(world.patch("p").is_some());
+    world.object("p", &spec("w"), &json!({}));
+    world.index.objects(Update::Begin(0));
+    world.index.status_not_written(&key("p"), "uid-p");
+    world.index.object_read(&key("p"), object());
+    assert_eq!(world.index.objects[&key("p")].fact.resource_version, "900");
+    world.index.objects(Update::Done);
+    assert!(world.index.objects.is_empty());
 }
 
 #[test]
@@ -460,6 +522,44 @@ fn a_node_that_lacks_a_key_is_named() {
     world.accept("q");
     world.node("node-1", &[("zone", "a"), ("failure-domain.beta.kubernetes.io/zone", "a")]);
     assert_eq!(world.patch("q").unwrap()["conditions"][0]["status"], "True");
+}
+
+#[test]
+fn a_missing_key_that_is_no_longer_asked_for_is_no_longer_told() {
+    let mut world = World::with_workload();
+    let mut lacking = spec("w");
+    lacking["requiredPersistentTopology"] = json!({"nodeTopologyKeys": ["zone", "rack"]});
+    let told = |world: &World| {
+        let status = &world.index.objects[&key("p")].fact.status;
+        status.conditions[0].reason == "TopologyKeyMissing"
+    };
+    let states = |world: &World| world.status("p");
+    world.object("p", &lacking, &json!({}));
+    world.index.nodes(Update::Begin(u64::MAX));
+    world.node("node-1", &[("zone", "a")]);
+    world.index.nodes(Update::Done);
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    assert!(told(&world));
+    // As long as its entry is there, a Pod that is not Ready makes no difference.
+    world.index.pods(Update::Delete(key("w-0")));
+    world.settle("p");
+    assert!(told(&world));
+    let status = states(&world);
+    world.object("p", &spec("w"), &status);
+    world.settle("p");
+    assert!(!told(&world), "the spec does not name the key any longer");
+
+    world.object("p", &lacking, &status);
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    world.index.pods(Update::Delete(key("w-0")));
+    assert!(told(&world));
+    let mut status = states(&world);
+    status["podStates"] = json!({});
+    world.object("p", &lacking, &status);
+    world.settle("p");
+    assert!(!told(&world), "somebody has removed the entry");
 }
 
 const ASK: &[(&str, &str)] = &[
