@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::ListParams;
+use kube::api::{ListParams, WatchParams};
 use kube::core::{ApiResource, DeserializeGuard, PartialObjectMeta};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::utils::Backoff;
@@ -208,8 +208,14 @@ impl Watches {
                         continue;
                     }
                     Some(Ok(event)) => {
-                        // A list begins before the API server has answered.
-                        if !matches!(event, Event::Init) && (lost || !known) {
+                        // A list begins before the API server has answered, and says nothing about a watch
+                        // that was lost: to list may be allowed and to watch not.
+                        let works = match event {
+                            Event::Init => false,
+                            Event::InitApply(_) | Event::InitDone => !known,
+                            Event::Apply(_) | Event::Delete(_) => lost || !known,
+                        };
+                        if works {
                             (lost, known) = (false, true);
                             self.heard(&what).await;
                         }
@@ -317,13 +323,21 @@ struct Source<O> {
 }
 
 impl<O: Clone + DeserializeOwned + Debug> Source<O> {
-    /// Waits for a while, and asks whether they can be listed.
+    /// Waits for a while, and asks whether they can be listed and watched.
     async fn answers(&self, pause: Duration) -> bool {
         sleep(pause).await;
-        let params =
-            ListParams { field_selector: self.config.field_selector.clone(), ..ListParams::default() };
-        let answer = timeout(Duration::from_secs(5), self.api.list(&params.limit(1))).await;
-        matches!(answer, Ok(Ok(_)))
+        let field_selector = self.config.field_selector.clone();
+        let list =
+            ListParams { field_selector: field_selector.clone(), limit: Some(1), ..ListParams::default() };
+        let watch = WatchParams { field_selector, timeout: Some(1), ..WatchParams::default() };
+        let asked = async {
+            let list = self.api.list(&list).await?;
+            let version = list.metadata.resource_version.unwrap_or_default();
+            let mut events = Box::pin(self.api.watch(&watch, &version).await?);
+            // A refusal comes as the first event, and a watch that works may end without any.
+            events.next().await.transpose()
+        };
+        matches!(timeout(Duration::from_secs(5), asked).await, Ok(Ok(_)))
     }
 }
 
