@@ -13,7 +13,8 @@ use crate::lease::Permit;
 /// Publishes notices.
 #[derive(Clone)]
 pub struct Publisher {
-    recorder: Recorder,
+    client: Client,
+    reporter: Reporter,
     /// Checked immediately before each Event.
     pub permit: Permit,
 }
@@ -22,10 +23,7 @@ impl Publisher {
     /// A publisher that uses this client.
     pub fn new(client: Client, permit: Permit) -> Self {
         let instance = std::env::var("POD_NAME").ok();
-        Self {
-            recorder: Recorder::new(client, Reporter { controller: Generation::MANAGER.into(), instance }),
-            permit,
-        }
+        Self { client, reporter: Reporter { controller: Generation::MANAGER.into(), instance }, permit }
     }
 
     /// Publishes a notice. A failure is logged: no work waits for it.
@@ -45,7 +43,10 @@ impl Publisher {
             action: action_of(notice.reason).into(),
             secondary: None,
         };
-        if let Some(Err(error)) = self.permit.during(self.recorder.publish(&event, &reference)).await {
+        // A recorder counts an Event as a repetition of an earlier one with that reason, and keeps the earlier
+        // one's words. Here nothing is told twice, and other words are news.
+        let recorder = Recorder::new(self.client, self.reporter);
+        if let Some(Err(error)) = self.permit.during(recorder.publish(&event, &reference)).await {
             warn!(%error, reason = %notice.reason, "an Event could not be published");
         }
     }

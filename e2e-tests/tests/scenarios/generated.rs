@@ -214,6 +214,16 @@ pub(crate) async fn a_malformed_annotation_is_told(cluster: &Cluster) {
     pool.recorded("web", "web").await;
     pool.load_all(homes(&before).values()).await;
     assert_eq!(places(&pool.recreate("web", &["web-0"]).await), places(&before));
+
+    // Another mistake is told in its own words.
+    pool.annotate("web", &json!({ANNOTATIONS: "example.io/b=PodIPs"})).await;
+    wait_for("the second mistake to be told", TIMEOUT, async || {
+        let told = pool.events("web", "InvalidAnnotation").await?;
+        let found = told.iter().any(|message| message.contains("example.io/b"));
+        Ok(Progress::when(found, (), format!("{told:?}")))
+    })
+    .await
+    .unwrap();
 }
 
 /// Restarts the sidecar.

@@ -308,19 +308,22 @@ impl<'a> Pool<'a> {
 
     /// Waits for an Event on an object, and gives its message.
     pub(crate) async fn event(&self, object: &str, reason: &str) -> String {
-        let api: Api<Event> = Api::namespaced(self.cluster.client(), self.namespace);
         wait_for(&format!("an Event {reason} on {object}"), Duration::from_secs(30), async || {
-            let events = api.list(&ListParams::default()).await?.items;
-            let found = events.iter().find(|event| {
-                event.involved_object.name.as_deref() == Some(object)
-                    && event.reason.as_deref() == Some(reason)
-            });
-            let message = found.and_then(|event| event.message.clone());
-            let seen: Vec<_> = events.iter().map(|event| (&event.reason, &event.message)).collect();
-            Ok(Progress::when(message.is_some(), message.unwrap_or_default(), format!("{seen:?}")))
+            let message = self.events(object, reason).await?.into_iter().next();
+            Ok(Progress::when(message.is_some(), message.unwrap_or_default(), "none"))
         })
         .await
         .unwrap()
+    }
+
+    /// The messages of all Events on an object with that reason.
+    pub(crate) async fn events(&self, object: &str, reason: &str) -> Result<Vec<String>> {
+        let api: Api<Event> = Api::namespaced(self.cluster.client(), self.namespace);
+        let events = api.list(&ListParams::default()).await?.items.into_iter();
+        let found = events.filter(|event| {
+            event.involved_object.name.as_deref() == Some(object) && event.reason.as_deref() == Some(reason)
+        });
+        Ok(found.filter_map(|event| event.message).collect())
     }
 
     /// Sets annotations of a StatefulSet; null removes one.
