@@ -13,6 +13,8 @@ mod support;
 mod coming_back;
 #[path = "scenarios/custom_kinds.rs"]
 mod custom_kinds;
+#[path = "scenarios/each_right.rs"]
+mod each_right;
 #[path = "scenarios/generated.rs"]
 mod generated;
 #[path = "scenarios/interruptions.rs"]
@@ -135,6 +137,14 @@ async fn one_of_two_leads() {
     .await;
     first.unwrap();
     second.unwrap();
+}
+
+#[tokio::test]
+async fn every_right_is_needed() {
+    let _turn = support::turn().await;
+    let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
+    let cluster = cluster.sidecar(each_right::sidecar()).start().await.unwrap();
+    support::run_in_turn(scenarios![&cluster; each_right::without_it_something_is_not_done]).await.unwrap();
 }
 
 #[tokio::test]

@@ -345,14 +345,11 @@ impl Worker {
             }
             Written::Status(write, Err(failure)) => {
                 self.count_failure("status", &failure);
-                if !matches!(failure, Failure::Conflict(_) | Failure::Gone | Failure::NotLeading) {
+                if !matches!(failure, Failure::Conflict | Failure::Gone | Failure::NotLeading) {
                     warn!(object = %write.key, error = %failure, "a status could not be written and is tried again");
                 }
                 self.statuses.failed(&write.key, retry_after(&failure), now);
                 self.index.status_not_written(&write.key, &write.uid);
-                if let Failure::Conflict(Some(current)) = failure {
-                    self.index.object_read(&write.key, *current);
-                }
             }
             Written::Generation(workload, generation, Ok(taken)) => {
                 self.metrics.write("generated", "ok");
@@ -396,7 +393,7 @@ impl Worker {
 
     fn count_failure(&self, what: &'static str, failure: &Failure) {
         let outcome = match failure {
-            Failure::Conflict(_) => "conflict",
+            Failure::Conflict => "conflict",
             Failure::Gone => "gone",
             Failure::Refused { .. } => "refused",
             Failure::NotLeading => "withheld",
@@ -437,6 +434,6 @@ impl Worker {
 fn retry_after(failure: &Failure) -> Option<Duration> {
     match failure {
         Failure::Refused { retry_after, .. } => *retry_after,
-        Failure::Conflict(_) | Failure::Gone | Failure::NotLeading => None,
+        Failure::Conflict | Failure::Gone | Failure::NotLeading => None,
     }
 }

@@ -12,10 +12,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::facts::{ObjectFact, ObjectKey, WorkloadKey};
+use crate::facts::{ObjectKey, WorkloadKey};
 use crate::index::{Generation, Release, StatusWrite};
 use crate::lease::Permit;
-use crate::wire::{self, Pod, PpsObject};
+use crate::wire::{Pod, PpsObject};
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -56,9 +56,9 @@ pub enum Taken {
 /// Why a write did not go through.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The object is not what it was when the write was made; this is what it is now.
+    /// The object is not what it was when the write was made. The watch will tell what it is now.
     #[error("the object has changed meanwhile")]
-    Conflict(Option<Box<ObjectFact>>),
+    Conflict,
     /// The object is gone.
     #[error("the object is gone")]
     Gone,
@@ -92,10 +92,6 @@ impl Writer {
     /// Writes a status.
     pub async fn status(self, write: StatusWrite) -> Written {
         let result = self.permitted(self.patch_status(&write)).await;
-        let result = match result {
-            Err(Failure::Conflict(_)) => Err(Failure::Conflict(self.read(&write.key).await)),
-            other => other,
-        };
         Written::Status(write, result)
     }
 
@@ -185,12 +181,6 @@ impl Writer {
         Ok(answer.metadata.resource_version)
     }
 
-    async fn read(&self, key: &ObjectKey) -> Option<Box<ObjectFact>> {
-        let api = self.api(key);
-        let object = bounded(async { api.get(&key.name).await }).await.ok()?;
-        Some(Box::new(wire::object_fact(object)))
-    }
-
     /// A write: it goes on only as long as this process leads.
     async fn permitted<T>(
         &self,
@@ -239,7 +229,7 @@ fn says_gone(status: &Status, node: &str) -> bool {
 fn failure(error: kube::Error) -> Failure {
     match error {
         kube::Error::Api(status) if status.code == 404 => Failure::Gone,
-        kube::Error::Api(status) if status.code == 409 => Failure::Conflict(None),
+        kube::Error::Api(status) if status.code == 409 => Failure::Conflict,
         kube::Error::Api(status) => {
             let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
             Failure::Refused {

@@ -26,7 +26,7 @@ const GROUP: &str = "e2e.pps.kubewarden.io";
 const CONFIG_NAMESPACE: &str = "kruise-system";
 const CONFIG_MAP: &str = "kruise-configuration";
 
-fn openkruise() -> OperatedKind {
+pub(crate) fn openkruise() -> OperatedKind {
     OperatedKind::new("apps.kruise.io", "v1beta1", "StatefulSet", "statefulsets")
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn operator(cluster: &Cluster) -> Operator {
 pub(crate) const GRANTED: &[(&str, &str)] = &[(GROUP, "databases")];
 
 /// Defines a kind as `fixtures/custom-kinds.yaml` does.
-async fn define(cluster: &Cluster, kind: &OperatedKind) {
+pub(crate) async fn define(cluster: &Cluster, kind: &OperatedKind) {
     let definition = definition_of(kind);
     let definitions = manifests::read(&repository_file("e2e-tests/fixtures/custom-kinds.yaml")).unwrap();
     let chosen: Vec<Value> =

@@ -12,20 +12,27 @@ use serde_json::Value;
 use crate::support::list;
 
 /// API group, resource (with its subresource) and verb.
-type Right = (String, String, String);
+pub(crate) type Right = (String, String, String);
 
-fn granted() -> BTreeSet<Right> {
+/// What the deployment gives the sidecar.
+pub(crate) fn granted() -> BTreeSet<Right> {
     let objects = manifests::read(&repository_file("deploy/rbac.yaml")).unwrap();
     let roles = objects.iter().filter(|one| {
         ["ClusterRole", "Role"].iter().any(|kind| one["kind"] == *kind)
             && one["metadata"]["name"] == "pps-sidecar"
     });
+    roles.flat_map(of_role).map(|(right, _)| right).collect()
+}
+
+/// The rights that a role gives, each with the names of objects that it is limited to.
+pub(crate) fn of_role(role: &Value) -> Vec<(Right, Value)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let mut rights = BTreeSet::new();
-    for rule in roles.flat_map(|role| list(&role["rules"])) {
+    let mut rights = Vec::new();
+    for rule in list(&role["rules"]) {
         for group in list(&rule["apiGroups"]) {
             for resource in list(&rule["resources"]) {
-                rights.extend(list(&rule["verbs"]).map(|verb| (text(group), text(resource), text(verb))));
+                let right = |verb| ((text(group), text(resource), text(verb)), rule["resourceNames"].clone());
+                rights.extend(list(&rule["verbs"]).map(right));
             }
         }
     }

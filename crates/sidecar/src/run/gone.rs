@@ -139,7 +139,7 @@ impl Worker {
             }
             Err(failure) => {
                 self.count_failure("pod", &failure);
-                if !matches!(failure, Failure::Conflict(_) | Failure::Gone | Failure::NotLeading) {
+                if !matches!(failure, Failure::Conflict | Failure::Gone | Failure::NotLeading) {
                     warn!(%pod, error = %failure, "a Pod that waits for a node that no longer exists could not be deleted; it is tried again");
                 }
                 self.releases.failed(pod, retry_after(&failure), now);
