@@ -11,6 +11,8 @@
 #[macro_use]
 mod support;
 
+#[path = "faults/clock.rs"]
+mod clock;
 #[path = "faults/definitions.rs"]
 mod definitions;
 #[path = "faults/end_state.rs"]
@@ -86,13 +88,15 @@ async fn the_api_server_and_what_it_asks_fail() {
 }
 
 #[tokio::test]
-async fn nodes_are_made_again() {
+async fn nodes_are_made_again_and_clocks_are_set() {
     let _turn = support::turn().await;
     let cluster = Cluster::builder().product().sidecar(nodes::sidecar()).start().await.unwrap();
-    let result = support::run(scenarios![&cluster;
+    let first = support::run(scenarios![&cluster;
         nodes::a_node_that_is_made_again_is_kept,
         nodes::a_node_that_is_made_again_late_was_forgotten,
     ])
     .await;
-    result.unwrap();
+    let second = support::run_in_turn(scenarios![&cluster; clock::the_clock_jumps]).await;
+    first.unwrap();
+    second.unwrap();
 }

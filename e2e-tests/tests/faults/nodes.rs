@@ -22,13 +22,13 @@ pub(crate) fn sidecar() -> SidecarOptions {
 }
 
 /// Three Pods on three of four nodes, each pinned to its node.
-struct Trio<'a> {
+pub(crate) struct Trio<'a> {
     pool: Pool<'a>,
     random: Random,
 }
 
 impl<'a> Trio<'a> {
-    async fn new(cluster: &'a Cluster, namespace: &'static str, policy: &str) -> Self {
+    pub(crate) async fn new(cluster: &'a Cluster, namespace: &'static str, policy: &str) -> Self {
         let pool = Pool::new(cluster, namespace, 4, 2).await;
         for index in 0..4 {
             cluster.nodes.label(&format!("{namespace}-{index}"), RACK, Some("first")).await.unwrap();
@@ -45,18 +45,18 @@ impl<'a> Trio<'a> {
     }
 
     /// One of the Pods, with its node.
-    async fn any(&mut self) -> (String, String) {
+    pub(crate) async fn any(&mut self) -> (String, String) {
         let homes = homes(&self.pool.ready("web", 3).await);
         let all: Vec<(String, String)> = homes.into_iter().collect();
         self.random.one(&all).clone()
     }
 
-    async fn delete_node(&self, node: &str) {
+    pub(crate) async fn delete_node(&self, node: &str) {
         self.pool.cluster.nodes.delete(node).await.unwrap();
     }
 
     /// Makes the node again, as another one.
-    async fn make_node(&mut self, node: &str) {
+    pub(crate) async fn make_node(&mut self, node: &str) {
         let namespace = self.pool.namespace;
         let labels = self.pool.selector().as_object().unwrap().clone();
         let mut spec = NodeSpec::new(node).zone(format!("{namespace}-zone-{}", self.random.below(1000)));
@@ -68,7 +68,7 @@ impl<'a> Trio<'a> {
     }
 
     /// Deletes a Pod, and waits until its successor waits for the node.
-    async fn delete_pod(&self, pod: &str) {
+    pub(crate) async fn delete_pod(&self, pod: &str) {
         let cluster = self.pool.cluster;
         let before = cluster.delete_pods(self.pool.namespace, "web", &[pod]).await.unwrap();
         let waits = |now: &PodInfo| now.uid != before[pod].uid && now.node.is_none();
@@ -79,7 +79,7 @@ impl<'a> Trio<'a> {
         assert!(pods.await.unwrap()[pod].annotations.contains_key(MARKER));
     }
 
-    async fn home(&self, pod: &str) -> String {
+    pub(crate) async fn home(&self, pod: &str) -> String {
         homes(&self.pool.ready("web", 3).await)[pod].clone()
     }
 
