@@ -247,7 +247,8 @@ impl Worker {
             return None;
         }
         let of = self.allowed();
-        let due = [self.statuses.next(of), self.generations.next(of), self.next_gone()];
+        let generation = if self.discovery.is_own_going() { None } else { self.generations.next(of) };
+        let due = [self.statuses.next(of), generation, self.next_gone()];
         due.into_iter().flatten().min()
     }
 
@@ -277,7 +278,9 @@ impl Worker {
         }
         while self.role.leads() && self.writes.len() < self.max_writes {
             let of = self.allowed();
-            if let Some((workload, retry)) = self.generations.take(of, now) {
+            if !self.discovery.is_own_going()
+                && let Some((workload, retry)) = self.generations.take(of, now)
+            {
                 self.write_generation(workload, retry);
             } else if let Some((key, retry)) = self.statuses.take(of, now) {
                 self.write_status(&key, retry);
