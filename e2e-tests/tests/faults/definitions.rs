@@ -16,7 +16,7 @@ use crate::support::{HOSTNAME, Random, TIMEOUT, WHILE, required};
 pub(crate) async fn the_definition_goes_and_comes_back(cluster: &Cluster) {
     let mut random = Random::of("definition");
     let sidecar = cluster.sidecar().unwrap();
-    let mut fleet = Fleet::new(cluster, "undefined", 3, 2).await;
+    let mut fleet = Fleet::new(cluster, "undefined", 20, 1).await;
     let pool = fleet.pool;
     let mine = async || {
         pool.object("mine", &required("plain", &[HOSTNAME])).await;
