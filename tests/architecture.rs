@@ -62,6 +62,21 @@ fn one_place_writes_to_the_api_server() {
     assert_eq!(files_with("crates/sidecar/src", &writes), places);
 }
 
+/// Somebody may set the clock on the wall. It says when something was, for people to read, and decides
+/// nothing.
+#[test]
+fn the_clock_on_the_wall_is_only_read_to_tell_the_time() {
+    let clocks = ["SystemTime", "Timestamp::now", "ClockId::Realtime", "UNIX_EPOCH"];
+    let places = ["crates/sidecar/src/lease.rs", "crates/sidecar/src/run.rs"];
+    assert_eq!(files_with("crates/sidecar/src", &clocks), places);
+    // When the Lease was taken and renewed, and when a condition changed.
+    let looks = places.map(|place| {
+        let code = fs::read_to_string(root().join(place)).unwrap();
+        clocks.iter().map(|clock| code.matches(clock).count()).sum::<usize>()
+    });
+    assert_eq!(looks, [1, 1]);
+}
+
 #[test]
 fn the_index_knows_no_cluster_and_no_clock() {
     let outside = ["kube::", "tokio::", "std::time", "async fn", ".await"];

@@ -18,7 +18,7 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client,
-    runtime::{WatchStreamExt, watcher},
+    runtime::{WatchStreamExt, utils::Backoff, watcher},
 };
 use tokio::{
     runtime::Handle,
@@ -154,12 +154,27 @@ impl Pods {
     }
 }
 
+/// Between two attempts to watch: short, so that an API server that is back need not be waited for.
+struct Pauses;
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(Duration::from_secs(1))
+    }
+}
+
+impl Backoff for Pauses {
+    fn reset(&mut self) {}
+}
+
 /// Follows all Pods for ever.
 async fn follow(shared: Arc<Shared>) {
     let api: Api<Pod> = Api::all(shared.client.clone());
     let mut pods = Pods::default();
     let mut listed = BTreeSet::new();
-    let mut events = watcher(api, watcher::Config::default()).default_backoff().boxed();
+    let mut events = watcher(api, watcher::Config::default()).backoff(Pauses).boxed();
     loop {
         match events.try_next().await {
             Ok(Some(watcher::Event::Apply(pod))) => pods.applied(&shared, pod),

@@ -10,6 +10,7 @@ pub mod kubelet;
 pub mod manifests;
 pub mod nodes;
 pub mod operator;
+pub mod proxy;
 pub mod sidecar;
 pub mod supervisor;
 pub mod wait;

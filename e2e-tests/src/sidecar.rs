@@ -30,6 +30,8 @@ pub const NAMESPACE: &str = "kubewarden";
 pub struct SidecarOptions {
     /// The user whose kubeconfig it gets.
     pub user: String,
+    /// Another kubeconfig than that: of a road to the API server that can be disturbed.
+    pub kubeconfig: Option<PathBuf>,
     /// Its name among the processes of the cluster; two sidecars need two names.
     pub name: String,
     /// Another executable than the one that `PPS_SIDECAR` names or cargo has built.
@@ -44,6 +46,7 @@ impl Default for SidecarOptions {
     fn default() -> Self {
         Self {
             user: "pps-sidecar".to_owned(),
+            kubeconfig: None,
             name: EXECUTABLE.to_owned(),
             program: None,
             args: Vec::new(),
@@ -63,7 +66,8 @@ impl Sidecar {
     /// Starts it; it may not be ready yet.
     pub fn start(control_plane: &ControlPlane, options: SidecarOptions) -> Result<Self> {
         let port = free_port()?;
-        let kubeconfig = control_plane.kubeconfig_for(&options.user)?;
+        let kubeconfig =
+            options.kubeconfig.map_or_else(|| control_plane.kubeconfig_for(&options.user), Ok)?;
         let mut args = vec![
             "--kubeconfig".to_owned(),
             kubeconfig.display().to_string(),

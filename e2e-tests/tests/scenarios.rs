@@ -5,7 +5,6 @@
 //! repeats what is random.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
-#[path = "scenarios/support.rs"]
 #[macro_use]
 mod support;
 

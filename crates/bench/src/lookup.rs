@@ -11,13 +11,13 @@ use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use pps_e2e::cluster::{Cluster, POLICY_SERVER};
 use pps_e2e::control_plane::{User, program};
+use pps_e2e::proxy::Proxy;
 use procfs::process::Process;
 use serde_json::{Value, json};
 
 use self::worker::{Outcome, Way, workload_and_pod};
 use crate::fixture::{object, state};
 use crate::meter::cpu;
-use crate::proxy::Proxy;
 use crate::report::table;
 
 const PODS: usize = 1_000;

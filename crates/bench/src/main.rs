@@ -9,7 +9,6 @@ mod growth;
 mod instructions;
 mod lookup;
 mod meter;
-mod proxy;
 mod report;
 mod sample;
 mod sidecar;

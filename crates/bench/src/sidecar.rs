@@ -14,6 +14,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use pps_e2e::cluster::{SIDECAR, pps_resource, repository_file};
 use pps_e2e::control_plane::{self, ControlPlane, User, free_port, program};
 use pps_e2e::manifests;
+use pps_e2e::proxy::Proxy;
 use pps_e2e::supervisor::Supervisor;
 use procfs::process::Process;
 use serde_json::{Value, json};
@@ -24,7 +25,6 @@ use tokio::time::sleep;
 
 use self::world::World;
 use crate::meter::{cpu, memory};
-use crate::proxy::Proxy;
 use crate::report::{count, table};
 
 /// How long anything may take.

@@ -20,6 +20,8 @@ pub struct Definition {
     pub namespaced: bool,
     /// Whether the API server serves it.
     pub established: bool,
+    /// Whether it is being deleted, and all objects of the kind with it.
+    pub going: bool,
     /// The served versions.
     pub versions: Vec<Version>,
 }
@@ -148,6 +150,7 @@ mod tests {
             plural: kind.to_lowercase() + "s",
             namespaced: true,
             established: true,
+            going: false,
             versions: versions.iter().map(version).collect(),
         }
     }

@@ -3,6 +3,9 @@
 //! The API server rewrites the whole object at each status write, so that a write costs the more the
 //! more is recorded in it. An object that was quiet is written at once; after that, changes are
 //! gathered for a while that grows with the object, or until they pause.
+//!
+//! A write that did not go through is tried again later. Such keys wait in a queue of their own: a write
+//! may take long to fail, and many that do must not be in the way of those that would not.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -31,10 +34,21 @@ pub fn backoff(failures: u32) -> Duration {
     FIRST_RETRY.saturating_mul(1 << failures.min(16)).min(LAST_RETRY)
 }
 
+/// Of which keys one is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// Of all.
+    All,
+    /// Of those whose last write did not fail.
+    Sound,
+}
+
 /// Keys with the times at which they are due. Holds each key once, however often it is marked.
 #[derive(Debug)]
 pub struct Batch<K> {
     due: BTreeSet<(Instant, K)>,
+    /// The same of keys whose last write has failed.
+    failing: BTreeSet<(Instant, K)>,
     keys: HashMap<K, Timing>,
 }
 
@@ -52,7 +66,7 @@ struct Timing {
 
 impl<K> Default for Batch<K> {
     fn default() -> Self {
-        Self { due: BTreeSet::new(), keys: HashMap::new() }
+        Self { due: BTreeSet::new(), failing: BTreeSet::new(), keys: HashMap::new() }
     }
 }
 
@@ -67,46 +81,60 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         if let Some(not_before) = timing.not_before {
             due = due.max(not_before);
         }
-        if let Some(before) = timing.due.replace(due) {
-            self.due.remove(&(before, key.clone()));
+        let before = timing.due.replace(due);
+        let failing = timing.failures > 0;
+        if let Some(before) = before {
+            self.unmark(before, key);
         }
-        self.due.insert((due, key.clone()));
+        if failing { &mut self.failing } else { &mut self.due }.insert((due, key.clone()));
+    }
+
+    /// It may have failed, or gone through, since it was marked.
+    fn unmark(&mut self, due: Instant, key: &K) {
+        let marked = (due, key.clone());
+        if !self.due.remove(&marked) {
+            self.failing.remove(&marked);
+        }
     }
 
     /// How many keys are marked.
     pub fn len(&self) -> usize {
-        self.due.len()
+        self.due.len() + self.failing.len()
     }
 
     /// Whether no key is marked.
     pub fn is_empty(&self) -> bool {
-        self.due.is_empty()
+        self.len() == 0
     }
 
     /// When the next key is due.
-    pub fn next(&self) -> Option<Instant> {
-        self.due.first().map(|(due, _)| *due)
+    pub fn next(&self, of: Of) -> Option<Instant> {
+        let sound = self.due.first();
+        let failing = self.failing.first().filter(|_| of == Of::All);
+        sound.into_iter().chain(failing).map(|(due, _)| *due).min()
     }
 
-    /// Takes a key that is due.
-    pub fn take(&mut self, now: Instant) -> Option<K> {
-        if self.next()? > now {
-            return None;
-        }
-        let (_, key) = self.due.pop_first()?;
+    /// Takes a key that is due, and says whether its last write has failed.
+    pub fn take(&mut self, of: Of, now: Instant) -> Option<(K, bool)> {
+        let next = self.next(of).filter(|next| *next <= now)?;
+        let is_sound = self.due.first().is_some_and(|(due, _)| *due == next);
+        let (_, key) = if is_sound { self.due.pop_first()? } else { self.failing.pop_first()? };
+        let mut failing = false;
         if let Some(timing) = self.keys.get_mut(&key) {
             timing.due = None;
+            failing = timing.failures > 0;
             if timing.is_idle(now) {
                 self.keys.remove(&key);
             }
         }
-        Some(key)
+        Some((key, failing))
     }
 
     /// Takes all keys, due or not.
     pub fn take_all(&mut self) -> Vec<K> {
         self.keys.clear();
-        std::mem::take(&mut self.due).into_iter().map(|(_, key)| key).collect()
+        let all = std::mem::take(&mut self.due).into_iter().chain(std::mem::take(&mut self.failing));
+        all.map(|(_, key)| key).collect()
     }
 
     /// A write of this key went through; the object has so many entries now.
@@ -130,7 +158,7 @@ impl<K: Clone + Ord + Hash> Batch<K> {
     /// Forgets a key.
     pub fn forget(&mut self, key: &K) {
         if let Some(Timing { due: Some(due), .. }) = self.keys.remove(key) {
-            self.due.remove(&(due, key.clone()));
+            self.unmark(due, key);
         }
     }
 
@@ -156,12 +184,16 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
+    fn take(batch: &mut Batch<&'static str>, now: Instant) -> Option<&'static str> {
+        batch.take(Of::All, now).map(|(key, _)| key)
+    }
+
     #[test]
     fn a_quiet_key_is_due_at_once() {
         let (mut batch, now) = (Batch::default(), Instant::now());
         batch.mark(&"a", now);
         batch.mark(&"a", now);
-        assert_eq!((batch.take(now), batch.take(now)), (Some("a"), None));
+        assert_eq!((take(&mut batch, now), take(&mut batch, now)), (Some("a"), None));
     }
 
     #[test]
@@ -174,11 +206,11 @@ mod tests {
         let mut at = now;
         while at < end {
             batch.mark(&"a", at);
-            assert!(batch.next().unwrap() <= end);
-            assert_eq!(batch.take(at), None);
+            assert!(batch.next(Of::All).unwrap() <= end);
+            assert_eq!(take(&mut batch, at), None);
             at += 20 * MS;
         }
-        assert_eq!(batch.take(end), Some("a"));
+        assert_eq!(take(&mut batch, end), Some("a"));
     }
 
     #[test]
@@ -186,7 +218,7 @@ mod tests {
         let (mut batch, now) = (Batch::default(), Instant::now());
         batch.written(&"a", 1000, now);
         batch.mark(&"a", now + 10 * MS);
-        assert_eq!(batch.next(), Some(now + 10 * MS + window(1000) / PAUSE_PART));
+        assert_eq!(batch.next(Of::All), Some(now + 10 * MS + window(1000) / PAUSE_PART));
     }
 
     #[test]
@@ -195,14 +227,45 @@ mod tests {
         for wait in [250_u32, 500, 1000] {
             batch.failed(&"a", None, now);
             batch.mark(&"a", now);
-            assert_eq!(batch.next(), Some(now + wait * MS));
+            assert_eq!(batch.next(Of::All), Some(now + wait * MS));
         }
         batch.failed(&"a", Some(60_000 * MS), now);
         batch.mark(&"a", now);
-        assert_eq!(batch.next(), Some(now + 60_000 * MS), "as long as the server asks for");
+        assert_eq!(batch.next(Of::All), Some(now + 60_000 * MS), "as long as the server asks for");
         batch.written(&"a", 0, now);
         batch.mark(&"a", now + LONGEST);
-        assert_eq!(batch.take(now + LONGEST), Some("a"));
+        assert_eq!(take(&mut batch, now + LONGEST), Some("a"));
+    }
+
+    #[test]
+    fn what_fails_is_not_in_the_way_of_what_does_not() {
+        let (mut batch, now) = (Batch::default(), Instant::now());
+        let later = now + FIRST_RETRY;
+        // Marked before it fails, as it is when something changes while a write is on its way.
+        batch.mark(&"bad", now);
+        batch.failed(&"bad", None, now);
+        batch.mark(&"bad", now);
+        batch.mark(&"good", later);
+        assert_eq!(batch.len(), 2);
+        assert_eq!(batch.next(Of::Sound), Some(later));
+        assert_eq!(batch.take(Of::Sound, later), Some(("good", false)));
+        assert_eq!((batch.next(Of::Sound), batch.take(Of::Sound, later)), (None, None));
+        assert_eq!(batch.take(Of::All, later), Some(("bad", true)));
+        assert!(batch.is_empty());
+
+        // It went through meanwhile.
+        batch.mark(&"bad", later);
+        batch.written(&"bad", 0, later);
+        batch.mark(&"bad", later + LONGEST);
+        assert_eq!(batch.take(Of::Sound, later + LONGEST), Some(("bad", false)));
+        batch.failed(&"bad", None, later);
+        batch.mark(&"bad", later);
+        batch.forget(&"bad");
+        assert!(batch.is_empty());
+        batch.failed(&"bad", None, later);
+        batch.mark(&"bad", later);
+        assert_eq!(batch.take_all(), ["bad"]);
+        assert!(batch.is_empty());
     }
 
     #[test]

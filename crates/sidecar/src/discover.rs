@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use pps_core::Reason;
 use pps_core::kinds::{Definition, Resource, watchable};
+use pps_core::pps::{GROUP, KIND};
 use pps_core::whitelist::{self, CONFIG_MAP, Entry, Whitelist};
 
 use crate::facts::{ConfigFact, GroupKind, Notice, ObjectKey, Subject};
@@ -50,6 +51,7 @@ pub struct Discovery {
     whitelist: Whitelist,
     malformed: Option<String>,
     watching: BTreeMap<GroupKind, Watching>,
+    is_own_going: bool,
     last_number: u64,
     told: BTreeSet<(Reason, String)>,
     steps: Vec<Step>,
@@ -77,6 +79,7 @@ impl Discovery {
             whitelist: Whitelist::default(),
             malformed: None,
             watching: BTreeMap::new(),
+            is_own_going: false,
             last_number: 0,
             told: BTreeSet::new(),
             steps: Vec::new(),
@@ -96,6 +99,12 @@ impl Discovery {
     /// Whether this is the present watch of its kind.
     pub fn is_current(&self, id: &WatchId) -> bool {
         self.watching.get(&id.kind).is_some_and(|watching| watching.number == id.number)
+    }
+
+    /// Whether the definition of PersistentPodState itself is being deleted. The API server deletes all
+    /// objects then, and waits until there are none; it would not keep one from being made anew.
+    pub fn is_own_going(&self) -> bool {
+        self.is_own_going
     }
 
     /// Hands over what has to be done since the last call, in this order.
@@ -122,6 +131,8 @@ impl Discovery {
     /// Takes what the watch of definitions tells.
     pub fn definitions(&mut self, update: Update<Arc<str>, Definition>) {
         self.definitions.take(update);
+        let is_own = |one: &&Definition| (one.group.as_str(), one.kind.as_str()) == (GROUP, KIND);
+        self.is_own_going = self.definitions.values().filter(is_own).any(|own| own.going);
         self.refresh();
     }
 

@@ -24,7 +24,7 @@ use self::kinds::Kinds;
 use self::leading::Role;
 use crate::admin::{self, Health};
 use crate::args::{Args, LogFormat};
-use crate::batch::Batch;
+use crate::batch::{Batch, Of};
 use crate::discover::Discovery;
 use crate::events::Publisher;
 use crate::facts::{ObjectKey, WorkloadKey};
@@ -116,7 +116,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
                     worker.take(seen);
                 }
             }
-            Some(outcome) = worker.writes.join_next() => worker.written(outcome?),
+            Some(outcome) = worker.writes.join_next() => worker.ended(outcome?),
             () = sleep_until(due.unwrap_or_else(|| Instant::now() + SWEEP).into()), if due.is_some() => {}
             _ = sweep.tick() => worker.sweep(),
             cared_for = leadership.changed() => anyhow::ensure!(cared_for, "the election has ended"),
@@ -158,7 +158,9 @@ struct Worker {
     releases: Batch<ObjectKey>,
     hopeless: Hopeless,
     grace: Grace,
-    writes: JoinSet<Written>,
+    /// The writes that are on their way, each with whether it is a retry.
+    writes: JoinSet<(bool, Written)>,
+    retries: usize,
     max_writes: usize,
     writer: Writer,
     publisher: Publisher,
@@ -192,6 +194,7 @@ impl Worker {
             hopeless: Hopeless::new(args.node_grace_period),
             grace: Grace::new(args.node_grace_period),
             writes: JoinSet::new(),
+            retries: 0,
             max_writes: args.max_writes.into(),
             writer: Writer::new(client.clone(), role.permit()),
             publisher: Publisher::new(client, role.permit()),
@@ -243,8 +246,16 @@ impl Worker {
         if !self.role.leads() || self.writes.len() >= self.max_writes {
             return None;
         }
-        let due = [self.statuses.next(), self.generations.next(), self.next_gone()];
+        let of = self.allowed();
+        let generation = if self.discovery.is_own_going() { None } else { self.generations.next(of) };
+        let due = [self.statuses.next(of), generation, self.next_gone()];
         due.into_iter().flatten().min()
+    }
+
+    /// What has failed before may take half of the writes that are on their way at the same time: it may
+    /// take long until it fails again, and the rest is for all others.
+    fn allowed(&self) -> Of {
+        if self.retries < self.max_writes.div_ceil(2) { Of::All } else { Of::Sound }
     }
 
     /// Takes up what has come up, and writes what is due, if this process leads.
@@ -266,14 +277,17 @@ impl Worker {
             self.take_work(now);
         }
         while self.role.leads() && self.writes.len() < self.max_writes {
-            if let Some(workload) = self.generations.take(now) {
-                self.write_generation(workload);
-            } else if let Some(key) = self.statuses.take(now) {
-                self.write_status(&key);
+            let of = self.allowed();
+            if !self.discovery.is_own_going()
+                && let Some((workload, retry)) = self.generations.take(of, now)
+            {
+                self.write_generation(workload, retry);
+            } else if let Some((key, retry)) = self.statuses.take(of, now) {
+                self.write_status(&key, retry);
                 self.take_questions();
             } else if let Some(node) = self.grace.question() {
                 self.look_for(node);
-            } else if let Some(pod) = self.releases.take(now) {
+            } else if let Some((pod, _)) = self.releases.take(Of::All, now) {
                 self.release(&pod, now);
             } else {
                 break;
@@ -311,11 +325,11 @@ impl Worker {
         }
     }
 
-    fn write_status(&mut self, key: &ObjectKey) {
+    fn write_status(&mut self, key: &ObjectKey, retry: bool) {
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         if let Some(write) = self.index.status_write(key, &now) {
             let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
-            self.writes.spawn(async move {
+            self.begin(retry, async move {
                 let (start, entries) = (Instant::now(), write.entries);
                 let bytes = write.patch.to_string().len();
                 let written = writer.status(write).await;
@@ -327,10 +341,20 @@ impl Worker {
         }
     }
 
-    fn write_generation(&mut self, workload: WorkloadKey) {
+    fn write_generation(&mut self, workload: WorkloadKey, retry: bool) {
         if let Some(generation) = self.index.generation(&workload) {
-            self.writes.spawn(self.writer.clone().generation(workload, generation));
+            self.begin(retry, self.writer.clone().generation(workload, generation));
         }
+    }
+
+    fn begin(&mut self, retry: bool, write: impl Future<Output = Written> + Send + 'static) {
+        self.retries += usize::from(retry);
+        self.writes.spawn(async move { (retry, write.await) });
+    }
+
+    fn ended(&mut self, (retry, outcome): (bool, Written)) {
+        self.retries -= usize::from(retry);
+        self.written(outcome);
     }
 
     fn written(&mut self, outcome: Written) {
@@ -415,13 +439,13 @@ impl Worker {
         self.take_work(Instant::now());
         while self.role.leads() {
             for key in self.statuses.take_all() {
-                self.write_status(&key);
+                self.write_status(&key, false);
             }
             let Some(outcome) = self.writes.join_next().await else { return };
-            if let Ok(outcome) = outcome {
+            if let Ok(ended) = outcome {
                 let failed =
-                    matches!(&outcome, Written::Status(_, Err(_)) | Written::Generation(_, _, Err(_)));
-                self.written(outcome);
+                    matches!(&ended.1, Written::Status(_, Err(_)) | Written::Generation(_, _, Err(_)));
+                self.ended(ended);
                 self.take_work(Instant::now());
                 if failed {
                     tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,10 +1,6 @@
 //! The sidecar or the API server is away for a while.
 
-use std::{
-    collections::BTreeMap,
-    env,
-    time::{Duration, SystemTime},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use pps_e2e::{
@@ -15,31 +11,9 @@ use pps_e2e::{
 use serde_json::json;
 
 use crate::support::{
-    HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, homes, list, places, recording, required, spec_for,
+    HOSTNAME, IP_ANNOTATION, Pool, Random, SOON, TIMEOUT, WHILE, homes, list, places, recording, required,
+    spec_for,
 };
-
-/// A small random number generator (splitmix64).
-struct Random(u64);
-
-impl Random {
-    /// From `PPS_E2E_SEED`, else from the clock. The seed is printed.
-    fn new() -> Self {
-        let clock = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-        let seed = env::var("PPS_E2E_SEED")
-            .ok()
-            .map_or_else(|| clock().subsec_nanos().into(), |seed| seed.parse().unwrap());
-        println!("PPS_E2E_SEED={seed}");
-        Self(seed)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % limit
-    }
-}
 
 async fn restart(cluster: &Cluster) {
     let sidecar = cluster.sidecar().unwrap();
@@ -50,7 +24,7 @@ async fn restart(cluster: &Cluster) {
 }
 
 pub(crate) async fn kills_in_the_middle_of_a_rollout(cluster: &Cluster) {
-    let mut random = Random::new();
+    let mut random = Random::of("kills");
     let sidecar = cluster.sidecar().unwrap();
     let pool = Pool::new(cluster, "kills", 12, 3).await;
     let web = pool.stateful_set("web", 8).persistent("", HOSTNAME, IP_ANNOTATION);

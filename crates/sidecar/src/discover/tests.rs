@@ -60,6 +60,7 @@ fn definition(kind: &str, versions: &[&str]) -> Definition {
         plural: "things".into(),
         namespaced: true,
         established: true,
+        going: false,
         versions: versions.iter().map(|name| Version { name: (*name).into(), replicas: None }).collect(),
     }
 }
@@ -88,6 +89,30 @@ fn a_kind_is_watched_while_it_is_listed_and_defined() {
     assert_eq!(world.steps(), ["stop A.a.io"]);
     world.0.definitions(Update::Delete("C".into()));
     assert_eq!(world.steps(), ["stop C.a.io"]);
+}
+
+#[test]
+fn nothing_is_generated_while_the_definition_of_it_goes() {
+    let mut world = World::new();
+    let own = |going: bool| Definition {
+        group: "apps.kruise.io".into(),
+        going,
+        ..definition("PersistentPodState", &["v1alpha1"])
+    };
+    let other = Definition { going: true, ..definition("PersistentPodState", &["v1"]) };
+    assert!(!world.0.is_own_going());
+    for (key, definition, going) in [
+        ("own", own(false), false),
+        ("other", other, false),
+        ("own", own(true), true),
+        ("own", own(false), false),
+    ] {
+        world.0.definitions(Update::Apply(key.into(), definition));
+        assert_eq!(world.0.is_own_going(), going);
+    }
+    world.0.definitions(Update::Apply("own".into(), own(true)));
+    world.0.definitions(Update::Delete("own".into()));
+    assert!(!world.0.is_own_going());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use pps_core::Reason;
 use tracing::{debug, info, warn};
 
 use super::{Worker, retry_after};
+use crate::batch::Of;
 use crate::facts::ObjectKey;
 use crate::index::{Release, StatusWrite};
 use crate::write::{Failure, Sight};
@@ -26,7 +27,7 @@ impl Worker {
     }
 
     pub(super) fn next_gone(&self) -> Option<Instant> {
-        [self.releases.next(), self.hopeless.next(), self.grace.next()].into_iter().flatten().min()
+        [self.releases.next(Of::All), self.hopeless.next(), self.grace.next()].into_iter().flatten().min()
     }
 
     /// Tells the index which nodes are overdue; whether there are any. All that the index has brought up
@@ -51,7 +52,7 @@ impl Worker {
     }
 
     pub(super) fn look_for(&mut self, node: Arc<str>) {
-        self.writes.spawn(self.writer.clone().look_for(node));
+        self.begin(false, self.writer.clone().look_for(node));
     }
 
     /// The API server has answered whether a node is gone, or has not.
@@ -117,7 +118,7 @@ impl Worker {
             None => self.hopeless.ends(pod),
             Some(release) => {
                 if self.hopeless.found(pod, now) {
-                    self.writes.spawn(self.writer.clone().release(release));
+                    self.begin(false, self.writer.clone().release(release));
                 }
             }
         }

@@ -149,6 +149,7 @@ pub fn definition_fact(definition: CustomResourceDefinition) -> kinds::Definitio
             .conditions
             .iter()
             .any(|condition| condition.type_ == "Established" && condition.status == "True"),
+        going: definition.metadata.deletion_timestamp.is_some(),
         versions: versions
             .map(|version| kinds::Version {
                 name: version.name,
@@ -215,6 +216,7 @@ mod tests {
             plural: "databases".into(),
             namespaced: true,
             established: true,
+            going: false,
             versions: vec![version("v1", Some(".spec.size")), version("v1beta1", None)],
         };
         let definition: CustomResourceDefinition = from_value(definition).unwrap();
@@ -223,6 +225,9 @@ mod tests {
         let new: CustomResourceDefinition =
             from_value(json!({"spec": {"versions": [{"subresources": null}]}, "status": null})).unwrap();
         assert!(!definition_fact(new).established);
+        let going: CustomResourceDefinition =
+            from_value(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})).unwrap();
+        assert!(definition_fact(going).going);
     }
 
     #[test]

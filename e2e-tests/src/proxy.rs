@@ -1,19 +1,26 @@
-//! A road to the API server that counts bytes, and can be made slow.
+//! A road to the API server that counts bytes, can be made slow, and can be cut.
 
-use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
-use pps_e2e::control_plane::ControlPlane;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::{mpsc, watch},
+    task::JoinHandle,
+    time::{Instant, sleep_until},
+};
+
+use crate::control_plane::ControlPlane;
 
 /// What it counts, and what it is told.
 #[derive(Default)]
@@ -24,30 +31,34 @@ struct Gauge {
 }
 
 /// Forwards connections for as long as it lives.
-pub(crate) struct Proxy {
+pub struct Proxy {
     address: SocketAddr,
     gauge: Arc<Gauge>,
+    /// Whether it is cut. Connections end, too, when this is gone.
+    cut: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 impl Proxy {
     /// To the host and port of a URL.
-    pub(crate) async fn start(server: &str) -> Result<Self> {
+    pub async fn start(server: &str) -> Result<Self> {
         let server = server.strip_prefix("https://").context("not a URL of an API server")?.to_owned();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let gauge = Arc::<Gauge>::default();
         let shared = gauge.clone();
+        let cut = watch::Sender::new(false);
+        let follow = cut.subscribe();
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(forward(client, server.clone(), shared.clone()));
+                tokio::spawn(forward(client, server.clone(), shared.clone(), follow.clone()));
             }
         });
-        Ok(Self { address, gauge, task })
+        Ok(Self { address, gauge, cut, task })
     }
 
     /// A user's kubeconfig with the proxy's address in it.
-    pub(crate) fn kubeconfig(&self, control_plane: &ControlPlane, user: &str) -> Result<PathBuf> {
+    pub fn kubeconfig(&self, control_plane: &ControlPlane, user: &str) -> Result<PathBuf> {
         let path = control_plane.kubeconfig_for(user)?;
         let url = format!("https://{}", self.address);
         let text = fs::read_to_string(&path)?.replace(control_plane.url(), &url);
@@ -57,12 +68,22 @@ impl Proxy {
     }
 
     /// Holds back all that the server sends for so long.
-    pub(crate) fn slow_down(&self, delay: Duration) {
+    pub fn slow_down(&self, delay: Duration) {
         self.gauge.delay_ms.store(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 
+    /// Ends all connections and takes no new ones.
+    pub fn cut(&self) {
+        self.cut.send_replace(true);
+    }
+
+    /// Takes connections again.
+    pub fn mend(&self) {
+        self.cut.send_replace(false);
+    }
+
     /// Bytes to the server and from it so far, encrypted.
-    pub(crate) fn bytes(&self) -> (u64, u64) {
+    pub fn bytes(&self) -> (u64, u64) {
         (self.gauge.to_server.load(Relaxed), self.gauge.from_server.load(Relaxed))
     }
 }
@@ -73,14 +94,21 @@ impl Drop for Proxy {
     }
 }
 
-async fn forward(client: TcpStream, server: String, gauge: Arc<Gauge>) {
-    let Ok(server) = TcpStream::connect(server).await else { return };
-    let _ = (client.set_nodelay(true), server.set_nodelay(true));
-    let (from_client, to_client) = client.into_split();
-    let (from_server, to_server) = server.into_split();
-    let out = copy(from_client, to_server, &gauge, |gauge| &gauge.to_server, false);
-    let back = copy(from_server, to_client, &gauge, |gauge| &gauge.from_server, true);
-    tokio::join!(out, back);
+async fn forward(client: TcpStream, server: String, gauge: Arc<Gauge>, mut cut: watch::Receiver<bool>) {
+    let both = async {
+        let Ok(server) = TcpStream::connect(server).await else { return };
+        let _ = (client.set_nodelay(true), server.set_nodelay(true));
+        let (from_client, to_client) = client.into_split();
+        let (from_server, to_server) = server.into_split();
+        let out = copy(from_client, to_server, &gauge, |gauge| &gauge.to_server, false);
+        let back = copy(from_server, to_client, &gauge, |gauge| &gauge.from_server, true);
+        tokio::join!(out, back);
+    };
+    tokio::select! {
+        // Also when the proxy is gone.
+        _ = cut.wait_for(|cut| *cut) => {}
+        () = both => {}
+    }
 }
 
 /// Each piece arrives as late as it is told, and does not hold up those that come after it.

@@ -1,4 +1,7 @@
 //! What all scenarios use.
+#![allow(dead_code, reason = "no test program needs all of it")]
+
+mod random;
 
 use std::{
     collections::BTreeMap,
@@ -28,6 +31,7 @@ pub(crate) use pps_e2e::{
     kubelet::IP_ANNOTATION,
     nodes::{HOSTNAME, ZONE},
 };
+pub(crate) use random::Random;
 
 /// For what depends on the machine's speed.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
@@ -210,6 +214,13 @@ impl<'a> Pool<'a> {
 
     pub(crate) async fn states(&self, name: &str) -> BTreeMap<String, Value> {
         self.cluster.pod_states(self.namespace, name).await.unwrap()
+    }
+
+    /// Empties the status of an object, as somebody might.
+    pub(crate) async fn wipe(&self, name: &str) {
+        let wipe = Patch::Merge(json!({"status": null}));
+        let api = self.cluster.pps_api(self.namespace);
+        api.patch_status(name, &PatchParams::default(), &wipe).await.unwrap();
     }
 
     /// Waits until the object is as `done` wants it.

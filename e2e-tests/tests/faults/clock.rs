@@ -1,0 +1,75 @@
+//! The clock on the wall jumps.
+
+use std::{collections::BTreeSet, env, fs, path::PathBuf, time::Duration};
+
+use pps_e2e::{cluster::Cluster, sidecar::SidecarOptions};
+
+use crate::end_state::end_state;
+use crate::fleet::Fleet;
+use crate::nodes::{self, Trio};
+use crate::support::{Random, TIMEOUT, note};
+
+/// The library that makes a program believe in another time: `PPS_FAKETIME`, else where Debian's package
+/// libfaketime has it.
+fn library() -> Option<PathBuf> {
+    let usual = ["x86_64", "aarch64"]
+        .map(|machine| format!("/usr/lib/{machine}-linux-gnu/faketime/libfaketime.so.1").into());
+    env::var_os("PPS_FAKETIME").map(PathBuf::from).into_iter().chain(usual).find(|path| path.is_file())
+}
+
+/// By hours and days, forward and back, while it leads, gathers changes, and waits for a node.
+pub(crate) async fn the_clock_jumps(cluster: &Cluster) {
+    let Some(library) = library() else {
+        note("skipped: libfaketime is not installed (Debian: libfaketime), nor named by PPS_FAKETIME");
+        return;
+    };
+    let mut random = Random::of("clock");
+    let time = cluster.control_plane.folder().join("time");
+    let set = |offset: &str| fs::write(&time, format!("{offset}\n")).unwrap();
+    set("+0");
+    let mut options = SidecarOptions { name: "jumping".to_owned(), ..nodes::sidecar() };
+    for (key, value) in [
+        ("LD_PRELOAD", library.display().to_string()),
+        ("FAKETIME_TIMESTAMP_FILE", time.display().to_string()),
+        // It is asked at each look, and only the clock that can be set jumps.
+        ("FAKETIME_NO_CACHE", "1".to_owned()),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+    ] {
+        options.env.push((key.to_owned(), value));
+    }
+    cluster.sidecar().unwrap().terminate(TIMEOUT).await.unwrap();
+    let jumping = cluster.run_sidecar(options).unwrap();
+    jumping.wait_ready(TIMEOUT).await.unwrap();
+    jumping.wait_leading(TIMEOUT).await.unwrap();
+    let fleet = Fleet::new(cluster, "clock", 3, 3).await;
+    let mut trio = Trio::new(cluster, "clock-nodes", "Forget").await;
+
+    let hours = 2 + random.below(20);
+    for offset in [format!("+{hours}h"), "+400d".to_owned(), "-300d".to_owned(), format!("-{hours}h")] {
+        // In the middle of a gathering, and of an absence of a node, which must not seem any longer for it.
+        let (pod, node) = trio.any().await;
+        trio.delete_node(&node).await;
+        trio.delete_pod(&pod).await;
+        fleet.delete_some(&mut random, 4).await;
+        tokio::time::sleep(Duration::from_millis(random.below(500))).await;
+        set(&offset);
+        fleet.ready().await;
+        for set in fleet.sets() {
+            fleet.pool.recorded(&set, &set).await;
+        }
+        trio.make_node(&node).await;
+        assert_eq!(trio.home(&pod).await, node, "it was forgotten too early, at {offset}");
+        assert!(jumping.leads().await.unwrap());
+    }
+    fleet.end_state().await;
+    end_state(cluster, "clock-nodes", 3).await;
+    let log = jumping.log();
+    assert!(!log.contains("no longer leading"), "the Lease does not depend on that clock");
+    // A test that nothing has jumped for it would show nothing.
+    let days: BTreeSet<&str> =
+        log.lines().filter_map(|line| line.split("\"timestamp\":\"").nth(1)?.get(..10)).collect();
+    assert!(days.len() >= 3, "the clock did not jump: {days:?}");
+    assert_eq!(jumping.terminate(TIMEOUT).await.unwrap().code, Some(0));
+    cluster.sidecar().unwrap().start_again().unwrap();
+    cluster.sidecar().unwrap().wait_ready(TIMEOUT).await.unwrap();
+}

@@ -1,0 +1,178 @@
+//! How every fault ends: what is recorded is what the cluster shows, no more and no less.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{Node, Pod},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DynamicObject, ListParams},
+};
+use pps_e2e::{
+    cluster::{Cluster, PodInfo},
+    wait::{Progress, wait_for},
+};
+use serde_json::{Value, json};
+
+use crate::support::{TIMEOUT, WHILE, list, recording};
+
+/// Entries whose Pods are not Ready: by object and Pod, as they have to be.
+pub(crate) type Retained = BTreeMap<(String, String), Value>;
+
+/// Waits until each object of the namespace says what the cluster shows, and sees that it stays so. There
+/// have to be `entries` entries in all, so that nothing is taken for good because there is nothing.
+pub(crate) async fn end_state(cluster: &Cluster, namespace: &str, entries: usize) {
+    end_state_with(cluster, namespace, entries, &Retained::new()).await;
+}
+
+/// The same, where the Pods of some entries are not Ready.
+pub(crate) async fn end_state_with(cluster: &Cluster, namespace: &str, entries: usize, retained: &Retained) {
+    let good = async || {
+        let world = World::of(cluster, namespace).await?;
+        let (seen, problems) = world.compare(retained);
+        let count = (seen != entries).then(|| format!("{seen} entries in place of {entries}"));
+        anyhow::Ok(problems.into_iter().chain(count).collect::<Vec<_>>())
+    };
+    wait_for(&format!("the objects of {namespace} to say where the Pods are"), TIMEOUT, async || {
+        let problems = good().await?;
+        Ok(Progress::when(problems.is_empty(), (), problems.join("; ")))
+    })
+    .await
+    .unwrap();
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(good().await.unwrap(), Vec::<String>::new(), "it was right and did not stay so");
+}
+
+/// All that is looked at, from nothing but the API.
+struct World {
+    pods: Vec<Pod>,
+    nodes: BTreeMap<String, BTreeMap<String, String>>,
+    sets: BTreeMap<String, StatefulSet>,
+    objects: Vec<DynamicObject>,
+}
+
+impl World {
+    async fn of(cluster: &Cluster, namespace: &str) -> Result<Self> {
+        let all = ListParams::default();
+        let sets: Api<StatefulSet> = cluster.stateful_sets(namespace);
+        let nodes: Vec<Node> = cluster.nodes.api().list(&all).await?.items;
+        Ok(Self {
+            pods: cluster.pods_api(namespace).list(&all).await?.items,
+            nodes: nodes.into_iter().map(|node| (node.name_any(), node.labels().clone())).collect(),
+            sets: sets.list(&all).await?.into_iter().map(|set| (set.name_any(), set)).collect(),
+            objects: cluster.pps_api(namespace).list(&all).await?.items,
+        })
+    }
+
+    /// How many entries there should be, and what is not as it should be.
+    fn compare(&self, retained: &Retained) -> (usize, Vec<String>) {
+        let (mut entries, mut problems) = (0, Vec::new());
+        let mut served = BTreeSet::new();
+        for object in &self.objects {
+            let name = object.name_any();
+            let target = object.data["spec"]["targetRef"]["name"].as_str().unwrap_or_default();
+            let Some(set) = self.sets.get(target) else {
+                problems.push(format!("{name} names {target}, which is not there"));
+                continue;
+            };
+            served.insert(target);
+            let kept = retained.iter().filter(|((one, _), _)| *one == name);
+            let kept: BTreeMap<&str, &Value> = kept.map(|((_, pod), state)| (pod.as_str(), state)).collect();
+            let expected = self.entries(set, &object.data["spec"], &kept, &mut problems);
+            entries += expected.len();
+            let expected = json!({
+                "podStates": expected,
+                "recorded": expected.len(),
+                "desired": set.spec.as_ref().and_then(|spec| spec.replicas),
+                "targetUID": set.metadata.uid,
+                "observedGeneration": object.metadata.generation,
+                "Recording": "True",
+            });
+            let actual = told(object);
+            if actual != expected {
+                problems.push(format!("{name} says {actual}, the cluster shows {expected}"));
+            }
+        }
+        for (name, set) in &self.sets {
+            let asks = set.annotations().get("kruise.io/auto-generate-persistent-pod-state");
+            if asks.is_some_and(|asks| asks == "true") && !served.contains(name.as_str()) {
+                problems.push(format!("no object for {name}"));
+            }
+        }
+        (entries, problems)
+    }
+
+    /// The entries that a workload's object should have. All Pods that it wants have to be there, but those
+    /// whose entries are kept.
+    fn entries(
+        &self,
+        set: &StatefulSet,
+        spec: &Value,
+        kept: &BTreeMap<&str, &Value>,
+        problems: &mut Vec<String>,
+    ) -> BTreeMap<String, Value> {
+        let name = set.name_any();
+        let replicas = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        let mut missing: BTreeSet<String> =
+            (0..replicas).map(|ordinal| format!("{name}-{ordinal}")).collect();
+        let mut entries: BTreeMap<String, Value> =
+            kept.iter().map(|(pod, state)| ((*pod).to_owned(), (*state).clone())).collect();
+        missing.retain(|pod| !entries.contains_key(pod));
+        for pod in &self.pods {
+            let owned = pod.owner_references().iter().any(|owner| Some(&owner.uid) == set.uid().as_ref());
+            let info = PodInfo::from(pod);
+            if !owned || kept.contains_key(info.name.as_str()) {
+                continue;
+            }
+            match info.node.as_ref().and_then(|node| Some((node, self.nodes.get(node)?))) {
+                Some((node, labels)) if info.ready && missing.remove(&info.name) => {
+                    entries.insert(info.name.clone(), state(spec, &info, node, labels));
+                }
+                _ => problems.push(format!("{} is not Ready, or not wanted", info.name)),
+            }
+        }
+        problems.extend(missing.iter().map(|pod| format!("{pod} is missing")));
+        entries
+    }
+}
+
+/// The state of a Pod as the spec wants it.
+fn state(spec: &Value, pod: &PodInfo, node: &str, labels: &BTreeMap<String, String>) -> Value {
+    let mut state = json!({"nodeName": node});
+    let preferred = list(&spec["preferredPersistentTopology"]).map(|term| &term["preference"]);
+    for key in
+        preferred.chain([&spec["requiredPersistentTopology"]]).flat_map(|one| list(&one["nodeTopologyKeys"]))
+    {
+        if let Some((key, value)) = key.as_str().and_then(|key| labels.get_key_value(key)) {
+            state["nodeTopologyLabels"][key] = json!(value);
+        }
+    }
+    for key in list(&spec["persistentPodAnnotations"]).filter_map(|one| one["key"].as_str()) {
+        if let Some(value) = pod.annotations.get(key).filter(|value| !value.is_empty()) {
+            state["annotations"][key] = json!(value);
+        }
+    }
+    state
+}
+
+/// What an object says, without what is of no importance.
+fn told(object: &DynamicObject) -> Value {
+    let status = &object.data["status"];
+    let mut states = status["podStates"].clone();
+    for state in states.as_object_mut().into_iter().flat_map(|states| states.values_mut()) {
+        // Whether there is nothing or an empty map makes no difference.
+        state.as_object_mut().unwrap().retain(|_, value| *value != json!({}));
+    }
+    let states = if states.is_null() { json!({}) } else { states };
+    json!({
+        "podStates": states,
+        "recorded": status["recorded"],
+        "desired": status["desired"],
+        "targetUID": status["targetUID"],
+        "observedGeneration": status["observedGeneration"],
+        "Recording": recording(object)["status"],
+    })
+}

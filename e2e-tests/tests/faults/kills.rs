@@ -1,0 +1,96 @@
+//! The sidecar dies.
+
+use std::{
+    env,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, api::DeleteParams};
+use pps_e2e::{
+    cluster::Cluster,
+    sidecar::{NAMESPACE, Sidecar, SidecarOptions},
+    wait::{Progress, wait_for},
+};
+
+use crate::fleet::Fleet;
+use crate::support::{Random, TIMEOUT, note};
+
+const SETS: u8 = 10;
+/// So many kills at least, however quick the machine is.
+const LEAST: u32 = 5;
+
+/// Whichever of the two leads is killed, while Pods are replaced without a pause.
+pub(crate) async fn the_leader_is_killed_again_and_again(cluster: &Cluster) {
+    let replacements = env::var("PPS_E2E_REPLACEMENTS").map_or(500, |count| count.parse().unwrap());
+    let mut random = Random::of("kills of the leader");
+    let first = cluster.sidecar().unwrap();
+    let second = SidecarOptions { name: "pps-sidecar-second".to_owned(), ..SidecarOptions::default() };
+    let second = &cluster.run_sidecar(second).unwrap();
+    let fleet = Fleet::new(cluster, "killed", SETS, 5).await;
+    second.wait_ready(TIMEOUT).await.unwrap();
+
+    let (started, done) = (Instant::now(), AtomicBool::new(false));
+    let each = (replacements / usize::from(SETS)).max(1);
+    let sets = fleet.sets();
+    let work = async {
+        futures::future::join_all(sets.iter().map(|set| fleet.churn(set, each))).await;
+        done.store(true, Relaxed);
+    };
+    let kills = async {
+        let (mut kills, mut expired) = (0, 0);
+        loop {
+            tokio::time::sleep(Duration::from_millis(random.below(2500))).await;
+            let leader = leader(first, second).await;
+            let end = leader.kill().await.unwrap();
+            assert_eq!(end.signal, Some(9), "{end:?}");
+            kills += 1_u32;
+            // Most times somebody removes the Lease of the dead one. It would take until it expires otherwise,
+            // and there would be few kills.
+            if kills % 5 == 1 {
+                expired += 1;
+            } else {
+                let api: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
+                api.delete("pps-sidecar", &DeleteParams::default()).await.unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(random.below(500))).await;
+            leader.start_again().unwrap();
+            if done.load(Relaxed) && kills >= LEAST {
+                return (kills, expired);
+            }
+        }
+    };
+    let ((), (kills, expired)) = tokio::join!(work, kills);
+    note(&format!(
+        "{kills} kills, {expired} of them until the Lease expired, during {} replacements in {:.0?}",
+        each * usize::from(SETS),
+        started.elapsed()
+    ));
+    // Who leads next has seen all this as a standby, and nothing more comes.
+    let last = leader(first, second).await;
+    last.kill().await.unwrap();
+    fleet.replace_some(&mut random, 12).await;
+    fleet.relabel(&mut random).await;
+    leader(first, second).await;
+    fleet.end_state().await;
+    last.start_again().unwrap();
+    last.wait_ready(TIMEOUT).await.unwrap();
+    fleet.end_state().await;
+    second.terminate(TIMEOUT).await.unwrap();
+}
+
+/// The one that leads, as soon as one does.
+async fn leader<'a>(first: &'a Sidecar, second: &'a Sidecar) -> &'a Sidecar {
+    wait_for("one of the two to lead", TIMEOUT, async || {
+        for one in [first, second] {
+            // It may not serve yet.
+            if one.leads().await.unwrap_or_default() {
+                return Ok(Progress::Done(one));
+            }
+        }
+        Ok(Progress::Waiting("none does".to_owned()))
+    })
+    .await
+    .unwrap()
+}

@@ -1,0 +1,63 @@
+//! The API server is away for a while.
+
+use std::{
+    env,
+    time::{Duration, Instant},
+};
+
+use pps_e2e::{
+    cluster::Cluster,
+    control_plane::program,
+    wait::{Progress, wait_for},
+};
+
+use crate::fleet::Fleet;
+use crate::support::{Random, TIMEOUT, note};
+
+/// For `PPS_E2E_OUTAGE` seconds, else for ten. Pods are on their way when it goes, and when it is back.
+pub(crate) async fn the_api_server_is_away(cluster: &Cluster) {
+    let away = Duration::from_secs(env::var("PPS_E2E_OUTAGE").map_or(10, |time| time.parse().unwrap()));
+    let mut random = Random::of("outage");
+    let sidecar = cluster.sidecar().unwrap();
+    let mut fleet = Fleet::new(cluster, "away", 4, 3).await;
+    let process = sidecar.status().unwrap().pid;
+
+    fleet.relabel(&mut random).await;
+    fleet.delete_some(&mut random, 5).await;
+    fleet.scale("web-b", 5).await;
+    tokio::time::sleep(Duration::from_millis(random.below(400))).await;
+    cluster.control_plane.stop(program::API_SERVER).await.unwrap();
+    let stopped = Instant::now();
+    wait_for("the sidecar to say that it hears nothing", TIMEOUT, async || {
+        let (code, body) = sidecar.get("/readyz").await?;
+        Ok(Progress::when(code == 503, (), body))
+    })
+    .await
+    .unwrap();
+    tokio::time::sleep(away.saturating_sub(stopped.elapsed())).await;
+    assert_eq!(sidecar.get("/healthz").await.unwrap().0, 200, "to restart it would help nobody");
+    assert!(!sidecar.leads().await.unwrap(), "its Lease is over");
+
+    cluster.control_plane.start_again(program::API_SERVER).await.unwrap();
+    let back = Instant::now();
+    // These two would wait for half a minute, each time before it lists something again.
+    for program in [program::CONTROLLER_MANAGER, program::SCHEDULER] {
+        cluster.control_plane.restart(program).await.unwrap();
+    }
+    fleet.delete_some(&mut random, 3).await;
+    fleet.scale("web-c", 1).await;
+    fleet.relabel(&mut random).await;
+    sidecar.wait_ready(TIMEOUT).await.unwrap();
+    sidecar.wait_leading(TIMEOUT).await.unwrap();
+    let leads = back.elapsed();
+    fleet.ready().await;
+    let ready = back.elapsed();
+    fleet.end_state().await;
+    note(&format!(
+        "away for {away:.0?}; after its return the sidecar leads after {leads:.1?}, all Pods are Ready after \
+         {ready:.1?}, all is in order after {:.1?}",
+        back.elapsed()
+    ));
+    let status = sidecar.status().unwrap();
+    assert_eq!((status.running, status.pid), (true, process), "by itself");
+}

@@ -1,0 +1,217 @@
+//! Others are in the way of the sidecar's writes.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use pps_e2e::{
+    cluster::Cluster,
+    wait::{Progress, wait_for},
+};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::JoinHandle};
+
+use crate::fleet::Fleet;
+use crate::support::{Random, TIMEOUT, list, note};
+
+/// A server that takes every connection and never says a word.
+struct Silence {
+    port: u16,
+    connections: Arc<AtomicUsize>,
+    task: JoinHandle<()>,
+}
+
+impl Silence {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = connections.clone();
+        let task = tokio::spawn(async move {
+            let mut kept = Vec::new();
+            while let Ok((connection, _)) = listener.accept().await {
+                count.fetch_add(1, Relaxed);
+                kept.push(connection);
+            }
+        });
+        Self { port, connections, task }
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Puts a webhook before each write of a status in this namespace.
+async fn put_before_status(cluster: &Cluster, namespace: &str, url: &str) {
+    let label = "e2e.pps.kubewarden.io/asks";
+    let name = format!("{namespace}.pps.kubewarden.io");
+    let webhook = json!({
+        "name": name,
+        "clientConfig": {"url": url},
+        "rules": [{"apiGroups": ["apps.kruise.io"], "apiVersions": ["*"], "operations": ["UPDATE"],
+            "resources": ["persistentpodstates/status"]}],
+        "failurePolicy": "Fail",
+        "namespaceSelector": {"matchLabels": {label: namespace}},
+        "sideEffects": "None",
+        "timeoutSeconds": 10,
+        "admissionReviewVersions": ["v1"],
+    });
+    let configuration = json!({"apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration", "metadata": {"name": name}, "webhooks": [webhook]});
+    let namespaced = json!({"apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": namespace, "labels": {label: namespace}}});
+    cluster.apply_objects(&[namespaced, configuration]).await.unwrap();
+    // The API server takes it up a moment later.
+    let api = cluster.pps_api(namespace);
+    let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+    let patch = Patch::Merge(json!({"status": {"desired": 77}}));
+    wait_for("the webhook to be asked", TIMEOUT, async || {
+        let refused = api.patch_status("web-a", &dry, &patch).await.is_err();
+        Ok(Progress::when(refused, (), "a status can be written"))
+    })
+    .await
+    .unwrap();
+}
+
+async fn take_away(cluster: &Cluster, namespace: &str) {
+    let name = format!("{namespace}.pps.kubewarden.io");
+    cluster.control_plane.kubectl(&["delete", "validatingwebhookconfiguration", &name]).await.unwrap();
+}
+
+/// Of three namespaces one has a webhook that is not there, and later one a webhook that never answers.
+/// There are more objects behind that one than writes may be on their way.
+pub(crate) async fn a_webhook_hangs_and_another_fails(cluster: &Cluster) {
+    let mut random = Random::of("webhooks");
+    let (hangs, fails, well) = tokio::join!(
+        Fleet::new(cluster, "hook-hangs", 20, 1),
+        Fleet::new(cluster, "hook-fails", 2, 2),
+        Fleet::new(cluster, "no-hook", 2, 2),
+    );
+    let sidecar = cluster.sidecar().unwrap();
+    let metric = "pps_writes_total{what=\"status\",outcome=\"refused\"}";
+    let refused = async || sidecar.metric(metric).await.map(Option::unwrap_or_default);
+    let (hung, failed) = (hangs.states().await, fails.states().await);
+
+    // Port 1 is nobody's.
+    put_before_status(cluster, "hook-fails", "https://127.0.0.1:1/").await;
+    let count = refused().await.unwrap();
+    fails.replace_some(&mut random, 4).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let tried = refused().await.unwrap() - count;
+    // Two objects, each tried again after ever longer waits. Without these it would be hundreds of times.
+    assert!((4.0..=40.0).contains(&tried), "{tried} writes were refused");
+    assert_eq!(fails.states().await, failed, "nothing can have been written");
+    take_away(cluster, "hook-fails").await;
+
+    let silence = Silence::start().await;
+    put_before_status(cluster, "hook-hangs", &format!("https://127.0.0.1:{}/", silence.port)).await;
+    let (asked, count) = (silence.connections.load(Relaxed), refused().await.unwrap());
+    let started = Instant::now();
+    hangs.replace_some(&mut random, 20).await;
+    wait_for("as many writes to have hung as may be on their way", TIMEOUT, async || {
+        let connections = silence.connections.load(Relaxed) - asked;
+        let refused = refused().await? - count;
+        let seen = format!("{connections} connections, {refused} refused");
+        Ok(Progress::when(connections > 16 && refused >= 16.0, (), seen))
+    })
+    .await
+    .unwrap();
+    // The others go on. If they had to wait for those that hang, it would be for ten seconds each time.
+    let mut waited = Duration::ZERO;
+    for _ in 0..4 {
+        well.replace_some(&mut random, 2).await;
+        let replaced = Instant::now();
+        for set in well.sets() {
+            well.pool.recorded(&set, &set).await;
+        }
+        waited += replaced.elapsed();
+    }
+    note(&format!(
+        "{tried} writes refused at once in 6s; behind what hangs, {} in {:.0?}, and elsewhere four changes \
+         were recorded after {waited:.1?} in all",
+        refused().await.unwrap() - count,
+        started.elapsed()
+    ));
+    assert!(waited < Duration::from_secs(12), "{waited:?}");
+    assert_eq!(hangs.states().await, hung, "nothing can have been written");
+    take_away(cluster, "hook-hangs").await;
+    drop(silence);
+    for fleet in [&hangs, &fails, &well] {
+        fleet.end_state().await;
+    }
+}
+
+const THEIRS: &str = "Theirs";
+
+fn their_number(object: &DynamicObject) -> Option<u64> {
+    let condition = list(&object.data["status"]["conditions"]).find(|one| one["type"] == THEIRS)?;
+    condition["message"].as_str()?.parse().ok()
+}
+
+/// Somebody counts in a condition of the same status, without a pause.
+pub(crate) async fn another_writer_never_rests(cluster: &Cluster) {
+    let mut random = Random::of("another writer");
+    let mut fleet = Fleet::new(cluster, "contended", 1, 6).await;
+    let sidecar = cluster.sidecar().unwrap();
+    let metric = "pps_writes_total{what=\"status\",outcome=\"conflict\"}";
+    let conflicts = async || sidecar.metric(metric).await.map(Option::unwrap_or_default);
+    let before = conflicts().await.unwrap();
+    let api = cluster.pps_api("contended");
+    let done = AtomicBool::new(false);
+
+    let theirs = async {
+        let mut random = Random::of("their pauses");
+        let (mut taken, mut refused) = (0_u64, 0_u64);
+        while !done.load(Relaxed) {
+            // A list is written whole, so it has to be read before.
+            let mut object = api.get("web-a").await.unwrap();
+            assert!(taken == 0 || their_number(&object) == Some(taken), "theirs was lost: {}", object.data);
+            let mut conditions: Vec<Value> = list(&object.data["status"]["conditions"]).cloned().collect();
+            conditions.retain(|one| one["type"] != THEIRS);
+            conditions.push(json!({"type": THEIRS, "status": "True", "reason": "Counting",
+                "message": (taken + 1).to_string(), "lastTransitionTime": "2026-01-01T00:00:00Z"}));
+            object.data["status"]["conditions"] = json!(conditions);
+            match api.replace_status("web-a", &PostParams::default(), &object).await {
+                Ok(_) => taken += 1,
+                Err(kube::Error::Api(status)) if status.code == 409 => refused += 1,
+                Err(other) => panic!("{other}"),
+            }
+            tokio::time::sleep(Duration::from_millis(random.below(20))).await;
+        }
+        (taken, refused)
+    };
+    let moves = async {
+        for round in 0..8_u32 {
+            fleet.replace_some(&mut random, 2).await;
+            // The condition of the sidecar changes, too: it is in the same list.
+            let lacks = round % 2 == 0;
+            for index in 0..6 {
+                let value = (!lacks).then(|| format!("contended-zone-{round}"));
+                let node = format!("contended-{index}");
+                cluster.nodes.label(&node, crate::support::ZONE, value.as_deref()).await.unwrap();
+            }
+        }
+        fleet.scale("web-a", 4).await;
+        fleet.ready().await;
+        // It gets its turn although the other one does not rest.
+        fleet.end_state().await;
+        done.store(true, Relaxed);
+    };
+    let ((taken, refused), ()) = tokio::join!(theirs, moves);
+    let conflicts = conflicts().await.unwrap() - before;
+    note(&format!(
+        "the other writer: {taken} writes, {refused} conflicts; the sidecar: {conflicts} conflicts"
+    ));
+    assert!(taken >= 50 && conflicts >= 1.0, "they were not in each other's way");
+    let object = api.get("web-a").await.unwrap();
+    assert_eq!(their_number(&object), Some(taken));
+    fleet.end_state().await;
+}
