@@ -46,9 +46,13 @@ proptest! {
     #[test]
     fn what_is_recorded_follows_from_the_cluster(
         choices in vec(choice(), OBJECTS.len()),
+        is_settled in proptest::bool::weighted(0.8),
         events in vec(event(), 0..90),
     ) {
         let mut run = Run::new(Cluster::new(&choices));
+        if is_settled {
+            run.settle();
+        }
         for event in &events {
             run.happen(event);
         }
