@@ -244,6 +244,10 @@ impl Index {
                     if before.is_some() && self.is_borrowed(object, &name) {
                         borrowed.push(name.clone());
                     }
+                    if before.is_none() {
+                        // A write that was to record it has been lost.
+                        lacking.remove(&name);
+                    }
                     if matches!(stays, Target::StaysSpare) {
                         spare.insert(name);
                     }

@@ -562,6 +562,17 @@ fn a_missing_key_that_is_no_longer_asked_for_is_no_longer_told() {
     assert!(!told(&world), "somebody has removed the entry");
 }
 
+#[test]
+fn a_missing_key_of_a_pod_that_was_never_recorded_is_not_told() {
+    let mut world = World::with_workload();
+    world.node("node-1", &[]);
+    world.pod("w-0", ready_on("node-1"));
+    assert_eq!(world.patch("p").unwrap()["conditions"][0]["reason"], "TopologyKeyMissing");
+    world.index.pods(Update::Delete(key("w-0")));
+    world.index.status_not_written(&key("p"), "uid-p");
+    assert_eq!(world.patch("p"), None);
+}
+
 const ASK: &[(&str, &str)] = &[
     ("kruise.io/auto-generate-persistent-pod-state", "true"),
     ("kruise.io/required-persistent-topology", "zone"),
