@@ -12,6 +12,7 @@ mod forget;
 mod generation;
 mod object;
 mod patch;
+mod room;
 #[cfg(test)]
 mod tests;
 mod workloads;
@@ -73,6 +74,8 @@ pub struct Index {
     /// Workloads for which something is on its way, and whether there was a question meanwhile.
     generating: HashMap<WorkloadKey, bool>,
     told: HashMap<WorkloadKey, (Reason, String)>,
+    /// How large an object can be, in bytes.
+    limit: usize,
     work: Work,
 }
 
@@ -103,6 +106,7 @@ impl Index {
             claims: HashMap::new(),
             generating: HashMap::new(),
             told: HashMap::new(),
+            limit: pps_core::size::DEFAULT_LIMIT,
             work: Work::default(),
         }
     }

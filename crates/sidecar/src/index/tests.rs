@@ -2,6 +2,7 @@
 
 mod forget;
 mod kinds;
+mod room;
 
 use pps_core::demand::Demand;
 use pps_core::pps::Status;
