@@ -24,6 +24,8 @@ mod leadership;
 mod lookup;
 #[path = "scenarios/nodes_that_go.rs"]
 mod nodes_that_go;
+#[path = "scenarios/object_size.rs"]
+mod object_size;
 #[path = "scenarios/objects.rs"]
 mod objects;
 #[path = "scenarios/openkruise.rs"]
@@ -208,4 +210,16 @@ async fn nodes_come_and_go() {
     first.unwrap();
     second.unwrap();
     third.unwrap();
+}
+
+#[tokio::test]
+async fn objects_grow_too_large() {
+    let _turn = support::turn().await;
+    let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
+    let cluster = cluster.start().await.unwrap();
+    let result =
+        support::run_in_turn(scenarios![&cluster; object_size::an_object_that_is_full_warns_and_goes_on])
+            .await;
+    rights::assert_used_as_granted(&cluster);
+    result.unwrap();
 }

@@ -19,6 +19,7 @@
 //! | [`whitelist`] | which kinds of workloads are listed by a ConfigMap? |
 //! | [`kinds`] | which of these does the cluster serve, and how are they watched? |
 //! | [`status`] | what has to be written into the PPS, as a merge patch? |
+//! | [`size`] | how much room is left in it? |
 //! | [`generate`] | which PPS does an annotated workload ask for? |
 //! | [`validate`] | what is wrong with a PPS that is created or updated? |
 //! | [`reason`] | what do we call what happened? |
@@ -41,6 +42,7 @@ pub mod pps;
 pub mod reason;
 pub mod record;
 pub mod select;
+pub mod size;
 pub mod status;
 pub mod validate;
 pub mod whitelist;

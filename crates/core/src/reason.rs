@@ -19,6 +19,12 @@ pub enum Reason {
     MalformedWhitelist,
     /// A node lacks a topology label that the PPS names.
     TopologyKeyMissing,
+    /// The PPS is near the size that the API server stores.
+    ObjectNearlyFull,
+    /// The API server does not store more in the PPS: some states are not recorded.
+    ObjectFull,
+    /// OpenKruise's manager runs in the cluster and writes the same objects.
+    OtherRecorder,
     /// Another PPS names the same workload, and governs it.
     NotInCharge,
     /// A PPS was made for an annotated workload.
@@ -46,6 +52,9 @@ impl Reason {
             Self::WorkloadKindRefused => "WorkloadKindRefused",
             Self::MalformedWhitelist => "MalformedWhitelist",
             Self::TopologyKeyMissing => "TopologyKeyMissing",
+            Self::ObjectNearlyFull => "ObjectNearlyFull",
+            Self::ObjectFull => "ObjectFull",
+            Self::OtherRecorder => "OtherRecorder",
             Self::NotInCharge => "NotInCharge",
             Self::Generated => "Generated",
             Self::Removed => "Removed",

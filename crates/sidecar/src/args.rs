@@ -88,6 +88,17 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_writes: u16,
 
+    /// How large an object can be, in KiB: what the API server's etcd takes in one request, as its flag
+    /// --max-request-bytes says. From three quarters of it on an object warns. It is a hint: nothing is
+    /// held back before the API server has refused it.
+    #[arg(
+        long,
+        value_name = "KIB",
+        default_value_t = pps_core::size::DEFAULT_LIMIT / 1024,
+        value_parser = kibibytes,
+    )]
+    pub max_object_size: usize,
+
     /// How long to go on writing what is known after SIGTERM, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub shutdown_timeout: Duration,
@@ -117,6 +128,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<u32>() {
         Ok(seconds) if seconds <= 600 => Ok(Duration::from_secs(seconds.into())),
         _ => Err("use a whole number of seconds from 0 to 600".into()),
+    }
+}
+
+fn kibibytes(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(size @ 16..=1_048_576) => Ok(size),
+        _ => Err("use a whole number of KiB from 16 to 1048576".into()),
     }
 }
 
@@ -158,6 +176,8 @@ mod tests {
         assert!(!alone.leader_election);
         assert!(Args::try_parse_from(["pps-sidecar", "--shutdown-timeout", "soon"]).is_err());
         assert!(Args::try_parse_from(["pps-sidecar", "--max-writes", "0"]).is_err());
+        assert_eq!(args.max_object_size, 1536);
+        assert!(Args::try_parse_from(["pps-sidecar", "--max-object-size", "15"]).is_err());
         assert!(Args::try_parse_from(["pps-sidecar", "--config-namespace", ""]).is_err());
     }
 }

@@ -60,6 +60,7 @@ fn is_normal(reason: Reason) -> bool {
 fn action_of(reason: Reason) -> &'static str {
     match reason {
         Reason::MalformedWhitelist | Reason::WorkloadKindRefused | Reason::WorkloadKindForbidden => "Watch",
+        Reason::ObjectNearlyFull | Reason::ObjectFull | Reason::OtherRecorder => "Record",
         Reason::NodeForgotten | Reason::PodReleased => "Forget",
         _ => "Generate",
     }

@@ -12,6 +12,7 @@ mod forget;
 mod generation;
 mod object;
 mod patch;
+mod room;
 #[cfg(test)]
 mod tests;
 mod workloads;
@@ -73,6 +74,8 @@ pub struct Index {
     /// Workloads for which something is on its way, and whether there was a question meanwhile.
     generating: HashMap<WorkloadKey, bool>,
     told: HashMap<WorkloadKey, (Reason, String)>,
+    /// How large an object can be, in bytes.
+    limit: usize,
     work: Work,
 }
 
@@ -103,6 +106,7 @@ impl Index {
             claims: HashMap::new(),
             generating: HashMap::new(),
             told: HashMap::new(),
+            limit: pps_core::size::DEFAULT_LIMIT,
             work: Work::default(),
         }
     }
@@ -322,14 +326,6 @@ impl Index {
                 }
                 self.retry_all();
             }
-        }
-    }
-
-    /// Takes what a read of an object gave. It says what the object is like, not that it is still there: the
-    /// watch may have told of its deletion since, and would not do so again.
-    pub fn object_read(&mut self, key: &ObjectKey, fact: ObjectFact) {
-        if self.objects.get(key).is_some_and(|object| object.fact.uid == fact.uid) {
-            self.apply_object(key, fact);
         }
     }
 

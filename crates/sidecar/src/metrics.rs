@@ -25,6 +25,9 @@ pub struct Metrics {
     write_seconds: Histogram,
     kept: Family<Kind, Gauge>,
     waiting: Gauge,
+    largest_object: Gauge,
+    full_objects: Family<Fullness, Gauge>,
+    other_recorder: Gauge,
     ready: Gauge,
     leader: Gauge,
 }
@@ -32,6 +35,11 @@ pub struct Metrics {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Kind {
     kind: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Fullness {
+    fullness: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -60,6 +68,9 @@ impl Default for Metrics {
             write_seconds: Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]),
             kept: Family::default(),
             waiting: Gauge::default(),
+            largest_object: Gauge::default(),
+            full_objects: Family::default(),
+            other_recorder: Gauge::default(),
             ready: Gauge::default(),
             leader: Gauge::default(),
         };
@@ -95,6 +106,21 @@ impl Default for Metrics {
         registry.register("write_seconds", "Time of a status write", metrics.write_seconds.clone());
         registry.register("kept", "Objects of a kind that are kept in memory", metrics.kept.clone());
         registry.register("waiting", "Objects that wait for a write", metrics.waiting.clone());
+        registry.register(
+            "largest_object_bytes",
+            "About how large the largest PersistentPodState is",
+            metrics.largest_object.clone(),
+        );
+        registry.register(
+            "full_objects",
+            "PersistentPodStates that are nearly full, or full",
+            metrics.full_objects.clone(),
+        );
+        registry.register(
+            "other_recorder",
+            "1 if OpenKruise's manager runs, 0 if not",
+            metrics.other_recorder.clone(),
+        );
         registry.register("ready", "1 if everything is known and every watch works", metrics.ready.clone());
         registry.register(
             "leader",
@@ -138,7 +164,7 @@ impl Metrics {
     }
 
     /// A write ended: `what` is `status`, `generated` or `pod`, `outcome` is `ok`, `conflict`, `gone`,
-    /// `refused` or `withheld`.
+    /// `refused`, `too_large` or `withheld`.
     pub fn write(&self, what: &'static str, outcome: &'static str) {
         self.writes.get_or_create(&Write { what, outcome }).inc();
     }
@@ -157,6 +183,20 @@ impl Metrics {
             self.kept.get_or_create(&Kind { kind: kind.into() }).set(gauge(number));
         }
         self.waiting.set(gauge(waiting));
+    }
+
+    /// How large the largest object is, and how many are nearly full, and full.
+    pub fn fullness(&self, largest: usize, nearly: usize, full: usize) {
+        let gauge = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        self.largest_object.set(gauge(largest));
+        for (fullness, number) in [("nearly", nearly), ("full", full)] {
+            self.full_objects.get_or_create(&Fullness { fullness }).set(gauge(number));
+        }
+    }
+
+    /// Whether OpenKruise's manager runs.
+    pub fn other_recorder(&self, runs: bool) {
+        self.other_recorder.set(runs.into());
     }
 
     /// The metrics as text.

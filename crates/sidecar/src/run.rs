@@ -42,6 +42,8 @@ use crate::write::{Failure, Taken, Writer, Written};
 const QUEUE: usize = 1024;
 /// How many facts are taken before what became due is written.
 const TAKEN_AT_ONCE: usize = 256;
+/// How often it is tried again to write what was too large: etcd may take more by now.
+const RETRY_FULL: Duration = Duration::from_mins(10);
 /// How often what is kept is counted, and what was quiet is forgotten.
 const SWEEP: Duration = Duration::from_secs(10);
 
@@ -170,6 +172,7 @@ struct Worker {
     relist_nodes: watch::Sender<()>,
     later_watches_started: bool,
     complete: bool,
+    retry_full: Instant,
     health: Health,
     metrics: Arc<Metrics>,
 }
@@ -184,8 +187,10 @@ impl Worker {
         health: Health,
         metrics: Arc<Metrics>,
     ) -> Self {
+        let mut index = Index::new(interest);
+        index.limit_objects(args.max_object_size.saturating_mul(1024));
         Self {
-            index: Index::new(interest),
+            index,
             discovery: Discovery::new(&args.config_namespace),
             kinds: Kinds::default(),
             statuses: Batch::default(),
@@ -204,6 +209,7 @@ impl Worker {
             relist_nodes: watch::Sender::new(()),
             later_watches_started: false,
             complete: false,
+            retry_full: Instant::now() + RETRY_FULL,
             health,
             metrics,
         }
@@ -369,10 +375,15 @@ impl Worker {
             }
             Written::Status(write, Err(failure)) => {
                 self.count_failure("status", &failure);
+                self.statuses.failed(&write.key, retry_after(&failure), now);
+                if let Failure::TooLarge(words) = &failure {
+                    warn!(object = %write.key, error = words, "the API server stores no more in this object");
+                    self.index.status_too_large(&write.key, &write.uid);
+                    return;
+                }
                 if !matches!(failure, Failure::Conflict | Failure::Gone | Failure::NotLeading) {
                     warn!(object = %write.key, error = %failure, "a status could not be written and is tried again");
                 }
-                self.statuses.failed(&write.key, retry_after(&failure), now);
                 self.index.status_not_written(&write.key, &write.uid);
             }
             Written::Generation(workload, generation, Ok(taken)) => {
@@ -420,6 +431,7 @@ impl Worker {
             Failure::Conflict => "conflict",
             Failure::Gone => "gone",
             Failure::Refused { .. } => "refused",
+            Failure::TooLarge(_) => "too_large",
             Failure::NotLeading => "withheld",
         };
         self.metrics.write(what, outcome);
@@ -432,6 +444,12 @@ impl Worker {
         self.releases.sweep(now);
         let waiting = self.statuses.len() + self.generations.len() + self.releases.len();
         self.metrics.sizes(self.index.counts(), waiting);
+        let (largest, nearly, full) = self.index.sizes();
+        self.metrics.fullness(largest, nearly, full);
+        if now >= self.retry_full {
+            self.retry_full = now + RETRY_FULL;
+            self.index.retry_full();
+        }
     }
 
     /// Writes all that is known, due or not, and waits for the outcomes. A standby has nothing to write.
@@ -458,6 +476,6 @@ impl Worker {
 fn retry_after(failure: &Failure) -> Option<Duration> {
     match failure {
         Failure::Refused { retry_after, .. } => *retry_after,
-        Failure::Conflict | Failure::Gone | Failure::NotLeading => None,
+        Failure::Conflict | Failure::Gone | Failure::TooLarge(_) | Failure::NotLeading => None,
     }
 }

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use pps_core::pps::PodState;
+use pps_core::size::of_entry;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -73,6 +74,16 @@ impl States {
         self.0.remove(pod).map(|state| state.node)
     }
 
+    /// What they take in the object, in bytes.
+    pub fn size(&self) -> usize {
+        self.0.iter().map(|(pod, state)| state.size(pod)).sum()
+    }
+
+    /// What the state of a Pod takes in the object, in bytes; nothing if there is none.
+    pub fn size_of(&self, pod: &str) -> usize {
+        self.0.get(pod).map(|state| state.size(pod)).unwrap_or_default()
+    }
+
     /// Has all names kept once.
     pub fn share(&mut self, names: &mut Names) {
         let states = std::mem::take(&mut self.0).into_iter();
@@ -107,10 +118,18 @@ impl State {
         }
     }
 
+    fn size(&self, pod: &str) -> usize {
+        of_entry(pod, &self.node, texts(&self.labels), texts(&self.annotations))
+    }
+
     fn share(&mut self, names: &mut Names) {
         self.node = names.share(&self.node);
         names.share_pairs(self.labels.iter_mut().chain(&mut self.annotations));
     }
+}
+
+fn texts(pairs: &Pairs) -> impl Iterator<Item = (&str, &str)> {
+    pairs.iter().map(|(key, value)| (&**key, &**value))
 }
 
 /// Read one by one, so that a list of large objects is never in memory in its large form.

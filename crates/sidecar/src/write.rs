@@ -70,6 +70,9 @@ pub enum Failure {
         /// How long it asks to wait.
         retry_after: Option<Duration>,
     },
+    /// The object would be larger than the API server stores.
+    #[error("{0}")]
+    TooLarge(String),
     /// Another process leads now. Whether the API server has taken it is not known.
     #[error("this process leads no longer")]
     NotLeading,
@@ -226,10 +229,19 @@ fn says_gone(status: &Status, node: &str) -> bool {
     status.code == 404 && status.reason == "NotFound" && named
 }
 
+/// Whether the API server, etcd behind it, or the connection between them does not take a request of this size.
+fn is_too_large(status: &Status) -> bool {
+    let says = |words: &str| status.message.contains(words);
+    status.code == 413 || says("request is too large") || says("larger than max")
+}
+
 fn failure(error: kube::Error) -> Failure {
     match error {
         kube::Error::Api(status) if status.code == 404 => Failure::Gone,
         kube::Error::Api(status) if status.code == 409 => Failure::Conflict,
+        kube::Error::Api(status) if is_too_large(&status) => {
+            Failure::TooLarge(format!("{} {}", status.code, status.message))
+        }
         kube::Error::Api(status) => {
             let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
             Failure::Refused {
@@ -246,6 +258,25 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_is_too_large_is_told_from_other_refusals() {
+        for (code, message, expected) in [
+            (413, "Request entity too large: limit is 3145728", true),
+            (500, "etcdserver: request is too large", true),
+            (
+                500,
+                "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3 vs. 2)",
+                true,
+            ),
+            (500, "etcdserver: request timed out", false),
+            (422, "podStates is invalid", false),
+        ] {
+            let status = json!({"status": "Failure", "message": message, "code": code, "reason": ""});
+            let failure = failure(kube::Error::Api(serde_json::from_value(status).unwrap()));
+            assert_eq!(matches!(failure, Failure::TooLarge(_)), expected, "{message}");
+        }
+    }
 
     #[test]
     fn only_a_clear_no_says_that_a_node_is_gone() {

@@ -24,6 +24,7 @@ fn metrics() -> BTreeSet<String> {
     metrics.write("status", "ok");
     metrics.node_looked_for("gone");
     metrics.sizes([("pods", 1)], 0);
+    metrics.fullness(1, 1, 1);
     let text = metrics.render(true, true);
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     types

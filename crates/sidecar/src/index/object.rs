@@ -7,7 +7,7 @@ use pps_core::Reason;
 use pps_core::demand::Want;
 use pps_core::pps::PodState;
 use pps_core::record::{self, Running};
-use pps_core::status;
+use pps_core::status::{self, Recording};
 use pps_core::workload::{Bearer, keeps};
 use serde_json::{Map, Value};
 
@@ -15,6 +15,7 @@ use super::Index;
 use super::condition::{Lack, good, lacking_keys};
 use super::forget::{Absence, Moved};
 use super::patch::{Header, count, recorded_after, status_patch};
+use super::room::{Room, pack};
 use crate::facts::{ObjectFact, ObjectKey, WorkloadKey};
 
 /// A status to be written.
@@ -55,6 +56,10 @@ impl Touched {
         *self = Self { everything: true, header: true, pods: BTreeSet::new() };
     }
 
+    pub(super) fn header(&mut self) {
+        self.header = true;
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         !self.everything && !self.header && self.pods.is_empty()
     }
@@ -64,6 +69,8 @@ impl Touched {
 #[derive(Clone, Debug)]
 struct InFlight {
     entries: Vec<(Arc<str>, Option<PodState>)>,
+    /// What all entries take after it.
+    size: usize,
     target_uid: Option<String>,
     header: Header,
 }
@@ -82,6 +89,7 @@ pub(super) struct Object {
     /// Entries that are kept only as long as the workload lacks Pods: their names do not tell whether
     /// it wants them.
     spare: BTreeSet<Arc<str>>,
+    pub(super) room: Room,
     in_flight: Option<InFlight>,
     /// What a watch told while a write was on its way: perhaps of that very write.
     waiting: Option<ObjectFact>,
@@ -99,6 +107,9 @@ struct Draft {
     questions: BTreeSet<String>,
     /// Entries that stay, and whose name is borne by a Pod of somebody else.
     borrowed: Vec<Arc<str>>,
+    /// Entries that wait for room.
+    held: BTreeSet<Arc<str>>,
+    fullness: Option<Recording>,
     in_flight: InFlight,
 }
 
@@ -106,12 +117,14 @@ impl Object {
     pub(super) fn new(workload: WorkloadKey, fact: ObjectFact) -> Self {
         let mut touched = Touched::default();
         touched.everything();
+        let room = Room::of(&fact.status.pod_states);
         Self {
             workload,
             fact,
             touched,
             lacking: BTreeMap::new(),
             spare: BTreeSet::new(),
+            room,
             in_flight: None,
             waiting: None,
         }
@@ -149,7 +162,13 @@ impl Object {
         {
             return None;
         }
+        self.room.measure(&fact.status.pod_states);
         Some(std::mem::replace(&mut self.fact, fact))
+    }
+
+    /// What all entries would take after the write that is on its way.
+    pub(super) fn refused_size(&self) -> Option<usize> {
+        self.in_flight.as_ref().map(|in_flight| in_flight.size)
     }
 }
 
@@ -164,7 +183,7 @@ fn is_older(version: &str, than: &str) -> bool {
 
 /// The object that a write was made for: it may have been deleted and made anew before the answer came,
 /// and the new one may have a write of its own on its way.
-fn written_object<'a>(
+pub(super) fn written_object<'a>(
     objects: &'a mut BTreeMap<ObjectKey, Object>,
     key: &ObjectKey,
     uid: &str,
@@ -202,9 +221,11 @@ impl Index {
         let draft = self.draft(key, self.objects.get(key)?, touched, now);
         self.ask(draft.questions);
         self.follow_borrowed(key, draft.borrowed);
+        self.tell_fullness(key, draft.fullness.as_ref());
         let object = self.objects.get_mut(key)?;
         object.lacking = draft.lacking;
         object.spare = draft.spare;
+        object.room.hold(draft.held);
         if draft.status.is_empty() {
             return None;
         }
@@ -226,6 +247,7 @@ impl Index {
             // The spec may name other keys now, and somebody else may have removed entries.
             lacking.retain(|name, lack| states.contains(name) && lack.is_asked_for(&object.fact.spec));
         }
+        let mut held = object.room.held(touched.everything && records);
         let names = if records { self.names(object, touched) } else { Vec::new() };
 
         let mut entries: Vec<(Arc<str>, Option<PodState>)> = Vec::new();
@@ -235,6 +257,7 @@ impl Index {
             let before = states.get(&name);
             let before = before.as_ref();
             spare.remove(&name);
+            held.remove(&name);
             let absence = before.and_then(|before| self.absence(object, &name, before));
             let after = match self.target(object, &name, before, absence) {
                 stays @ (Target::Stays | Target::StaysSpare) => {
@@ -243,6 +266,10 @@ impl Index {
                     }
                     if before.is_some() && self.is_borrowed(object, &name) {
                         borrowed.push(name.clone());
+                    }
+                    if before.is_none() {
+                        // A write that was to record it has been lost.
+                        lacking.remove(&name);
                     }
                     if matches!(stays, Target::StaysSpare) {
                         spare.insert(name);
@@ -265,16 +292,24 @@ impl Index {
                 entries.push((name, after));
             }
         }
+        let packed = pack(object, entries, held);
+        for name in &packed.held {
+            patches.remove(&**name);
+            lacking.remove(name);
+        }
 
         let workload = self.workloads.get(&object.workload);
         let target_uid =
             workload.filter(|workload| records && !workload.going).map(|one| one.uid.to_string());
-        let recorded = recorded_after(object, &entries);
-        let recording = obstacle
-            .or_else(|| lacking_keys(&lacking))
-            .unwrap_or_else(|| good(workload.is_none_or(|workload| workload.demand.replicas().is_some())));
+        let recorded = recorded_after(object, &packed.entries);
+        let fullness = self.fullness(object, &packed, recorded);
+        let full = fullness.clone().filter(|fullness| !fullness.ok);
+        let recording =
+            obstacle.or(full).or_else(|| lacking_keys(&lacking)).or_else(|| fullness.clone()).unwrap_or_else(
+                || good(workload.is_none_or(|workload| workload.demand.replicas().is_some())),
+            );
         let generation = object.fact.generation;
-        let header = Header {
+        let mut header = Header {
             observed_generation: generation.or(object.fact.status.observed_generation),
             recorded: Some(count(recorded as u64)),
             desired: if self.workloads.is_listed(&object.workload.kind) {
@@ -284,9 +319,14 @@ impl Index {
             },
             conditions: status::with_recording(&object.fact.status.conditions, &recording, generation, now),
         };
+        let mut target_uid = target_uid;
+        if object.room.is_bare() {
+            (header, target_uid) = (Header::of(&object.fact.status), None);
+        }
         let status = status_patch(object, &header, target_uid.as_deref(), patches);
-        let in_flight = InFlight { entries, target_uid, header };
-        Draft { status, recorded, lacking, spare, forgotten, questions, borrowed, in_flight }
+        let in_flight = InFlight { entries: packed.entries, size: packed.size, target_uid, header };
+        let held = packed.held;
+        Draft { status, recorded, lacking, spare, forgotten, questions, borrowed, held, fullness, in_flight }
     }
 
     /// The API server has taken the write of this object, and given it this resource version.
@@ -311,6 +351,7 @@ impl Index {
             status.conditions = conditions;
         }
         resource_version.clone_into(&mut object.fact.resource_version);
+        Self::room_written(object, written.size);
         self.entries_moved(key, moved);
         self.landed(key);
     }

@@ -6,6 +6,7 @@ use pps_core::pps::{Condition, PodState};
 use serde_json::{Map, Value, json};
 
 use super::object::Object;
+use crate::facts::ObjectStatus;
 
 /// The part of a status that is not about single Pods.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +15,18 @@ pub(super) struct Header {
     pub(super) recorded: Option<i32>,
     pub(super) desired: Option<i32>,
     pub(super) conditions: Option<Vec<Condition>>,
+}
+
+impl Header {
+    /// As it is.
+    pub(super) fn of(status: &ObjectStatus) -> Self {
+        Self {
+            observed_generation: status.observed_generation,
+            recorded: status.recorded,
+            desired: status.desired,
+            conditions: None,
+        }
+    }
 }
 
 /// A count as the API has it.

@@ -2,6 +2,7 @@
 
 mod forget;
 mod kinds;
+mod room;
 
 use pps_core::demand::Demand;
 use pps_core::pps::Status;
@@ -426,33 +427,6 @@ fn an_answer_about_an_object_that_was_made_anew_is_none_about_the_new_one() {
 }
 
 #[test]
-fn a_read_does_not_bring_back_what_the_watch_has_seen_go() {
-    let object = || {
-        let object = json!({
-            "metadata": {"name": "p", "namespace": "n", "uid": "uid-p", "resourceVersion": "900"},
-            "spec": spec("w"),
-        });
-        wire::object_fact(serde_json::from_value(object).unwrap())
-    };
-    let mut world = World::with_workload();
-    world.index.objects(Update::Delete(key("p")));
-    world.index.object_read(&key("p"), object());
-    assert!(world.index.objects.is_empty());
-
-    // Nor does it say that a list that is under way names it, or what waited for a write.
-    let mut world = World::with_workload();
-    world.pod("w-0", ready_on("node-1"));
-    assert!(world.patch("p").is_some());
-    world.object("p", &spec("w"), &json!({}));
-    world.index.objects(Update::Begin(0));
-    world.index.status_not_written(&key("p"), "uid-p");
-    world.index.object_read(&key("p"), object());
-    assert_eq!(world.index.objects[&key("p")].fact.resource_version, "900");
-    world.index.objects(Update::Done);
-    assert!(world.index.objects.is_empty());
-}
-
-#[test]
 fn of_two_objects_the_older_is_in_charge() {
     let mut world = World::with_workload();
     world.object_with(
@@ -560,6 +534,17 @@ fn a_missing_key_that_is_no_longer_asked_for_is_no_longer_told() {
     world.object("p", &lacking, &status);
     world.settle("p");
     assert!(!told(&world), "somebody has removed the entry");
+}
+
+#[test]
+fn a_missing_key_of_a_pod_that_was_never_recorded_is_not_told() {
+    let mut world = World::with_workload();
+    world.node("node-1", &[]);
+    world.pod("w-0", ready_on("node-1"));
+    assert_eq!(world.patch("p").unwrap()["conditions"][0]["reason"], "TopologyKeyMissing");
+    world.index.pods(Update::Delete(key("w-0")));
+    world.index.status_not_written(&key("p"), "uid-p");
+    assert_eq!(world.patch("p"), None);
 }
 
 const ASK: &[(&str, &str)] = &[

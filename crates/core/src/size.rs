@@ -1,0 +1,87 @@
+//! How large an object is, as the API server stores it.
+
+/// What etcd takes in one request, unless it is told otherwise: no object can be larger.
+pub const DEFAULT_LIMIT: usize = 1536 * 1024;
+
+/// What the entry of a Pod takes in `podStates`, in bytes of JSON.
+///
+/// Managed fields do not count: where they list every entry, as with OpenKruise's schema, and the object would be
+/// too large with them, the API server stores it without.
+pub fn of_entry<'a>(
+    pod: &str,
+    node: &str,
+    labels: impl Iterator<Item = (&'a str, &'a str)>,
+    annotations: impl Iterator<Item = (&'a str, &'a str)>,
+) -> usize {
+    let node = if node.is_empty() { 0 } else { "\"nodeName\":,".len() + text(node) };
+    // "pod":{…},
+    text(pod) + 4 + node + map("nodeTopologyLabels", labels) + map("annotations", annotations)
+}
+
+/// "name":{…},
+fn map<'a>(name: &str, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> usize {
+    let pairs: usize = pairs.map(|(key, value)| text(key) + text(value) + 2).sum();
+    if pairs == 0 { 0 } else { text(name) + 4 + pairs - 1 }
+}
+
+/// A string in JSON, as Go writes it.
+fn text(text: &str) -> usize {
+    let more = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
+        b'<' | b'>' | b'&' | 0..=0x1f => 5,
+        _ => 0,
+    };
+    2 + text.len() + text.bytes().map(more).sum::<usize>()
+}
+
+/// From where on an object counts as nearly full, in percent.
+const NEARLY: usize = 75;
+/// One that counts as nearly full does so until it is below this.
+const NO_LONGER: usize = 70;
+/// The percentage is told in such steps, so that the words do not change with every Pod.
+const STEP: usize = 5;
+
+/// How many percent are taken of an object that is nearly full, in steps; nothing if it is not. `was_nearly`
+/// says whether it counted as nearly full before.
+pub fn nearly_full(bytes: usize, limit: usize, was_nearly: bool) -> Option<usize> {
+    let percent = bytes.saturating_mul(100) / limit.max(1);
+    (percent >= if was_nearly { NO_LONGER } else { NEARLY }).then_some(percent / STEP * STEP)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::pps::PodState;
+
+    fn size(state: &Value) -> usize {
+        let state: PodState = serde_json::from_value(state.clone()).unwrap();
+        let [labels, annotations] = [&state.node_topology_labels, &state.annotations]
+            .map(|map| map.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        of_entry("w-0", &state.node_name, labels, annotations)
+    }
+
+    #[test]
+    fn an_entry_takes_what_its_json_takes() {
+        for entry in [
+            json!({}),
+            json!({"nodeName": "n"}),
+            json!({"nodeName": "n", "annotations": {"ip": "[\"10.0.0.7\"]"}}),
+            json!({"nodeName": "n", "nodeTopologyLabels": {"zone": "a", "host": "n"}, "annotations": {"ip": "1"}}),
+        ] {
+            let length = json!({"w-0": entry}).to_string().len() - 1;
+            let estimate = size(&entry);
+            assert!((length..length + 2).contains(&estimate), "{entry}: {length} {estimate}");
+        }
+        assert_eq!(text("a\"<é"), "\"a\\\"\\u003cé\"".len());
+    }
+
+    #[test]
+    fn nearly_full_is_told_in_steps_and_not_taken_back_at_once() {
+        let at = |percent: usize, was: bool| nearly_full(percent * 10, 1000, was);
+        assert_eq!((at(74, false), at(75, false), at(79, false)), (None, Some(75), Some(75)));
+        assert_eq!((at(70, true), at(69, true)), (Some(70), None));
+        assert!(nearly_full(usize::MAX, 0, false).is_some());
+    }
+}
