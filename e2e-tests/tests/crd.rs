@@ -265,10 +265,10 @@ async fn both_programs_may_do_what_they_need_and_no_more() {
         ("", "pods", "delete list watch"),
         ("apiextensions.k8s.io", "customresourcedefinitions", "list watch"),
         ("apps", "statefulsets", "list watch"),
-        ("apps.kruise.io", "persistentpodstates", "create delete get list patch watch"),
+        ("apps.kruise.io", "persistentpodstates", "create delete list patch watch"),
         ("apps.kruise.io", "persistentpodstates/status", "patch"),
         ("apps.kruise.io", "statefulsets", "list watch"),
-        ("events.k8s.io", "events", "create patch"),
+        ("events.k8s.io", "events", "create"),
     ]);
     let expected_of_policy = rights_to([("apps.kruise.io", "persistentpodstates", "get list watch")]);
     for (account, expected) in [("pps-sidecar", expected_of_sidecar), ("policy-server", expected_of_policy)] {
