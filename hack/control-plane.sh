@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Prints the folder that holds etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
-# kubectl and the host-local IPAM plugin, and makes it when it is not there yet.
+# kubectl, the host-local IPAM plugin and libfaketime, and makes it when it is not there yet.
 #
 # KUBEBUILDER_ASSETS=DIR  use the Kubernetes binaries of DIR (all five) and build nothing.
 #
-# Otherwise etcd and host-local are unpacked from Debian's packages (nothing is installed, no
+# Otherwise etcd and those two are unpacked from Debian's packages (nothing is installed, no
 # service is started) and Kubernetes is built from Debian's source package, which carries all that
 # it needs. That takes 5 to 10 minutes on 2 cores, once; the result stays in the user's cache.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 BINARIES=(etcd kube-apiserver kube-controller-manager kube-scheduler kubectl)
+# What no release of Kubernetes has.
+OTHERS=(host-local libfaketime.so.1)
 VERSION=v1.20.2
 COMMIT=faecb196815e248d3ecfb03c680a4507229c2a56
 TARGET="$CACHE_DIR/control-plane-$VERSION"
@@ -20,11 +22,12 @@ complete() {
     for name in "$@"; do [ -x "$TARGET/$name" ] || return 1; done
 }
 
-# unpack PACKAGE FILE...: the named files of a Debian package, into $TARGET.
+# unpack PACKAGE FILE...: the named files (or patterns) of a Debian package, into $TARGET.
 unpack() {
     local package=$1 file; shift
     (cd "$WORK" && apt-get -q download "$package" && mkdir -p "$package" && dpkg-deb -x "$package"_*.deb "$package")
-    for file in "$@"; do install -D -m 755 "$WORK/$package/$file" "$TARGET/$(basename "$file")"; done
+    # shellcheck disable=SC2086 # Patterns are meant to be expanded.
+    for file in "$@"; do install -D -m 755 -t "$TARGET" "$WORK/$package"/$file; done
 }
 
 # fetch_source: Debian's source package, through a private apt configuration: the machine's own
@@ -73,8 +76,12 @@ prepare() {
     if ! complete host-local; then
         step "unpack the host-local IPAM plugin" unpack containernetworking-plugins usr/lib/cni/host-local
     fi
+    if ! complete libfaketime.so.1; then
+        step "unpack libfaketime" unpack libfaketime 'usr/lib/*/faketime/libfaketime.so.1'
+    fi
     case " $* " in
     *" kube-apiserver "*)
+        complete "${BINARIES[@]}" && return 0
         say "preparing Kubernetes $VERSION in $TARGET (once; 5 to 10 minutes on 2 cores)"
         need_packages golang-go rsync make gcc libc6-dev
         complete etcd || step "unpack etcd" unpack etcd-server usr/bin/etcd
@@ -89,14 +96,14 @@ if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
     for name in "${BINARIES[@]}"; do
         [ -x "$KUBEBUILDER_ASSETS/$name" ] || die "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS has no executable $name; it must hold ${BINARIES[*]} (setup-envtest leaves out the controller manager and the scheduler: take them from the server release), or unset it to build $VERSION"
     done
-    with_lock control-plane prepare host-local >&2
+    with_lock control-plane prepare "${OTHERS[@]}" >&2
     mkdir -p "$TARGET"
     DIR="$CACHE_DIR/control-plane-assets"
     rm -rf "$DIR" && mkdir -p "$DIR"
     for name in "${BINARIES[@]}"; do ln -s "$KUBEBUILDER_ASSETS/$name" "$DIR/$name"; done
-    ln -s "$TARGET/host-local" "$DIR/host-local"
+    for name in "${OTHERS[@]}"; do ln -s "$TARGET/$name" "$DIR/$name"; done
     echo "$DIR"
 else
-    with_lock control-plane prepare "${BINARIES[@]}" host-local >&2
+    with_lock control-plane prepare "${BINARIES[@]}" "${OTHERS[@]}" >&2
     echo "$TARGET"
 fi

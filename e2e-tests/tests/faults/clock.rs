@@ -1,28 +1,18 @@
 //! The clock on the wall jumps.
 
-use std::{collections::BTreeSet, env, fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, fs, time::Duration};
 
 use pps_e2e::{cluster::Cluster, sidecar::SidecarOptions};
 
 use crate::end_state::end_state;
 use crate::fleet::Fleet;
 use crate::nodes::{self, Trio};
-use crate::support::{Random, TIMEOUT, note};
-
-/// The library that makes a program believe in another time: `PPS_FAKETIME`, else where Debian's package
-/// libfaketime has it.
-fn library() -> Option<PathBuf> {
-    let usual = ["x86_64", "aarch64"]
-        .map(|machine| format!("/usr/lib/{machine}-linux-gnu/faketime/libfaketime.so.1").into());
-    env::var_os("PPS_FAKETIME").map(PathBuf::from).into_iter().chain(usual).find(|path| path.is_file())
-}
+use crate::support::{Random, TIMEOUT};
 
 /// By hours and days, forward and back, while it leads, gathers changes, and waits for a node.
 pub(crate) async fn the_clock_jumps(cluster: &Cluster) {
-    let Some(library) = library() else {
-        note("skipped: libfaketime is not installed (Debian: libfaketime), nor named by PPS_FAKETIME");
-        return;
-    };
+    // It makes a program believe in another time.
+    let library = cluster.control_plane.binaries().path("libfaketime.so.1").unwrap();
     let mut random = Random::of("clock");
     let time = cluster.control_plane.folder().join("time");
     let set = |offset: &str| fs::write(&time, format!("{offset}\n")).unwrap();
