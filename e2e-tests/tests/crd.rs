@@ -268,6 +268,7 @@ async fn both_programs_may_do_what_they_need_and_no_more() {
         ("apps.kruise.io", "persistentpodstates", "create delete list patch watch"),
         ("apps.kruise.io", "persistentpodstates/status", "patch"),
         ("apps.kruise.io", "statefulsets", "list watch"),
+        ("coordination.k8s.io", "leases/kruise-manager", "get"),
         ("events.k8s.io", "events", "create"),
     ]);
     let expected_of_policy = rights_to([("apps.kruise.io", "persistentpodstates", "get list watch")]);

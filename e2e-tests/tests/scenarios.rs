@@ -160,6 +160,17 @@ async fn with_the_definition_of_openkruise() {
 }
 
 #[tokio::test]
+async fn beside_the_manager_of_openkruise() {
+    let _turn = support::turn().await;
+    let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
+    let cluster = cluster.sidecar(openkruise::leaving()).start().await.unwrap();
+    let result =
+        support::run_in_turn(scenarios![&cluster; openkruise::recording_is_left_to_its_manager]).await;
+    rights::assert_used_as_granted(&cluster);
+    result.unwrap();
+}
+
+#[tokio::test]
 async fn custom_kinds_come_and_go() {
     let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();

@@ -84,6 +84,12 @@ pub struct Args {
     )]
     pub lease_name: String,
 
+    /// Who records. self: this sidecar, and whether OpenKruise's manager runs, too, is told. openkruise:
+    /// OpenKruise's manager; the sidecar watches and writes nothing, makes no PersistentPodState objects,
+    /// and tells whether that manager runs.
+    #[arg(long, value_name = "WHO", value_enum, default_value_t = Recorder::Own, env = "PPS_RECORDER")]
+    pub recorder: Recorder,
+
     /// How many writes may be on their way to the API server at the same time.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_writes: u16,
@@ -111,6 +117,17 @@ pub struct Args {
     /// How to log.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Auto, env = "PPS_LOG_FORMAT")]
     pub log_format: LogFormat,
+}
+
+/// Who records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Recorder {
+    /// This sidecar.
+    #[value(name = "self")]
+    Own,
+    /// OpenKruise's manager.
+    #[value(name = "openkruise")]
+    OpenKruise,
 }
 
 /// How to log.
@@ -176,6 +193,9 @@ mod tests {
         assert!(!alone.leader_election);
         assert!(Args::try_parse_from(["pps-sidecar", "--shutdown-timeout", "soon"]).is_err());
         assert!(Args::try_parse_from(["pps-sidecar", "--max-writes", "0"]).is_err());
+        assert_eq!(args.recorder, Recorder::Own);
+        let beside = Args::parse_from(["pps-sidecar", "--recorder", "openkruise"]);
+        assert_eq!(beside.recorder, Recorder::OpenKruise);
         assert_eq!(args.max_object_size, 1536);
         assert!(Args::try_parse_from(["pps-sidecar", "--max-object-size", "15"]).is_err());
         assert!(Args::try_parse_from(["pps-sidecar", "--config-namespace", ""]).is_err());

@@ -43,7 +43,7 @@ pub struct Election {
 #[derive(Debug)]
 enum Task {
     Elector(oneshot::Sender<()>, JoinHandle<()>),
-    /// This process leads as long as this is kept.
+    /// Nothing changes as long as this is kept.
     Unopposed(#[expect(dead_code, reason = "it is only kept")] watch::Sender<Term>),
 }
 
@@ -74,6 +74,12 @@ impl Election {
     /// Leads without being asked: for a process that is the only one.
     pub fn unopposed() -> Self {
         let (term, leadership) = watch::channel(Term::unlimited());
+        Self { leadership: Leadership::new(leadership), task: Task::Unopposed(term) }
+    }
+
+    /// Never leads: for a process that writes nothing.
+    pub fn none() -> Self {
+        let (term, leadership) = watch::channel(Term::default());
         Self { leadership: Leadership::new(leadership), task: Task::Unopposed(term) }
     }
 

@@ -15,6 +15,7 @@
 pub mod admin;
 pub mod args;
 pub mod batch;
+pub mod client;
 pub mod discover;
 pub mod events;
 pub mod facts;
@@ -25,6 +26,7 @@ pub mod interest;
 pub mod lease;
 pub mod metrics;
 pub mod names;
+pub mod openkruise;
 pub mod run;
 pub mod states;
 pub mod store;

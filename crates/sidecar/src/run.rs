@@ -3,40 +3,41 @@
 mod gone;
 mod kinds;
 mod leading;
+mod other;
+mod writing;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use k8s_openapi::jiff::Timestamp;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
-use pps_core::Reason;
+use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
 use self::kinds::Kinds;
 use self::leading::Role;
 use crate::admin::{self, Health};
-use crate::args::{Args, LogFormat};
+use crate::args::{Args, LogFormat, Recorder};
 use crate::batch::{Batch, Of};
+use crate::client;
 use crate::discover::Discovery;
 use crate::events::Publisher;
 use crate::facts::{ObjectKey, WorkloadKey};
 use crate::grace::Grace;
 use crate::hopeless::Hopeless;
-use crate::index::{Generation, Index};
+use crate::index::Index;
 use crate::interest::Interest;
 use crate::lease::Election;
 use crate::metrics::Metrics;
+use crate::openkruise::Manager;
 use crate::store::Update;
 use crate::watch::{Seen, Watches};
-use crate::write::{Failure, Taken, Writer, Written};
+use crate::write::{Writer, Written};
 
 /// How many facts may wait for the index before the watches wait for it.
 const QUEUE: usize = 1024;
@@ -70,27 +71,10 @@ fn start_logging(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn client(args: &Args) -> anyhow::Result<Client> {
-    let mut config = if let Some(path) = &args.kubeconfig {
-        let kubeconfig =
-            Kubeconfig::read_from(path).with_context(|| format!("--kubeconfig {}", path.display()))?;
-        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-            .await
-            .with_context(|| format!("--kubeconfig {}", path.display()))?
-    } else {
-        Config::infer()
-            .await
-            .context("no cluster is configured; run it in a Pod, or give --kubeconfig FILE")?
-    };
-    // A watch is ended by the server before this; a connection that is silent for longer is dead.
-    config.read_timeout = Some(Duration::from_secs(295));
-    Ok(Client::try_from(config)?)
-}
-
 async fn run(args: &Args) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let client = client(args).await?;
+    let client = client::connect(args.kubeconfig.as_deref()).await?;
     let (health, metrics) = (Health::default(), Arc::new(Metrics::default()));
     let election = election(args, &client, &health);
     let mut leadership = election.leadership();
@@ -98,14 +82,26 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     // Not within the log entry: what is not logged is not evaluated.
     let address = served.await?;
     info!(version = env!("CARGO_PKG_VERSION"), %address, "started");
+    if args.recorder == Recorder::OpenKruise {
+        health.complete();
+        tokio::select! {
+            () = other::leave_recording(&client, &args.config_namespace, &metrics) => {}
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        info!("stopped");
+        return Ok(());
+    }
 
     let (seen, mut facts) = mpsc::channel(QUEUE);
     let interest = Interest::default();
     let watches = Watches::new(client.clone(), interest.clone(), health.clone(), metrics.clone(), seen);
     let role = Role::new(leadership.clone());
+    let client_of_looks = client.clone();
     let mut worker = Worker::new(args, client, interest, watches, role, health, metrics);
     worker.start_first_watches(args.config_namespace.clone());
 
+    let mut looks = other::looks(client_of_looks, args.config_namespace.clone());
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
         let due = worker.next_due();
@@ -121,6 +117,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
             Some(outcome) = worker.writes.join_next() => worker.ended(outcome?),
             () = sleep_until(due.unwrap_or_else(|| Instant::now() + SWEEP).into()), if due.is_some() => {}
             _ = sweep.tick() => worker.sweep(),
+            Some(look) = looks.recv() => worker.look_at_other(look, &args.config_namespace),
             cared_for = leadership.changed() => anyhow::ensure!(cared_for, "the election has ended"),
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
@@ -142,6 +139,9 @@ async fn run(args: &Args) -> anyhow::Result<()> {
 
 /// The election that decides which of several processes writes.
 fn election(args: &Args, client: &Client, health: &Health) -> Election {
+    if args.recorder == Recorder::OpenKruise {
+        return Election::none();
+    }
     if !args.leader_election {
         return Election::unopposed();
     }
@@ -173,6 +173,7 @@ struct Worker {
     later_watches_started: bool,
     complete: bool,
     retry_full: Instant,
+    other: Manager,
     health: Health,
     metrics: Arc<Metrics>,
 }
@@ -210,6 +211,7 @@ impl Worker {
             later_watches_started: false,
             complete: false,
             retry_full: Instant::now() + RETRY_FULL,
+            other: Manager::default(),
             health,
             metrics,
         }
@@ -331,112 +333,6 @@ impl Worker {
         }
     }
 
-    fn write_status(&mut self, key: &ObjectKey, retry: bool) {
-        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        if let Some(write) = self.index.status_write(key, &now) {
-            let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
-            self.begin(retry, async move {
-                let (start, entries) = (Instant::now(), write.entries);
-                let bytes = write.patch.to_string().len();
-                let written = writer.status(write).await;
-                if matches!(written, Written::Status(_, Ok(_))) {
-                    metrics.status_written(bytes, entries, start.elapsed().as_secs_f64());
-                }
-                written
-            });
-        }
-    }
-
-    fn write_generation(&mut self, workload: WorkloadKey, retry: bool) {
-        if let Some(generation) = self.index.generation(&workload) {
-            self.begin(retry, self.writer.clone().generation(workload, generation));
-        }
-    }
-
-    fn begin(&mut self, retry: bool, write: impl Future<Output = Written> + Send + 'static) {
-        self.retries += usize::from(retry);
-        self.writes.spawn(async move { (retry, write.await) });
-    }
-
-    fn ended(&mut self, (retry, outcome): (bool, Written)) {
-        self.retries -= usize::from(retry);
-        self.written(outcome);
-    }
-
-    fn written(&mut self, outcome: Written) {
-        let now = Instant::now();
-        match outcome {
-            Written::Status(write, Ok(resource_version)) => {
-                debug!(object = %write.key, entries = write.entries, "status written");
-                self.metrics.write("status", "ok");
-                self.statuses.written(&write.key, write.recorded, now);
-                self.index.status_written(&write.key, &write.uid, &resource_version);
-                self.tell_forgotten(&write);
-            }
-            Written::Status(write, Err(failure)) => {
-                self.count_failure("status", &failure);
-                self.statuses.failed(&write.key, retry_after(&failure), now);
-                if let Failure::TooLarge(words) = &failure {
-                    warn!(object = %write.key, error = words, "the API server stores no more in this object");
-                    self.index.status_too_large(&write.key, &write.uid);
-                    return;
-                }
-                if !matches!(failure, Failure::Conflict | Failure::Gone | Failure::NotLeading) {
-                    warn!(object = %write.key, error = %failure, "a status could not be written and is tried again");
-                }
-                self.index.status_not_written(&write.key, &write.uid);
-            }
-            Written::Generation(workload, generation, Ok(taken)) => {
-                self.metrics.write("generated", "ok");
-                self.generations.written(&workload, 0, now);
-                self.tell_generated(&workload, generation, taken);
-                self.index.generation_done(&workload, true);
-            }
-            Written::Generation(workload, _, Err(failure)) => {
-                self.count_failure("generated", &failure);
-                if !matches!(failure, Failure::NotLeading) {
-                    warn!(%workload, error = %failure, "a generated PersistentPodState could not be written and is tried again");
-                }
-                self.generations.failed(&workload, retry_after(&failure), now);
-                self.index.generation_done(&workload, false);
-            }
-            Written::Release(release, result) => self.released(&release, result),
-            Written::Looked(node, sight) => self.looked(&node, sight),
-        }
-    }
-
-    fn tell_generated(&mut self, workload: &WorkloadKey, generation: Generation, taken: Taken) {
-        let (reason, message) = match generation {
-            Generation::Apply { key, .. } if taken == Taken::WithoutSources => (
-                Reason::InvalidAnnotation,
-                format!(
-                    "PersistentPodState {} was made without the sources PodIPsJSON and PodIPsCSV, which this cluster's definition of the kind does not know; install the one of this product",
-                    key.name
-                ),
-            ),
-            Generation::Apply { key, new: true, .. } => {
-                (Reason::Generated, format!("made PersistentPodState {}", key.name))
-            }
-            Generation::Apply { .. } => return,
-            Generation::Delete { key, .. } => (
-                Reason::Removed,
-                format!("deleted PersistentPodState {}, which the annotations no longer ask for", key.name),
-            ),
-        };
-        self.index.tell(workload, reason, message);
-    }
-
-    fn count_failure(&self, what: &'static str, failure: &Failure) {
-        let outcome = match failure {
-            Failure::Conflict => "conflict",
-            Failure::Gone => "gone",
-            Failure::Refused { .. } => "refused",
-            Failure::TooLarge(_) => "too_large",
-            Failure::NotLeading => "withheld",
-        };
-        self.metrics.write(what, outcome);
-    }
-
     fn sweep(&mut self) {
         let now = Instant::now();
         self.statuses.sweep(now);
@@ -470,12 +366,5 @@ impl Worker {
                 }
             }
         }
-    }
-}
-
-fn retry_after(failure: &Failure) -> Option<Duration> {
-    match failure {
-        Failure::Refused { retry_after, .. } => *retry_after,
-        Failure::Conflict | Failure::Gone | Failure::TooLarge(_) | Failure::NotLeading => None,
     }
 }

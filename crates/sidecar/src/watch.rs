@@ -1,6 +1,6 @@
 //! Kubernetes watches to facts: drops what is not needed before anything is stored.
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,6 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, WatchParams};
 use kube::core::{ApiResource, DeserializeGuard, PartialObjectMeta};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, DefaultBackoff, Event, watcher};
 use kube::{Api, Client, Resource};
 use pps_core::kinds;
@@ -28,8 +26,15 @@ use crate::metrics::Metrics;
 use crate::store::Update;
 use crate::wire::{self, CustomResourceDefinition, CustomWorkload, Pod, PpsObject, StatefulSet};
 
-/// The longest wait between two attempts to watch.
+/// The longest wait between two attempts to watch: who waits for a state to be recorded should not have to
+/// wait long after the API server is back.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// How long the API server may take to say whether something can be watched.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long it takes until a refusal has come whose beginning has.
+const REFUSAL_TIMEOUT: Duration = Duration::from_millis(250);
+/// A watch that was taken up again and has not failed for so long works.
+const SETTLED: Duration = Duration::from_secs(1);
 
 /// How many definitions are listed at once: each comes with a schema, which can be large.
 const DEFINITIONS_AT_ONCE: u32 = 50;
@@ -166,7 +171,7 @@ impl Watches {
         Source { api: Api::all(self.client.clone()), config: watcher::Config::default() }
     }
 
-    /// Follows one kind for ever: errors are told and retried with back-off.
+    /// Follows one kind for ever: errors are told, and it is tried again.
     async fn follow<O, K, F>(
         &self,
         what: What,
@@ -180,8 +185,8 @@ impl Watches {
     {
         loop {
             extent.begin();
-            let events = watcher(source.api.clone(), source.config.clone());
-            let mut events = Box::pin(events.backoff(ShortBackoff::default()));
+            let mut events = Box::pin(watcher(source.api.clone(), source.config.clone()));
+            let mut waits = DefaultBackoff::default();
             let (mut lost, mut known) = (false, false);
             loop {
                 let event = tokio::select! {
@@ -191,11 +196,9 @@ impl Watches {
                     }
                     event = events.next() => event,
                     // A watch that is taken up again tells nothing before something happens.
-                    answers = source.answers(what.pause()), if lost => {
-                        if answers {
-                            lost = false;
-                            self.heard(&what).await;
-                        }
+                    () = sleep(SETTLED), if lost => {
+                        lost = false;
+                        self.heard(&what).await;
                         continue;
                     }
                 };
@@ -203,8 +206,8 @@ impl Watches {
                     None => break,
                     Some(Err(error)) => {
                         lost = true;
-                        warn!(kind = %what.name, %error, "the watch failed and is tried again");
-                        self.lost(&what, &error).await;
+                        self.lost(&what, &error, is_forbidden(&error)).await;
+                        self.wait_for(&what, &source, &mut waits).await;
                         continue;
                     }
                     Some(Ok(event)) => {
@@ -250,11 +253,25 @@ impl Watches {
     }
 
     /// A watch has failed.
-    async fn lost(&self, what: &What, error: &watcher::Error) {
+    async fn lost(&self, what: &What, error: &(dyn Display + Sync), forbidden: Forbidden) {
+        warn!(kind = %what.name, %error, "the watch failed and is tried again");
         self.metrics.watch_error(&what.name);
         match &what.role {
             Role::Vital(name) => self.health.lost(name),
-            Role::Kind(id) => drop(self.seen.send(Seen::Lost(id.clone(), is_forbidden(error))).await),
+            Role::Kind(id) => drop(self.seen.send(Seen::Lost(id.clone(), forbidden)).await),
+        }
+    }
+
+    /// Waits until the API server lets this be listed and watched, and asks ever less often.
+    async fn wait_for<O>(&self, what: &What, source: &Source<O>, waits: &mut DefaultBackoff)
+    where
+        O: Clone + DeserializeOwned + Debug,
+    {
+        loop {
+            sleep(waits.next().unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)).await;
+            let Err(error) = source.answers().await else { return };
+            let forbidden = matches!(&error, kube::Error::Api(status) if status.is_forbidden());
+            self.lost(what, &error, forbidden).await;
         }
     }
 }
@@ -276,15 +293,6 @@ enum Role {
 impl What {
     fn vital(name: &'static str) -> Self {
         Self { name: name.into(), role: Role::Vital(name) }
-    }
-
-    /// How long to wait before it is asked whether a watch that failed works again.
-    fn pause(&self) -> Duration {
-        match self.role {
-            Role::Vital(_) => Duration::from_secs(1),
-            // It may never work.
-            Role::Kind(_) => LONGEST_WAIT,
-        }
     }
 
     fn of_kind(id: &WatchId, resource: &kinds::Resource) -> Self {
@@ -323,9 +331,8 @@ struct Source<O> {
 }
 
 impl<O: Clone + DeserializeOwned + Debug> Source<O> {
-    /// Waits for a while, and asks whether they can be listed and watched.
-    async fn answers(&self, pause: Duration) -> bool {
-        sleep(pause).await;
+    /// Asks whether they can be listed and watched.
+    async fn answers(&self) -> kube::Result<()> {
         let field_selector = self.config.field_selector.clone();
         let list =
             ListParams { field_selector: field_selector.clone(), limit: Some(1), ..ListParams::default() };
@@ -334,10 +341,11 @@ impl<O: Clone + DeserializeOwned + Debug> Source<O> {
             let list = self.api.list(&list).await?;
             let version = list.metadata.resource_version.unwrap_or_default();
             let mut events = Box::pin(self.api.watch(&watch, &version).await?);
-            // A refusal comes as the first event, and a watch that works may end without any.
-            events.next().await.transpose()
+            // A refusal comes at once, as the first event; a watch that works may tell nothing for long.
+            timeout(REFUSAL_TIMEOUT, events.next()).await.map_or(Ok(None), Option::transpose).map(drop)
         };
-        matches!(timeout(Duration::from_secs(5), asked).await, Ok(Ok(_)))
+        let no_answer = |_| kube::Error::Service("no answer from the API server".into());
+        timeout(ANSWER_TIMEOUT, asked).await.map_err(no_answer)?
     }
 }
 
@@ -371,24 +379,5 @@ impl Extent<'_> {
             return;
         }
         pending::<()>().await;
-    }
-}
-
-/// kube's own back-off, with shorter waits: who waits for a state to be recorded should not have to
-/// wait half a minute after the API server is back.
-#[derive(Default)]
-struct ShortBackoff(DefaultBackoff);
-
-impl Iterator for ShortBackoff {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        self.0.next().map(|wait| wait.min(LONGEST_WAIT))
-    }
-}
-
-impl Backoff for ShortBackoff {
-    fn reset(&mut self) {
-        self.0.reset();
     }
 }

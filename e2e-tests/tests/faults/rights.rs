@@ -19,6 +19,8 @@ type Right = (&'static str, &'static str, &'static str);
 const PATCH: Right = ("apps.kruise.io", "persistentpodstates/status", "patch");
 const LIST: Right = ("", "pods", "list");
 const WATCH: Right = ("", "pods", "watch");
+/// Only their metadata is watched, which is refused in other words.
+const WATCH_NODES: Right = ("", "nodes", "watch");
 
 /// Gives the sidecar all its rights but these, and waits until the API server knows.
 async fn rights_without(cluster: &Cluster, rights: &[Right]) {
@@ -44,7 +46,7 @@ async fn rights_without(cluster: &Cluster, rights: &[Right]) {
     }
     objects[0]["rules"] = json!(rules);
     cluster.apply_objects(&objects).await.unwrap();
-    for right in [PATCH, LIST, WATCH] {
+    for right in [PATCH, LIST, WATCH, WATCH_NODES] {
         known(cluster, right, !rights.contains(&right)).await;
     }
 }
@@ -98,10 +100,11 @@ pub(crate) async fn what_may_not_be_seen_is_not_taken_for_gone(road: &Road) {
     };
     let before = errors().await.unwrap();
 
-    rights_without(&road.cluster, &[LIST, WATCH]).await;
+    rights_without(&road.cluster, &[LIST, WATCH, WATCH_NODES]).await;
     // A watch that goes on is not ended by that.
     road.interrupt().await;
-    road.unready("cannot watch: pods").await;
+    road.unready("cannot watch: nodes, pods").await;
+    fleet.relabel(&mut random).await;
     fleet.replace_some(&mut random, 5).await;
     fleet.scale("web-b", 2).await;
     fleet.ready().await;
@@ -112,6 +115,7 @@ pub(crate) async fn what_may_not_be_seen_is_not_taken_for_gone(road: &Road) {
     })
     .await
     .unwrap();
+    assert!(sidecar.log().contains(r#"cannot watch resource \"nodes\""#), "who has to mend it is told how");
     assert_eq!(sidecar.metric("pps_ready").await.unwrap(), Some(0.0));
     assert_eq!(sidecar.get("/healthz").await.unwrap().0, 200);
 
@@ -119,7 +123,7 @@ pub(crate) async fn what_may_not_be_seen_is_not_taken_for_gone(road: &Road) {
     let states = fleet.states().await;
     sidecar.kill().await.unwrap();
     sidecar.start_again().unwrap();
-    road.unready("cannot watch: pods").await;
+    road.unready("pods").await;
     sidecar.wait_leading(TIMEOUT).await.unwrap();
     tokio::time::sleep(WHILE).await;
     assert_eq!(fleet.states().await, states, "no Pod is known, and none is gone");

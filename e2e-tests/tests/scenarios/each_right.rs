@@ -14,8 +14,8 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use crate::{
-    custom_kinds,
-    rights::{self, Right},
+    custom_kinds, openkruise,
+    rights::{self, Grant},
     support::{HOSTNAME, Pool, TIMEOUT, homes, note, required, spec_for},
 };
 
@@ -50,9 +50,11 @@ enum Errand {
     Release,
     /// To win the election.
     Lead,
+    /// To notice OpenKruise's manager.
+    Notice,
 }
 
-fn errand_of((group, resource, verb): &Right) -> Errand {
+fn errand_of(((group, resource, verb), names): &Grant) -> Errand {
     match (group.as_str(), resource.as_str(), verb.as_str()) {
         ("apps.kruise.io", "statefulsets", _) => Errand::Follow,
         ("", "nodes", "get") => Errand::Forget,
@@ -61,6 +63,7 @@ fn errand_of((group, resource, verb): &Right) -> Errand {
         ("apps.kruise.io", "persistentpodstates", "delete") => Errand::Remove,
         ("apps.kruise.io", "persistentpodstates/status", "patch") => Errand::Record,
         ("events.k8s.io", "events", "create") => Errand::Tell,
+        ("coordination.k8s.io", "leases", "get") if names[0] == openkruise::LEASE => Errand::Notice,
         ("coordination.k8s.io", "leases", _) => Errand::Lead,
         (_, _, "list" | "watch") => Errand::Know,
         other => panic!("what is {other:?} for? It needs an errand here, or has to go"),
@@ -69,10 +72,13 @@ fn errand_of((group, resource, verb): &Right) -> Errand {
 
 pub(crate) async fn without_it_something_is_not_done(cluster: &Cluster) {
     let stage = Stage::set(cluster).await;
-    let granted = rights::granted();
+    let granted = rights::grants();
     assert!(granted.len() > 20, "{granted:?}");
-    for right in &granted {
-        stage.without(right).await;
+    for grant in &granted {
+        tokio::select! {
+            () = stage.without(grant) => {}
+            () = openkruise::renew(cluster), if errand_of(grant) == Errand::Notice => {}
+        }
     }
 }
 
@@ -108,24 +114,24 @@ impl<'a> Stage<'a> {
     }
 
     /// Takes the right away and sees what is not done, then gives it back.
-    async fn without(&self, right: &Right) {
-        let errand = errand_of(right);
+    async fn without(&self, grant: &Grant) {
+        let (errand, (right, _)) = (errand_of(grant), grant);
         let cluster = self.pool.cluster;
         cluster.sidecar().unwrap().kill().await.unwrap();
-        self.give(|other| other != right).await;
-        self.wait_for_right(right, false).await;
+        self.give(|other| other != grant).await;
+        self.wait_for_right(grant, false).await;
         let text = format!("{}-{}-{}", right.0, right.1.replace('/', "-"), right.2);
         if errand == Errand::Lead {
             self.prepare_lease(&right.2).await;
         }
-        let refused_before = refused(cluster, right);
+        let refused_before = refused(cluster, grant);
         if errand == Errand::Lead { &self.elector } else { cluster.sidecar().unwrap() }
             .start_again()
             .unwrap();
         let old_node = self.begin(errand, &text).await;
 
         wait_for(&format!("{right:?} to be missed for {errand:?}"), TIMEOUT, async || {
-            let refused = refused(cluster, right);
+            let refused = refused(cluster, grant);
             Ok(Progress::when(refused > refused_before, (), "it was not asked for"))
         })
         .await
@@ -138,7 +144,7 @@ impl<'a> Stage<'a> {
         }
 
         self.give(|_| true).await;
-        self.wait_for_right(right, true).await;
+        self.wait_for_right(grant, true).await;
         if errand == Errand::Tell {
             // No work waits for an Event, so that one that could not be published is not tried again.
             self.ask(&malformed(&format!("anew-{text}"))).await;
@@ -149,14 +155,14 @@ impl<'a> Stage<'a> {
     }
 
     /// Gives the sidecar these rights and no others.
-    async fn give(&self, wanted: impl Fn(&Right) -> bool) {
+    async fn give(&self, wanted: impl Fn(&Grant) -> bool) {
         let mut roles = manifests::read(&repository_file("deploy/rbac.yaml")).unwrap();
         roles.retain(|role| {
             role["metadata"]["name"] == "pps-sidecar"
                 && (role["kind"] == "ClusterRole" || role["kind"] == "Role")
         });
         for role in &mut roles {
-            let rules = rights::of_role(role).into_iter().filter(|(right, _)| wanted(right));
+            let rules = rights::of_role(role).into_iter().filter(|grant| wanted(grant));
             let rules: Vec<Value> = rules
                 .map(|((group, resource, verb), names)| {
                     json!({"apiGroups": [group], "resources": [resource], "verbs": [verb], "resourceNames": names})
@@ -168,15 +174,10 @@ impl<'a> Stage<'a> {
     }
 
     /// Waits until the API server goes by it.
-    async fn wait_for_right(&self, (group, resource, verb): &Right, expected: bool) {
+    async fn wait_for_right(&self, ((group, resource, verb), names): &Grant, expected: bool) {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-        let name = match resource {
-            "configmaps" => "kruise-configuration",
-            "leases" if verb != "create" => "pps-sidecar",
-            _ => "",
-        };
         let attributes = json!({"group": group, "resource": resource, "subresource": subresource, "verb": verb,
-            "name": name, "namespace": if resource == "leases" { NAMESPACE } else { "" }});
+            "name": names[0], "namespace": if resource == "leases" { NAMESPACE } else { "" }});
         let review = json!({"spec": {"user": SIDECAR, "resourceAttributes": attributes}});
         let review = serde_json::from_value(review).unwrap();
         let reviews: Api<SubjectAccessReview> = Api::all(self.pool.cluster.client());
@@ -203,7 +204,7 @@ impl<'a> Stage<'a> {
     async fn begin(&self, errand: Errand, text: &str) -> String {
         let pool = &self.pool;
         match errand {
-            Errand::Know | Errand::Lead => {}
+            Errand::Know | Errand::Lead | Errand::Notice => {}
             Errand::Follow => self.follow(pool_replicas(text)).await,
             Errand::Record => pool.annotate_pod("home-0", &json!({KEY: text})).await,
             Errand::Generate => self.ask(KEY).await,
@@ -231,6 +232,10 @@ impl<'a> Stage<'a> {
                 pool.cluster.sidecar().unwrap().get("/readyz").await.is_ok_and(|(code, _)| code == 200)
             }
             Errand::Lead => self.elector.leads().await.unwrap_or_default(),
+            Errand::Notice => {
+                let other = pool.cluster.sidecar().unwrap().metric("pps_other_recorder").await;
+                other.unwrap_or_default() == Some(1.0)
+            }
             Errand::Follow => {
                 // Without a watch it is listed again and again, which is not to follow it.
                 let watching = r#"pps_watching{kind="statefulsets.apps.kruise.io"}"#;
@@ -315,7 +320,7 @@ fn pool_replicas(text: &str) -> u32 {
 }
 
 /// How often the API server has refused a request for want of this right.
-fn refused(cluster: &Cluster, (group, resource, verb): &Right) -> usize {
+fn refused(cluster: &Cluster, ((group, resource, verb), names): &Grant) -> usize {
     // What a server-side apply makes is refused as what was asked: a patch.
     let verb = if verb == "create" && resource == "persistentpodstates" { "patch" } else { verb };
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
@@ -326,6 +331,7 @@ fn refused(cluster: &Cluster, (group, resource, verb): &Right) -> usize {
             && object["resource"] == resource
             && object["apiGroup"].as_str().unwrap_or_default() == group
             && object["subresource"].as_str().unwrap_or_default() == subresource
+            && (resource != "leases" || names.is_null() || object["name"] == names[0])
     };
     rights::requests(cluster).iter().filter(is_of).count()
 }

@@ -6,15 +6,18 @@ use std::{
     time::Duration,
 };
 
+use k8s_openapi::jiff::Timestamp;
 use pps_e2e::{
     cluster::{Cluster, SIDECAR, repository_file},
     manifests,
+    sidecar::SidecarOptions,
+    wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
 use crate::{
     rights,
-    support::{HOSTNAME, IP_ANNOTATION, Pool, WHILE, ZONE, homes, places, spec_for},
+    support::{HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, places, required, spec_for},
 };
 
 /// A file that goes when this is dropped.
@@ -109,4 +112,74 @@ pub(crate) async fn pruned_fields_are_not_missed(cluster: &Cluster) {
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(writes(), before, "writes while nothing happens");
     pool.recorded("web", "web").await;
+}
+
+/// A sidecar that leaves recording to OpenKruise's manager.
+pub(crate) fn leaving() -> SidecarOptions {
+    let args = ["--recorder", "openkruise"].map(str::to_owned);
+    SidecarOptions { args: args.into(), ..SidecarOptions::default() }
+}
+
+/// The Lease of OpenKruise's manager.
+pub(crate) const LEASE: &str = "kruise-manager";
+
+/// Renews it as that manager does, for ever.
+pub(crate) async fn renew(cluster: &Cluster) {
+    cluster.namespace("kruise-system").await.unwrap();
+    loop {
+        let now = format!("{:.6}", Timestamp::now());
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": LEASE, "namespace": "kruise-system"},
+            "spec": {"holderIdentity": "kruise-controller-manager-0_1", "leaseDurationSeconds": 15, "renewTime": now}});
+        cluster.apply_objects(&[lease]).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+}
+
+pub(crate) async fn recording_is_left_to_its_manager(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "beside", 3, 1).await;
+    let sidecar = cluster.sidecar().unwrap();
+    let told = async |runs: f64| {
+        wait_for("the metric to tell of the manager", TIMEOUT, async || {
+            let now = cluster.sidecar().unwrap().metric("pps_other_recorder").await?;
+            Ok(Progress::when(now == Some(runs), (), format!("{now:?}")))
+        })
+        .await
+        .unwrap();
+    };
+    let scenario = async {
+        // Nothing is recorded or made, and nothing but the Lease is asked for.
+        pool.object("mine", &required("mine", &[HOSTNAME])).await;
+        cluster.run_stateful_set(&pool.stateful_set("mine", 1)).await.unwrap();
+        let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+        cluster.run_stateful_set(&web).await.unwrap();
+        told(1.0).await;
+        tokio::time::sleep(WHILE).await;
+        assert_eq!(pool.pps("mine").await.unwrap().data.get("status"), None);
+        assert!(pool.pps("web").await.is_err());
+        let asked: std::collections::BTreeSet<String> = rights::requests(cluster)
+            .iter()
+            .filter(|event| !event["objectRef"].is_null())
+            .map(|event| format!("{} {}", event["verb"], event["objectRef"]["name"]))
+            .collect();
+        assert_eq!(Vec::from_iter(asked), [r#""get" "kruise-manager""#]);
+        assert_eq!(sidecar.metric("pps_leader").await.unwrap(), Some(0.0));
+
+        // One that records says that it is not alone.
+        sidecar.terminate(SOON).await.unwrap();
+        let options =
+            SidecarOptions { name: "pps-sidecar-recording".to_owned(), ..SidecarOptions::default() };
+        let recording = cluster.run_sidecar(options).unwrap();
+        recording.wait_ready(TIMEOUT).await.unwrap();
+        pool.recorded("mine", "mine").await;
+        pool.recorded("web", "web").await;
+        let system = Pool { cluster, namespace: "kruise-system" };
+        assert!(system.event("kruise-manager", "OtherRecorder").await.contains("--recorder openkruise"));
+        assert_eq!(recording.metric("pps_other_recorder").await.unwrap(), Some(1.0));
+        recording.terminate(SOON).await.unwrap();
+    };
+    tokio::select! {
+        () = scenario => {}
+        () = renew(cluster) => {}
+    }
 }

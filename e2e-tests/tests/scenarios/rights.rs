@@ -14,18 +14,26 @@ use crate::support::list;
 /// API group, resource (with its subresource) and verb.
 pub(crate) type Right = (String, String, String);
 
+/// A right, and the names of the objects that it is limited to.
+pub(crate) type Grant = (Right, Value);
+
 /// What the deployment gives the sidecar.
-pub(crate) fn granted() -> BTreeSet<Right> {
+pub(crate) fn grants() -> Vec<Grant> {
     let objects = manifests::read(&repository_file("deploy/rbac.yaml")).unwrap();
     let roles = objects.iter().filter(|one| {
         ["ClusterRole", "Role"].iter().any(|kind| one["kind"] == *kind)
             && one["metadata"]["name"] == "pps-sidecar"
     });
-    roles.flat_map(of_role).map(|(right, _)| right).collect()
+    roles.flat_map(of_role).collect()
 }
 
-/// The rights that a role gives, each with the names of objects that it is limited to.
-pub(crate) fn of_role(role: &Value) -> Vec<(Right, Value)> {
+/// The same, whatever objects it is limited to.
+fn granted() -> BTreeSet<Right> {
+    grants().into_iter().map(|(right, _)| right).collect()
+}
+
+/// What a role gives.
+pub(crate) fn of_role(role: &Value) -> Vec<Grant> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut rights = Vec::new();
     for rule in list(&role["rules"]) {

@@ -97,13 +97,16 @@ pub(super) fn pack(
             entries.push((pod, state));
         }
     }
+    let mut grew = false;
     for (pod, state, before, after) in growing {
         let grown = size + after - before;
-        if room.ceiling.is_some_and(|ceiling| grown > ceiling) {
-            held.insert(pod);
-        } else {
-            size = grown;
+        // The first is tried wherever it has not been refused: it may be large, and the ceiling a guess.
+        let is_first = !grew && room.refused.is_some_and(|refused| grown + LEAST <= refused);
+        if is_first || room.ceiling.is_none_or(|ceiling| grown <= ceiling) {
+            (size, grew) = (grown, true);
             entries.push((pod, state));
+        } else {
+            held.insert(pod);
         }
     }
     Packed { entries, held, size }
@@ -191,11 +194,16 @@ impl Index {
         if std::mem::take(&mut object.room.bare) {
             object.touched.header();
         }
-        let more = object.room.refused.filter(|refused| *refused > size + 2 * LEAST);
-        if let Some(refused) = more.filter(|_| !object.room.held.is_empty() && !shrunk) {
-            object.room.ceiling = Some(size.midpoint(refused));
+        // Between what was taken and what was refused: more may be possible than was tried.
+        let between = object.room.refused.map(|refused| size.midpoint(refused));
+        let raised = between.filter(|between| {
+            !object.room.held.is_empty()
+                && object.room.ceiling.is_some_and(|ceiling| *between > ceiling + LEAST)
+        });
+        if raised.is_some() {
+            object.room.ceiling = raised;
         }
-        if shrunk || more.is_some() {
+        if shrunk || raised.is_some() {
             for pod in std::mem::take(&mut object.room.held) {
                 object.touched.pod(&pod);
             }

@@ -6,7 +6,8 @@ use std::time::Instant;
 use pps_core::Reason;
 use tracing::{debug, info, warn};
 
-use super::{Worker, retry_after};
+use super::Worker;
+use super::writing::retry_after;
 use crate::batch::Of;
 use crate::facts::ObjectKey;
 use crate::index::{Release, StatusWrite};

@@ -135,6 +135,31 @@ fn what_shrinks_an_object_goes_through_although_more_does_not() {
 }
 
 #[test]
+fn an_object_that_somebody_else_makes_smaller_takes_up_what_waits() {
+    let mut world = World::with_workload();
+    world.index.limit_objects(100 * 1024);
+    for name in ["w-0", "w-1"] {
+        world.pod(name, pod_of(40 * 1024));
+    }
+    world.settle("p");
+    let mut status = json!({"targetUID": "uid-w", "podStates": {"w-0": null, "v-1": null}});
+    let states = &world.index.objects[&key("p")].fact.status.pod_states;
+    status["podStates"]["w-0"] = json!(states.get("w-0").unwrap());
+    status["podStates"]["v-1"] = json!({"nodeName": "node-1", "annotations": {"ip": "x".repeat(40 * 1024)}});
+    let mut retained = spec("w");
+    retained["persistentPodStateRetentionPolicy"] = "Retain".into();
+    world.object("p", &retained, &status);
+    world.pod("w-1", pod_of(25 * 1024));
+    assert!(world.settle_within(96 * 1024) > 0);
+    assert_eq!(world.states("p"), ["v-1", "w-0"]);
+    assert_eq!(world.told("p").1, "ObjectFull");
+    status["podStates"]["v-1"]["annotations"]["ip"] = "x".repeat(25 * 1024).into();
+    world.object("p", &retained, &status);
+    assert_eq!(world.settle_within(96 * 1024), 0);
+    assert_eq!(world.states("p"), ["v-1", "w-0", "w-1"]);
+}
+
+#[test]
 fn of_many_states_as_many_are_written_as_fit() {
     for (limit, believed, most) in [(100, 100, 2), (100, 1500, 12), (50, 100, 12), (3, 100, 12)] {
         let mut world = World::with_workload();
