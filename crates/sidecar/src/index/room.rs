@@ -55,7 +55,15 @@ impl Room {
 
     /// The object is another one now. What the API server has refused of it may still be refused.
     pub(super) fn measure(&mut self, states: &States) {
-        self.size = states.size();
+        let before = std::mem::replace(&mut self.size, states.size());
+        if self.size < before {
+            self.ease();
+        }
+    }
+
+    /// There is more room: all may be tried that would not make it as large as what was refused.
+    fn ease(&mut self) {
+        self.ceiling = self.ceiling.max(self.refused.map(|refused| refused.saturating_sub(LEAST)));
     }
 
     pub(super) fn is_bare(&self) -> bool {
@@ -97,16 +105,13 @@ pub(super) fn pack(
             entries.push((pod, state));
         }
     }
-    let mut grew = false;
     for (pod, state, before, after) in growing {
         let grown = size + after - before;
-        // The first is tried wherever it has not been refused: it may be large, and the ceiling a guess.
-        let is_first = !grew && room.refused.is_some_and(|refused| grown + LEAST <= refused);
-        if is_first || room.ceiling.is_none_or(|ceiling| grown <= ceiling) {
-            (size, grew) = (grown, true);
-            entries.push((pod, state));
-        } else {
+        if room.ceiling.is_some_and(|ceiling| grown > ceiling) {
             held.insert(pod);
+        } else {
+            size = grown;
+            entries.push((pod, state));
         }
     }
     Packed { entries, held, size }
@@ -194,16 +199,14 @@ impl Index {
         if std::mem::take(&mut object.room.bare) {
             object.touched.header();
         }
-        // Between what was taken and what was refused: more may be possible than was tried.
-        let between = object.room.refused.map(|refused| size.midpoint(refused));
-        let raised = between.filter(|between| {
-            !object.room.held.is_empty()
-                && object.room.ceiling.is_some_and(|ceiling| *between > ceiling + LEAST)
-        });
-        if raised.is_some() {
-            object.room.ceiling = raised;
+        if shrunk {
+            object.room.ease();
         }
-        if shrunk || raised.is_some() {
+        let more = object.room.refused.filter(|refused| *refused > size + 2 * LEAST);
+        if let Some(refused) = more.filter(|_| !object.room.held.is_empty() && !shrunk) {
+            object.room.ceiling = Some(size.midpoint(refused));
+        }
+        if shrunk || more.is_some() {
             for pod in std::mem::take(&mut object.room.held) {
                 object.touched.pod(&pod);
             }
