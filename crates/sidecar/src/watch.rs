@@ -39,6 +39,9 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// How many definitions are listed at once: each comes with a schema, which can be large.
 const DEFINITIONS_AT_ONCE: u32 = 50;
 
+/// How many Pods are listed at once: of each, little more is kept than where it is.
+const PODS_AT_ONCE: u32 = 250;
+
 /// What the watches tell.
 #[derive(Clone, Debug)]
 pub enum Seen {
@@ -154,7 +157,9 @@ impl Watches {
         let convert = |pod: Pod| Some((wire::key_of(pod.meta()), wire::pod_fact(&pod, &interest)?));
         let key = |pod: &Pod| wire::key_of(pod.meta());
         let extent = Extent::Of(interest.annotations(), relist);
-        self.follow(What::vital("pods"), self.all(), extent, key, convert, Seen::Pods).await;
+        let mut source = self.all();
+        source.config.page_size = Some(PODS_AT_ONCE);
+        self.follow(What::vital("pods"), source, extent, key, convert, Seen::Pods).await;
     }
 
     /// Watches the metadata of Nodes; lists them anew when more labels are of interest.
