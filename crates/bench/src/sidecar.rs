@@ -1,5 +1,6 @@
 //! The sidecar beside a real API server: what it writes, and what it takes.
 
+mod events;
 mod world;
 
 use std::path::PathBuf;
@@ -58,6 +59,7 @@ pub(crate) async fn measure(large: bool) -> Result<Vec<(&'static str, String)>> 
             "all recorded after",
             "writes",
             "CPU",
+            "API server's and etcd's CPU",
             "memory, highest",
             "memory, then",
         ],
@@ -65,7 +67,13 @@ pub(crate) async fn measure(large: bool) -> Result<Vec<(&'static str, String)>> 
     );
     let event =
         table(&["recorded Pods", "CPU for 1,000 that do not matter", "CPU for 1,000 that do"], events);
-    Ok(vec![("becoming ready", ready), ("starting", start), ("events", event)])
+    eprintln!("  events");
+    Ok(vec![
+        ("becoming ready", ready),
+        ("starting", start),
+        ("events", event),
+        ("events in the sidecar", events::growth()?),
+    ])
 }
 
 /// A control plane without controllers, so that nobody changes what the measurement makes.
@@ -102,6 +110,16 @@ impl Ground {
         let listed = objects.list_metadata(&kube::api::ListParams::default()).await?.items.len();
         ensure!(listed == world.workloads, "{listed} objects");
         Ok(ground)
+    }
+
+    /// What answers the sidecar.
+    fn servers(&self) -> Result<[Process; 2]> {
+        let process = |name| {
+            let pid = self.control_plane.supervisor().status(name)?.pid;
+            let pid = pid.with_context(|| format!("{name} has no process"))?;
+            anyhow::Ok(Process::new(i32::try_from(pid)?)?)
+        };
+        Ok([process(program::API_SERVER)?, process(program::ETCD)?])
     }
 
     fn start_sidecar(&self) -> Result<Running> {
@@ -230,8 +248,11 @@ async fn starting(workloads: usize) -> Result<(Vec<String>, Vec<String>)> {
     eprintln!("  {workloads} PPS × 10 Pods");
     let world = World { namespace: "bench", workloads, pods: 10, ready: true };
     let ground = Ground::prepare(world).await?;
+    let servers = ground.servers()?;
+    let before = servers.iter().map(cpu).sum::<Result<f64>>()?;
     let mut sidecar = ground.start_sidecar()?;
     let took = sidecar.recorded(world.all_pods()).await?.duration_since(sidecar.started);
+    let served = servers.iter().map(cpu).sum::<Result<f64>>()? - before;
     let used = sidecar.settled().await?;
     let (now, highest) = memory(&sidecar.process)?;
     let name = format!("{} PPS × 10", count(workloads));
@@ -240,6 +261,7 @@ async fn starting(workloads: usize) -> Result<(Vec<String>, Vec<String>)> {
         format!("{:.1} s", took.as_secs_f64()),
         count(sidecar.writes().await),
         format!("{used:.2} s"),
+        format!("{served:.1} s"),
         mebibytes(highest),
         mebibytes(now),
     ];

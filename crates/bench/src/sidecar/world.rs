@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Case, HOSTNAME, Owner, ZONE, spec};
 
-const NODES: usize = 100;
+/// How many nodes there are.
+pub(super) const NODES: usize = 100;
 /// How many objects go into etcd in one transaction; it takes 128.
 const TOGETHER: usize = 100;
 
@@ -48,7 +49,7 @@ impl World {
         Ok(())
     }
 
-    fn workload(self, index: usize) -> (String, Value) {
+    pub(super) fn workload(self, index: usize) -> (String, Value) {
         let name = format!("db-{index}");
         let labels = json!({"app": name});
         let value = json!({
@@ -62,7 +63,7 @@ impl World {
         (format!("statefulsets/{}/{name}", self.namespace), value)
     }
 
-    fn object(self, index: usize) -> (String, Value) {
+    pub(super) fn object(self, index: usize) -> (String, Value) {
         let name = format!("db-{index}");
         let value = json!({
             "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
@@ -72,7 +73,7 @@ impl World {
         (format!("apps.kruise.io/persistentpodstates/{}/{name}", self.namespace), value)
     }
 
-    fn pod(self, index: usize) -> (String, Value) {
+    pub(super) fn pod(self, index: usize) -> (String, Value) {
         let name = self.pod_name(index);
         let workload = format!("db-{}", index / self.pods);
         let owners = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": workload,
@@ -106,7 +107,7 @@ fn node_name(index: usize) -> String {
     format!("worker-{}", index % NODES)
 }
 
-fn node(index: usize) -> (String, Value) {
+pub(super) fn node(index: usize) -> (String, Value) {
     let name = node_name(index);
     let value = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": uid(0, index),
         "creationTimestamp": "2026-01-07T09:10:11Z",
