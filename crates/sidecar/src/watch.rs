@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, WatchParams};
-use kube::core::{ApiResource, DeserializeGuard, PartialObjectMeta};
+use kube::core::{ApiResource, PartialObjectMeta};
 use kube::runtime::watcher::{self, DefaultBackoff, Event, watcher};
 use kube::{Api, Client, Resource};
 use pps_core::kinds;
@@ -24,7 +24,7 @@ use crate::facts::{ConfigFact, GroupKind, NodeFact, ObjectFact, ObjectKey, PodFa
 use crate::interest::{Interest, Keys};
 use crate::metrics::Metrics;
 use crate::store::Update;
-use crate::wire::{self, CustomResourceDefinition, CustomWorkload, Pod, PpsObject, StatefulSet};
+use crate::wire::{self, CustomResourceDefinition, CustomWorkload, Pod, ReadObject, StatefulSet};
 
 /// The longest wait between two attempts to watch: who waits for a state to be recorded should not have to
 /// wait long after the API server is back.
@@ -93,14 +93,16 @@ impl Watches {
 
     /// Watches PPS objects.
     pub async fn objects(self) {
-        let convert = |object: DeserializeGuard<PpsObject>| match object.0 {
-            Ok(object) => Some((wire::key_of(&object.metadata), Box::new(wire::object_fact(object)))),
-            Err(invalid) => {
-                warn!(object = %wire::key_of(&invalid.metadata), error = %invalid.error, "a PersistentPodState cannot be read and is left alone");
+        let convert = |object: ReadObject| match object {
+            ReadObject::Whole(object) => {
+                Some((wire::key_of(&object.metadata), Box::new(wire::object_fact(*object))))
+            }
+            ReadObject::Malformed(metadata, error) => {
+                warn!(object = %wire::key_of(&metadata), error, "a PersistentPodState cannot be read and is left alone");
                 None
             }
         };
-        let key = |object: &DeserializeGuard<PpsObject>| wire::key_of(object.meta());
+        let key = |object: &ReadObject| wire::key_of(object.meta());
         let what = What::vital("persistentpodstates");
         self.follow(what, self.all(), Extent::Always, key, convert, Seen::Objects).await;
     }

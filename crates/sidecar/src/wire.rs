@@ -4,6 +4,7 @@
 //! JSON is skipped and never stored.
 
 mod kinds;
+mod object;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub use self::kinds::{
     ConfigMap, CustomResourceDefinition, CustomWorkload, config_fact, custom_workload_fact, definition_fact,
     definition_key,
 };
+pub use self::object::ReadObject;
 use crate::facts::{NodeFact, ObjectFact, ObjectKey, ObjectStatus, Pinned, PodFact, WorkloadFact};
 use crate::index::Generation;
 use crate::interest::Interest;

@@ -32,8 +32,7 @@ pub(super) fn growth() -> Result<String> {
         vec![recorded, micros(idle.each), times(idle.ratio), micros(busy.each), times(busy.ratio)]
     };
     let rows = [row(&small, idle_small, busy_small), row(&large, idle_large, busy_large)];
-    let header =
-        ["recorded Pods", "one that does not matter", "÷ at 10,000", "one that does", "÷ at 10,000"];
+    let header = ["recorded Pods", "one that does not matter", "÷ at 10,000", "one that does", "÷ at 10,000"];
     Ok(table(&header, rows))
 }
 
