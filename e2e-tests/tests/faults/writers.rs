@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -165,14 +165,15 @@ pub(crate) async fn another_writer_never_rests(cluster: &Cluster) {
     let conflicts = async || sidecar.metric(metric).await.map(Option::unwrap_or_default);
     let before = conflicts().await.unwrap();
     let api = cluster.pps_api("contended");
-    let done = AtomicBool::new(false);
+    let (done, writes) = (AtomicBool::new(false), AtomicU64::new(0));
 
     let theirs = async {
         let mut random = Random::of("their pauses");
-        let (mut taken, mut refused) = (0_u64, 0_u64);
+        let mut refused = 0_u64;
         while !done.load(Relaxed) {
             // A list is written whole, so it has to be read before.
             let mut object = api.get("web-a").await.unwrap();
+            let taken = writes.load(Relaxed);
             assert!(taken == 0 || their_number(&object) == Some(taken), "theirs was lost: {}", object.data);
             let mut conditions: Vec<Value> = list(&object.data["status"]["conditions"]).cloned().collect();
             conditions.retain(|one| one["type"] != THEIRS);
@@ -180,16 +181,16 @@ pub(crate) async fn another_writer_never_rests(cluster: &Cluster) {
                 "message": (taken + 1).to_string(), "lastTransitionTime": "2026-01-01T00:00:00Z"}));
             object.data["status"]["conditions"] = json!(conditions);
             match api.replace_status("web-a", &PostParams::default(), &object).await {
-                Ok(_) => taken += 1,
+                Ok(_) => writes.store(taken + 1, Relaxed),
                 Err(kube::Error::Api(status)) if status.code == 409 => refused += 1,
                 Err(other) => panic!("{other}"),
             }
             tokio::time::sleep(Duration::from_millis(random.below(20))).await;
         }
-        (taken, refused)
+        refused
     };
     let moves = async {
-        for round in 0..8_u32 {
+        for round in 0..100_u32 {
             fleet.replace_some(&mut random, 2).await;
             // The condition of the sidecar changes, too: it is in the same list.
             let lacks = round % 2 == 0;
@@ -198,6 +199,11 @@ pub(crate) async fn another_writer_never_rests(cluster: &Cluster) {
                 let node = format!("contended-{index}");
                 cluster.nodes.label(&node, crate::support::ZONE, value.as_deref()).await.unwrap();
             }
+            // Whether they are in each other's way is a matter of luck.
+            let met = writes.load(Relaxed) >= 50 && conflicts().await.unwrap() > before;
+            if met && round >= 7 && !lacks {
+                break;
+            }
         }
         fleet.scale("web-a", 4).await;
         fleet.ready().await;
@@ -205,7 +211,8 @@ pub(crate) async fn another_writer_never_rests(cluster: &Cluster) {
         fleet.end_state().await;
         done.store(true, Relaxed);
     };
-    let ((taken, refused), ()) = tokio::join!(theirs, moves);
+    let (refused, ()) = tokio::join!(theirs, moves);
+    let taken = writes.load(Relaxed);
     let conflicts = conflicts().await.unwrap() - before;
     note(&format!(
         "the other writer: {taken} writes, {refused} conflicts; the sidecar: {conflicts} conflicts"
