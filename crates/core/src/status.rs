@@ -105,24 +105,6 @@ mod tests {
         })
     }
 
-    /// RFC 7396, as the API server applies it.
-    fn merge(target: &mut Value, patch: &Value) {
-        let Value::Object(patch) = patch else {
-            *target = patch.clone();
-            return;
-        };
-        if !target.is_object() {
-            *target = json!({});
-        }
-        for (key, value) in patch {
-            if value.is_null() {
-                target.as_object_mut().unwrap().remove(key);
-            } else {
-                merge(&mut target[key], value);
-            }
-        }
-    }
-
     proptest! {
         #[test]
         fn a_patch_leads_from_one_state_to_the_other(
@@ -136,7 +118,7 @@ mod tests {
             match entry_patch(before.as_ref(), after.as_ref()) {
                 None => prop_assert_eq!(before, after),
                 Some(patch) => {
-                    merge(&mut states, &json!({"p": patch}));
+                    json_patch::merge(&mut states, &json!({"p": patch}));
                     let merged: Option<PodState> =
                         states.get("p").map(|state| serde_json::from_value(state.clone()).unwrap());
                     prop_assert_eq!(merged, after);

@@ -43,8 +43,8 @@ pub struct Election {
 #[derive(Debug)]
 enum Task {
     Elector(oneshot::Sender<()>, JoinHandle<()>),
-    /// Nothing changes as long as this is kept.
-    Unopposed(#[expect(dead_code, reason = "it is only kept")] watch::Sender<Term>),
+    /// Nobody elects: nothing changes as long as this is kept.
+    Settled(#[expect(dead_code, reason = "it is only kept")] watch::Sender<Term>),
 }
 
 impl Election {
@@ -74,13 +74,13 @@ impl Election {
     /// Leads without being asked: for a process that is the only one.
     pub fn unopposed() -> Self {
         let (term, leadership) = watch::channel(Term::unlimited());
-        Self { leadership: Leadership::new(leadership), task: Task::Unopposed(term) }
+        Self { leadership: Leadership::new(leadership), task: Task::Settled(term) }
     }
 
     /// Never leads: for a process that writes nothing.
     pub fn none() -> Self {
         let (term, leadership) = watch::channel(Term::default());
-        Self { leadership: Leadership::new(leadership), task: Task::Unopposed(term) }
+        Self { leadership: Leadership::new(leadership), task: Task::Settled(term) }
     }
 
     /// Who leads.

@@ -1,7 +1,6 @@
 //! Recorded states as they are kept: there may be a hundred thousand of them.
 //!
-//! `podStates` of an object, in a tenth of the memory that maps of strings take. An entry is unpacked when it is
-//! looked at.
+//! `podStates` of an object, in less memory than maps of strings take. An entry is unpacked when it is looked at.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -55,15 +55,15 @@ impl Room {
 
     /// The object is another one now. What the API server has refused of it may still be refused.
     pub(super) fn measure(&mut self, states: &States) {
-        let before = std::mem::replace(&mut self.size, states.size());
-        if self.size < before {
-            self.ease();
-        }
+        self.resize(states.size());
     }
 
-    /// There is more room: all may be tried that would not make it as large as what was refused.
-    fn ease(&mut self) {
-        self.ceiling = self.ceiling.max(self.refused.map(|refused| refused.saturating_sub(LEAST)));
+    /// In one that is smaller than before all may be tried that would not make it as large as what was refused.
+    fn resize(&mut self, size: usize) {
+        if size < self.size {
+            self.ceiling = self.ceiling.max(self.refused.map(|refused| refused.saturating_sub(LEAST)));
+        }
+        self.size = size;
     }
 
     pub(super) fn is_bare(&self) -> bool {
@@ -195,12 +195,9 @@ impl Index {
     /// A write has gone through: there may be room for what waits for it.
     pub(super) fn room_written(object: &mut Object, size: usize) {
         let shrunk = size < object.room.size;
-        object.room.size = size;
+        object.room.resize(size);
         if std::mem::take(&mut object.room.bare) {
             object.touched.header();
-        }
-        if shrunk {
-            object.room.ease();
         }
         let more = object.room.refused.filter(|refused| *refused > size + 2 * LEAST);
         if let Some(refused) = more.filter(|_| !object.room.held.is_empty() && !shrunk) {

@@ -216,7 +216,7 @@ impl Cluster {
     pub(crate) fn foreign_status(&mut self, name: Name, patch: &Value) -> bool {
         let Some(mut object) = self.objects.get(name).cloned() else { return false };
         let before = object.status.clone();
-        merge(&mut object.status, patch);
+        json_patch::merge(&mut object.status, patch);
         for pod in patch["podStates"].as_object().into_iter().flat_map(|states| states.keys()) {
             self.foreign.insert((object.uid.clone(), pod.clone()));
         }
@@ -236,7 +236,7 @@ impl Cluster {
             return Answer::Conflict;
         }
         let before = object.status.clone();
-        merge(&mut object.status, &patch["status"]);
+        json_patch::merge(&mut object.status, &patch["status"]);
         assert_ne!(before, object.status, "a write that changes nothing: {patch}");
         self.store(name, object);
         Answer::Taken(self.version)
@@ -247,23 +247,5 @@ impl Cluster {
         object.version = self.version;
         self.history.insert(self.version, object.clone());
         self.objects.insert(name, object);
-    }
-}
-
-/// RFC 7396, as the API server applies it.
-pub(crate) fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    for (key, value) in patch {
-        if value.is_null() {
-            target.as_object_mut().unwrap().remove(key);
-        } else {
-            merge(&mut target[key], value);
-        }
     }
 }

@@ -8,7 +8,7 @@ use pps_sidecar::facts::{NodeFact, ObjectFact, ObjectKey, PodFact, WorkloadFact}
 use pps_sidecar::index::{Index, StatusWrite};
 use pps_sidecar::interest::Interest;
 
-use super::cluster::{Answer, Cluster, NAMED_NODES, Name, Node, OBJECTS, Object, Pod, Workload, merge};
+use super::cluster::{Answer, Cluster, NAMED_NODES, Name, Node, OBJECTS, Object, Pod, Workload};
 use super::model::{status_of, wanted};
 use super::view::{Absence, Known, Queue, View};
 
@@ -178,7 +178,7 @@ impl Run {
                 (&object.uid.as_str().into(), &version.as_str().into()),
                 "{name}: the newest"
             );
-            merge(&mut after, &write.patch["status"]);
+            json_patch::merge(&mut after, &write.patch["status"]);
         }
         let (before, after) = (status_of(&object.status), status_of(&after));
         let view = &self.view;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use pps_core::demand::{Naming, ReplicasPath};
 use pps_sidecar::facts::{GroupKind, NodeFact, ObjectFact, PodFact, WorkloadFact};
 use pps_sidecar::interest::Interest;
+use pps_sidecar::store::Update;
 use pps_sidecar::wire;
 use serde_json::{Value, json};
 
@@ -52,6 +53,29 @@ impl<T> Known<T> {
         self.facts.remove(name);
         if let Some((_, named)) = &mut self.listing {
             named.remove(name);
+        }
+    }
+
+    /// Takes what a watch tells, and gives it as the index is told it.
+    pub(crate) fn hear<K, F>(&mut self, told: Told<T, F>, key: impl Fn(Name) -> K) -> Update<K, F> {
+        match told {
+            Told::Begin(extent) => {
+                self.begin(extent);
+                Update::Begin(extent)
+            }
+            Told::Apply(name, one, fact) => {
+                self.names(name);
+                self.facts.insert(name, one);
+                Update::Apply(key(name), fact)
+            }
+            Told::Delete(name) => {
+                self.delete(name);
+                Update::Delete(key(name))
+            }
+            Told::Done => {
+                self.done();
+                Update::Done
+            }
         }
     }
 

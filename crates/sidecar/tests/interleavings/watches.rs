@@ -1,5 +1,7 @@
 //! What happens in the cluster reaches the index: late, in pieces, and sometimes anew.
 
+use std::sync::Arc;
+
 use pps_sidecar::index::Work;
 use pps_sidecar::store::Update;
 
@@ -145,50 +147,14 @@ impl Run {
 
     fn deliver_pod(&mut self) -> bool {
         let (known, Some(told)) = (&mut self.view.pods, self.pods.pop_front()) else { return false };
-        let update = match told {
-            Told::Begin(extent) => {
-                known.begin(extent);
-                Update::Begin(extent)
-            }
-            Told::Apply(name, pod, fact) => {
-                known.names(name);
-                known.facts.insert(name, pod);
-                Update::Apply(key(name), fact)
-            }
-            Told::Delete(name) => {
-                known.delete(name);
-                Update::Delete(key(name))
-            }
-            Told::Done => {
-                known.done();
-                Update::Done
-            }
-        };
+        let update = known.hear(told, key);
         self.index.pods(update);
         true
     }
 
     fn deliver_node(&mut self) -> bool {
         let (known, Some(told)) = (&mut self.view.nodes, self.nodes.pop_front()) else { return false };
-        let update = match told {
-            Told::Begin(extent) => {
-                known.begin(extent);
-                Update::Begin(extent)
-            }
-            Told::Apply(name, node, fact) => {
-                known.names(name);
-                known.facts.insert(name, node);
-                Update::Apply(name.into(), fact)
-            }
-            Told::Delete(name) => {
-                known.delete(name);
-                Update::Delete(name.into())
-            }
-            Told::Done => {
-                known.done();
-                Update::Done
-            }
-        };
+        let update = known.hear(told, Arc::from);
         self.index.nodes(update);
         true
     }
@@ -196,25 +162,7 @@ impl Run {
     fn deliver_workload(&mut self, number: usize) -> bool {
         let Some(told) = self.kinds[number].pop_front() else { return false };
         let known = self.view.kinds.get_mut(&number).unwrap();
-        let update = match told {
-            Told::Begin(extent) => {
-                known.begin(extent);
-                Update::Begin(extent)
-            }
-            Told::Apply(name, workload, fact) => {
-                known.names(name);
-                known.facts.insert(name, workload);
-                Update::Apply(key(name), fact)
-            }
-            Told::Delete(name) => {
-                known.delete(name);
-                Update::Delete(key(name))
-            }
-            Told::Done => {
-                known.done();
-                Update::Done
-            }
-        };
+        let update = known.hear(told, key);
         self.index.workloads(&group_kind(number), update);
         true
     }
