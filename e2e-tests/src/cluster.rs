@@ -24,6 +24,7 @@ pub use workload::{PodInfo, StatefulSetSpec};
 use crate::{
     control_plane::{self, ControlPlane, User},
     kubelet::{Behaviour, Ipam, Kubelet},
+    kubewarden::Policy,
     manifests,
     nodes::{NodeSpec, Nodes},
     sidecar::{Sidecar, SidecarOptions},
@@ -284,6 +285,29 @@ impl Cluster {
         webhook.register(&self.client, self.control_plane.version()).await?;
         self.webhook = Some(webhook);
         Ok(())
+    }
+
+    /// Serves an installed policy with the rights of that token, and registers it as Kubewarden does. What was
+    /// there is replaced.
+    pub async fn start_installed_webhook(
+        &mut self,
+        module: &PolicyModule,
+        policy: Policy,
+        token: &str,
+    ) -> Result<()> {
+        let client = {
+            let _context = self.background.enter();
+            self.control_plane.client_with_token(token)?
+        };
+        let webhook = Webhook::start_installed(self.background.handle(), client, module, policy)?;
+        webhook.register(&self.client, self.control_plane.version()).await?;
+        self.webhook = Some(webhook);
+        Ok(())
+    }
+
+    /// The administrator's client for what runs in the background.
+    pub fn background_client(&self) -> Result<Client> {
+        self.background.client_for(&self.control_plane, control_plane::ADMIN)
     }
 
     /// Starts a sidecar and waits until it is ready. It becomes [`Cluster::sidecar`].

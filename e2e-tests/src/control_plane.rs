@@ -147,9 +147,13 @@ impl ControlPlane {
         client(&self.credentials, &self.url, token)
     }
 
-    /// A client of a service account, whose token comes from the `TokenRequest` API. The account is
-    /// made if need be.
+    /// A client of a service account, see [`service_account_token`](Self::service_account_token).
     pub async fn client_for_service_account(&self, namespace: &str, name: &str) -> Result<Client> {
+        self.client_with_token(&self.service_account_token(namespace, name).await?)
+    }
+
+    /// The token of a service account, from the `TokenRequest` API. The account is made if need be.
+    pub async fn service_account_token(&self, namespace: &str, name: &str) -> Result<String> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         if accounts.get_opt(name).await?.is_none() {
             let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
@@ -159,12 +163,17 @@ impl ControlPlane {
         let spec = TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() };
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let response = accounts.create_token_request(name, &PostParams::default(), &request).await?;
-        self.client_with_token(&response.status.and_then(|status| status.token).context("no token came")?)
+        response.status.and_then(|status| status.token).context("no token came")
+    }
+
+    /// Writes a kubeconfig file with that bearer token; `name` is part of its name.
+    pub fn kubeconfig_with_token(&self, name: &str, token: &str) -> Result<PathBuf> {
+        self.credentials.write_kubeconfig(&self.url, name, token)
     }
 
     /// The path of a kubeconfig file of the named user.
     pub fn kubeconfig_for(&self, user: &str) -> Result<PathBuf> {
-        self.credentials.write_kubeconfig(&self.url, user)
+        self.credentials.write_kubeconfig(&self.url, user, self.credentials.token(user)?)
     }
 
     /// Runs kubectl as the administrator; what it prints, or an error with what it complains about.

@@ -1,15 +1,16 @@
-//! One simulated kubelet for all Nodes: bound Pods run, deleted Pods go.
+//! One simulated kubelet for all Nodes: bound Pods run, deleted Pods go. Those of [`Containers`] run for real.
 //!
 //! Addresses come from the real `host-local` plugin. Around it the simulation does what kube-ovn
 //! does with a reserved address: a Pod that comes with [`IP_ANNOTATION`] gets that address if it can
 //! be had, and the address that it got is written there.
 
+mod container;
 mod ipam;
 mod pod;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -26,6 +27,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
+pub use container::Containers;
 pub use ipam::Ipam;
 
 /// Where the CNI reads which address a Pod wants, and writes which it got.
@@ -63,6 +65,8 @@ pub(crate) struct Shared {
     ipam: Ipam,
     /// How many Pods are worked on at once.
     turns: Semaphore,
+    /// For Pods that run for real.
+    containers: OnceLock<Arc<Containers>>,
     control: watch::Sender<Control>,
 }
 
@@ -83,10 +87,16 @@ impl Kubelet {
             client,
             ipam,
             turns: Semaphore::new(16),
+            containers: OnceLock::new(),
             control: watch::Sender::new(Control { behaviour, ..Control::default() }),
         });
         let task = runtime.spawn(follow(shared.clone()));
         Self { shared, task }
+    }
+
+    /// Runs the Pods of some namespaces for real from now on.
+    pub fn run_containers(&self, containers: Arc<Containers>) {
+        let _ = self.shared.containers.set(containers);
     }
 
     /// Keeps Pods of that name from becoming Ready. They are not Ready from their start on; one that

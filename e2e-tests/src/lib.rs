@@ -6,10 +6,14 @@
 
 pub mod cluster;
 pub mod control_plane;
+pub mod http;
+pub mod install;
 pub mod kubelet;
+pub mod kubewarden;
 pub mod manifests;
 pub mod nodes;
 pub mod operator;
+pub mod policy_server;
 pub mod proxy;
 pub mod sidecar;
 pub mod supervisor;

@@ -27,6 +27,7 @@ use wasmtime_provider::{
     wasmtime::{Config, Engine, Module},
 };
 
+use crate::kubewarden::Policy;
 use callback::{Gate, Record};
 pub use callback::{HostCall, HostCalls, LogEntry, NoHost};
 pub use kubernetes::KubernetesHost;
@@ -118,6 +119,23 @@ impl PolicyModule {
         known.retain(|(name, ..)| name != path);
         known.push((path.to_owned(), wasm, module.clone()));
         Ok(module)
+    }
+
+    /// The same policy with the rights that a `ClusterAdmissionPolicy` gives it: what its metadata ask for does
+    /// not count any more.
+    pub fn installed_by(&self, policy: &Policy) -> Result<Self> {
+        let resources = match policy.spec("contextAwareResources") {
+            Value::Null => json!([]),
+            resources => resources.clone(),
+        };
+        let metadata = Metadata {
+            mutating: policy.spec("mutating") == &json!(true),
+            context_aware_resources: serde_json::from_value(resources).context("contextAwareResources")?,
+            host_capabilities: Some(["*".to_owned()].into()),
+            rules: serde_json::from_value(policy.spec("rules").clone()).context("rules")?,
+            ..(*self.metadata).clone()
+        };
+        Ok(Self { id: policy.id(), metadata: Arc::new(metadata), pre: self.pre.clone() })
     }
 
     /// The policy's id: the last part of its URL, and its name in messages.

@@ -30,6 +30,7 @@ use tokio::{runtime::Handle, sync::Semaphore, task::JoinHandle};
 
 use crate::{
     control_plane::{ServerCertificate, Version},
+    kubewarden::Policy,
     wait::{Progress, wait_for},
     wasm_host::{
         Evaluation, HostCall, HostCalls, KubernetesHost, PolicyModule, ReviewRequest, ReviewResponse,
@@ -44,12 +45,8 @@ pub struct WebhookOptions {
     pub settings: Value,
     /// How many requests are evaluated at once; PolicyServer has one worker per CPU.
     pub workers: usize,
-    /// `Fail` or `Ignore`.
-    pub failure_policy: String,
     /// How long the API server waits for an answer.
     pub timeout_seconds: u8,
-    /// CEL conditions (`[{name, expression}]`), used where the API server knows them (from 1.28 on).
-    pub match_conditions: Value,
 }
 
 impl Default for WebhookOptions {
@@ -57,9 +54,7 @@ impl Default for WebhookOptions {
         Self {
             settings: json!({}),
             workers: std::thread::available_parallelism().map_or(2, usize::from),
-            failure_policy: "Fail".to_owned(),
             timeout_seconds: 10,
-            match_conditions: json!([]),
         }
     }
 }
@@ -85,7 +80,7 @@ pub struct Webhook {
     host: KubernetesHost,
     url: String,
     authority: String,
-    options: WebhookOptions,
+    policy: Policy,
     server: JoinHandle<()>,
     handle: axum_server::Handle<std::net::SocketAddr>,
 }
@@ -100,18 +95,42 @@ struct Shared {
 
 impl Webhook {
     /// Starts the server on that runtime. The client is PolicyServer's own, with its rights, and must
-    /// belong to that runtime.
+    /// belong to that runtime. The policy is installed as its own metadata asks for.
     pub fn start(
         runtime: &Handle,
         client: Client,
         module: PolicyModule,
         options: WebhookOptions,
     ) -> Result<Self> {
+        let policy = policy_of(&module, options.timeout_seconds)?;
+        Self::serve(runtime, client, module, policy, options)
+    }
+
+    /// The same for a policy that was installed by a `ClusterAdmissionPolicy`: what that does not say does not
+    /// hold, whatever the module's metadata say. Its settings count.
+    pub fn start_installed(
+        runtime: &Handle,
+        client: Client,
+        module: &PolicyModule,
+        policy: Policy,
+    ) -> Result<Self> {
+        let module = module.installed_by(&policy)?;
+        let options = WebhookOptions { settings: policy.settings(), ..WebhookOptions::default() };
+        Self::serve(runtime, client, module, policy, options)
+    }
+
+    fn serve(
+        runtime: &Handle,
+        client: Client,
+        module: PolicyModule,
+        policy: Policy,
+        options: WebhookOptions,
+    ) -> Result<Self> {
         check_settings(&module, &options.settings)?;
         let host = KubernetesHost::new(runtime.clone(), client);
         let shared = Arc::new(Shared {
             module,
-            settings: Mutex::new(options.settings.clone()),
+            settings: Mutex::new(options.settings),
             host: Arc::new(host.clone()),
             workers: Arc::new(Semaphore::new(options.workers.max(1))),
             served: Mutex::default(),
@@ -134,7 +153,7 @@ impl Webhook {
             }
         });
         let authority = certificate.authority;
-        Ok(Self { shared, host, url, authority, options, server, handle })
+        Ok(Self { shared, host, url, authority, policy, server, handle })
     }
 
     /// Tells the API server to ask this webhook, and waits until it does.
@@ -157,24 +176,7 @@ impl Webhook {
 
     /// The configuration as Kubewarden's controller would write it.
     pub fn configuration(&self, version: Version) -> Value {
-        let id = self.shared.module.id();
-        let mut webhook = json!({
-            "name": format!("{id}.kubewarden.admission"),
-            "clientConfig": {"url": format!("{}/validate/{id}", self.url), "caBundle": base64(&self.authority)},
-            "rules": self.shared.module.metadata().rules,
-            "failurePolicy": self.options.failure_policy,
-            "namespaceSelector": {"matchExpressions": [{
-                "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kubewarden", "kube-system"]}]},
-            "sideEffects": "None",
-            "timeoutSeconds": self.options.timeout_seconds,
-            "admissionReviewVersions": ["v1"],
-        });
-        let conditions = &self.options.match_conditions;
-        if version >= Version::minor(28) && conditions.as_array().is_some_and(|all| !all.is_empty()) {
-            webhook["matchConditions"] = conditions.clone();
-        }
-        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": id, "labels": {"app.kubernetes.io/part-of": "kubewarden"}}, "webhooks": [webhook]})
+        self.policy.webhook_configuration(&self.url, &self.authority, version)
     }
 
     /// Uses other settings from now on, if the policy finds them good.
@@ -325,9 +327,20 @@ fn tls(certificate: &ServerCertificate) -> Result<ServerConfig> {
     Ok(config)
 }
 
-fn base64(text: &str) -> String {
-    use base64::{Engine as _, prelude::BASE64_STANDARD};
-    BASE64_STANDARD.encode(text)
+/// The `ClusterAdmissionPolicy` that a module's metadata ask for.
+fn policy_of(module: &PolicyModule, timeout_seconds: u8) -> Result<Policy> {
+    let metadata = module.metadata();
+    let name = module.id().strip_prefix("clusterwide-").context("not the id of a cluster-wide policy")?;
+    Ok(Policy::new(json!({"metadata": {"name": name}, "spec": {
+        "module": "file:///policy.wasm",
+        "rules": metadata.rules,
+        "mutating": metadata.mutating,
+        "contextAwareResources": metadata.context_aware_resources,
+        "failurePolicy": "Fail",
+        "timeoutSeconds": timeout_seconds,
+        "namespaceSelector": {"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}]},
+    }})))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

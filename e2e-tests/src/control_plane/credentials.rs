@@ -121,9 +121,9 @@ impl Credentials {
     }
 
     /// Writes the kubeconfig of a user.
-    pub(crate) fn write_kubeconfig(&self, url: &str, user: &str) -> Result<PathBuf> {
+    pub(crate) fn write_kubeconfig(&self, url: &str, user: &str, token: &str) -> Result<PathBuf> {
         let path = self.folder.join(format!("{}.kubeconfig", user.replace([':', '/'], "-")));
-        fs::write(&path, self.kubeconfig(url, self.token(user)?).to_string())
+        fs::write(&path, self.kubeconfig(url, token).to_string())
             .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }

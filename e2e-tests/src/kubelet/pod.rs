@@ -1,6 +1,6 @@
 //! The life of one bound Pod, from its address to its removal.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
@@ -11,7 +11,11 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{Control, IP_ANNOTATION, NO_RESERVATION, Shared, persist};
+use super::{Containers, Control, IP_ANNOTATION, NO_RESERVATION, Shared, persist};
+
+/// How often a Pod that runs for real is asked whether it is Ready: oftener than any Pod says, for tests wait
+/// for it.
+const PROBE_PERIOD: Duration = Duration::from_millis(200);
 
 /// Who it is; nothing of this changes during the Pod's life.
 struct Identity {
@@ -96,6 +100,10 @@ async fn run(shared: &Shared, identity: &Identity, api: &Api<Pod>, pod: &mut wat
         let _ = tokio::time::timeout(behaviour.ready_delay, going).await;
     }
     let started = Timestamp::now();
+    if let Some(containers) = shared.containers.get().filter(|all| all.handles(&identity.namespace)) {
+        run_for_real(shared, identity, api, pod, containers, &addresses, started).await;
+        return;
+    }
     if !identity.may_be_ready(&shared.control.borrow()) {
         set_status(shared, identity, api, pod, &addresses, started, false).await;
     }
@@ -104,6 +112,45 @@ async fn run(shared: &Shared, identity: &Identity, api: &Api<Pod>, pod: &mut wat
     }
     if !is_going(&pod.borrow()) {
         set_status(shared, identity, api, pod, &addresses, started, true).await;
+    }
+}
+
+/// Runs the Pod's container until the Pod is to go.
+async fn run_for_real(
+    shared: &Shared,
+    identity: &Identity,
+    api: &Api<Pod>,
+    pod: &mut watch::Receiver<Arc<Pod>>,
+    containers: &Containers,
+    addresses: &[String],
+    started: Timestamp,
+) {
+    let own = addresses.first().cloned().unwrap_or_default();
+    let first = pod.borrow().clone();
+    let start = || async {
+        let result = containers.start(&first, &own).await;
+        result.inspect_err(|error| containers.complain(format!("{}: {error:#}", identity.name)))
+    };
+    let Some(running) = persist(pod, start).await else { return };
+    let mut shown = None;
+    loop {
+        let going = until(shared, pod, |pod, _| is_going(pod));
+        match tokio::time::timeout(PROBE_PERIOD, going).await {
+            // It has to be asked again.
+            Err(_) => {}
+            Ok(_) => break,
+        }
+        match containers.is_ready(&running).await {
+            Ok(ready) if shown != Some(ready) => {
+                shown = Some(ready);
+                set_status(shared, identity, api, pod, addresses, started, ready).await;
+            }
+            Ok(_) => {}
+            Err(error) => containers.complain(format!("{}: {error:#}", identity.name)),
+        }
+    }
+    if let Err(error) = containers.stop(&running).await {
+        containers.complain(format!("{}: {error:#}", identity.name));
     }
 }
 

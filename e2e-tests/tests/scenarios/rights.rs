@@ -77,12 +77,17 @@ pub(crate) fn assert_used_as_granted(cluster: &Cluster) {
 
 /// The same, where more kinds (API group and resource) may be listed and watched.
 pub(crate) fn assert_used_as_granted_with(cluster: &Cluster, kinds: &[(&str, &str)]) {
+    assert_used_as_granted_by(cluster, SIDECAR, kinds);
+}
+
+/// The same for a sidecar that is another user.
+pub(crate) fn assert_used_as_granted_by(cluster: &Cluster, user: &str, kinds: &[(&str, &str)]) {
     let mut granted = granted();
     for (group, resource) in kinds {
         let right = |verb: &str| ((*group).to_owned(), (*resource).to_owned(), verb.to_owned());
         granted.extend(["list", "watch"].map(right));
     }
-    let requests = requests(cluster);
+    let requests = requests_of(cluster, user);
     let mut used = BTreeSet::new();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     for event in &requests {

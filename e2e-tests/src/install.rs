@@ -1,0 +1,274 @@
+//! The product as a user gets it: pushed to a registry, installed from its manifests, pulled and run.
+
+use std::{
+    fs,
+    path::{Component, Path, PathBuf},
+    process::Stdio,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Pod};
+use kube::{
+    Api, ResourceExt,
+    api::{DynamicObject, ListParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::{Cluster, pps_resource, repository_file},
+    control_plane::Version,
+    kubelet::Containers,
+    kubewarden::{self, Policy},
+    manifests::render_kustomize,
+    oci::Reader,
+    policy_server::{self, PolicyServer},
+    registry::{Registry, RegistryOptions},
+    supervisor::beside_current_exe,
+    wait::{Progress, wait_for},
+    wasm_host::PolicyModule,
+};
+
+/// The product's own namespace.
+pub const NAMESPACE: &str = "persistent-pod-state";
+/// The sidecar's Deployment, ServiceAccount and Lease.
+pub const SIDECAR: &str = "pps-sidecar";
+/// Long enough for a busy machine to pull, start and elect.
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What was pushed: references with a digest.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// The policy.
+    pub policy: String,
+    /// The sidecar's image.
+    pub sidecar: String,
+}
+
+/// An installation on a cluster.
+pub struct Installation {
+    registry: Registry,
+    containers: Arc<Containers>,
+    /// What was pushed.
+    pub published: Published,
+    /// Kubewarden's own PolicyServer, if it serves the policy.
+    pub policy_server: Option<PolicyServer>,
+}
+
+impl Installation {
+    /// Starts a registry, pushes both parts to it as `make publish` does, and lets the Pods of the product's namespace
+    /// run for real from now on.
+    pub async fn publish(cluster: &Cluster) -> Result<Self> {
+        let control_plane = &cluster.control_plane;
+        let supervisor = control_plane.supervisor().clone();
+        let registry = Registry::start(&supervisor, RegistryOptions::default()).await?;
+        let published = push(registry.host()).await?;
+        let url = control_plane.url();
+        let host = url.strip_prefix("https://").and_then(|rest| rest.rsplit_once(':'));
+        let (host, port) = host.with_context(|| format!("{url} is not https://host:port"))?;
+        let containers = Arc::new(Containers {
+            namespaces: vec![NAMESPACE.to_owned()],
+            supervisor,
+            client: cluster.background_client()?,
+            api_server: (host.to_owned(), port.parse()?),
+            authority: control_plane.authority().to_owned(),
+            registry: Reader::of(&registry)?,
+            addresses: Mutex::default(),
+            problems: Mutex::default(),
+        });
+        cluster.kubelet.run_containers(containers.clone());
+        Ok(Self { registry, containers, published, policy_server: None })
+    }
+
+    /// Applies a kustomization of the repository, such as `deploy`, with what was pushed in place of the published
+    /// images.
+    pub async fn apply(&self, cluster: &Cluster, kustomization: &str) -> Result<Vec<DynamicObject>> {
+        let folder = cluster.control_plane.folder().join("installation");
+        fs::create_dir_all(&folder)?;
+        let base = relative(&folder, &repository_file(kustomization))?;
+        let (image, digest) = self.published.sidecar.split_once('@').context("no digest")?;
+        let module = json!([{"op": "replace", "path": "/spec/module",
+            "value": format!("registry://{}", self.published.policy)}]);
+        let kustomization = json!({
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [base],
+            "images": [{"name": "ghcr.io/kubewarden/persistent-pod-state-sidecar", "newName": image, "digest": digest}],
+            "patches": [{"target": {"kind": "ClusterAdmissionPolicy"}, "patch": module.to_string()}],
+        });
+        fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;
+        let objects = render_kustomize(&folder)?;
+        let objects: Vec<Value> =
+            objects.into_iter().map(|object| as_served(object, cluster.control_plane.version())).collect();
+        cluster.apply_objects(&objects).await
+    }
+
+    /// Waits until the Deployment has all its replicas, and tells who leads.
+    pub async fn wait_available(&self, cluster: &Cluster) -> Result<String> {
+        let deployments: Api<Deployment> = Api::namespaced(cluster.client(), NAMESPACE);
+        let available = wait_for("the sidecar's Deployment to be available", TIMEOUT, async || {
+            let deployment = deployments.get(SIDECAR).await?;
+            let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+            let status = deployment.status.unwrap_or_default();
+            let seen = format!("{status:?}; {:?}", self.containers.problems());
+            let current = status.observed_generation == deployment.metadata.generation;
+            let all = current && status.available_replicas == wanted && status.replicas == wanted;
+            Ok(Progress::when(all, (), seen))
+        });
+        available.await?;
+        wait_for("one of them to lead", TIMEOUT, async || {
+            let leader = self.leader(cluster).await?;
+            Ok(Progress::when(leader.is_some(), leader.unwrap_or_default(), "nobody"))
+        })
+        .await
+    }
+
+    /// The name of the Pod that holds the Lease, if there is one.
+    pub async fn leader(&self, cluster: &Cluster) -> Result<Option<String>> {
+        let leases: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
+        let lease = leases.get_opt(SIDECAR).await?;
+        let Some(holder) = lease.and_then(|lease| lease.spec).and_then(|spec| spec.holder_identity) else {
+            return Ok(None);
+        };
+        // `<name of the Pod>_<which of its processes>`
+        let name = holder.split_once('_').map_or(holder.as_str(), |(name, _)| name);
+        Ok(self.sidecars(cluster).await?.iter().map(ResourceExt::name_any).find(|pod| pod == name))
+    }
+
+    /// The sidecar's Pods.
+    pub async fn sidecars(&self, cluster: &Cluster) -> Result<Vec<Pod>> {
+        Ok(cluster.pods_api(NAMESPACE).list(&ListParams::default()).await?.items)
+    }
+
+    /// Serves the `ClusterAdmissionPolicy` that was applied, as Kubewarden does: pulls its module, evaluates it with the
+    /// rights of the PolicyServer's ServiceAccount, and registers the webhook. By the PolicyServer itself where
+    /// `POLICY_SERVER` names one and `real` is set, else by this harness's host.
+    pub async fn serve_policy(&mut self, cluster: &mut Cluster, account: &str, real: bool) -> Result<()> {
+        let policy = installed_policy(cluster).await?;
+        let reference = policy.module()?.strip_prefix("registry://").context("not a registry:// module")?;
+        let token = cluster.control_plane.service_account_token(kubewarden::NAMESPACE, account).await?;
+        match policy_server::executable().filter(|_| real) {
+            Some(program) => {
+                let host = self.registry.host();
+                let server = PolicyServer::start(&cluster.control_plane, program, policy, &token, host)?;
+                server.wait_ready(TIMEOUT).await?;
+                server.register(&cluster.client(), cluster.control_plane.version()).await?;
+                self.policy_server = Some(server);
+            }
+            None => {
+                let wasm = Reader::of(&self.registry)?.pull_policy(reference).await?;
+                cluster.start_installed_webhook(&PolicyModule::load(&wasm)?, policy, &token).await?;
+            }
+        }
+        wait_until_asked(cluster).await
+    }
+
+    /// Where one of the sidecar's Pods answers, and the number of its process.
+    pub fn process(&self, pod: &Pod) -> Result<(String, u32)> {
+        self.containers.process(pod).with_context(|| format!("{} does not run", pod.name_any()))
+    }
+
+    /// What went wrong with the sidecar's containers.
+    pub fn problems(&self) -> Vec<String> {
+        self.containers.problems()
+    }
+}
+
+/// The `ClusterAdmissionPolicy` of the product, as the API server has it.
+async fn installed_policy(cluster: &Cluster) -> Result<Policy> {
+    let kind = kube::api::ApiResource {
+        group: "policies.kubewarden.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "policies.kubewarden.io/v1".to_owned(),
+        kind: "ClusterAdmissionPolicy".to_owned(),
+        plural: "clusteradmissionpolicies".to_owned(),
+    };
+    let policies: Api<DynamicObject> = Api::all_with(cluster.client(), &kind);
+    Ok(Policy::new(serde_json::to_value(policies.get("persistent-pod-state").await?)?))
+}
+
+/// The API server learns of a webhook a moment later: tries an object (as a dry run) that only the policy refuses.
+async fn wait_until_asked(cluster: &Cluster) -> Result<()> {
+    let objects: Api<DynamicObject> = Api::namespaced_with(cluster.client(), "default", &pps_resource());
+    let object = serde_json::from_value(json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+        "metadata": {"name": "probe"},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "probe"},
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["a"]}}}))?;
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    wait_for("the API server to ask the policy", TIMEOUT, async || {
+        let answer = objects.create(&dry, &object).await.map(|_| "accepted".to_owned());
+        let answer = answer.unwrap_or_else(|error| error.to_string());
+        Ok(Progress::when(answer.contains("PersistentPodState probe is refused"), (), answer))
+    })
+    .await
+}
+
+/// Pushes both parts with the program that `make publish` runs.
+async fn push(registry: &str) -> Result<Published> {
+    let program = beside_current_exe("pps-publish").context("pps-publish is not built: make programs")?;
+    let sidecar = static_sidecar()?;
+    let run = async |args: &[&str], reference: String| -> Result<String> {
+        let output = tokio::process::Command::new(&program)
+            .args(args)
+            .args(["--plain-http", &reference])
+            .current_dir(repository_file(""))
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "{reference}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(said.trim().to_owned())
+    };
+    let policy = crate::cluster::policy_path().display().to_string();
+    let version = env!("CARGO_PKG_VERSION");
+    Ok(Published {
+        policy: run(
+            &["policy", "--module", &policy],
+            format!("{registry}/policies/persistent-pod-state:v{version}"),
+        )
+        .await?,
+        sidecar: run(
+            &["image", "--binary", &sidecar.display().to_string()],
+            format!("{registry}/persistent-pod-state-sidecar:v{version}"),
+        )
+        .await?,
+    })
+}
+
+/// The static binary that `hack/build-sidecar.sh` has built.
+fn static_sidecar() -> Result<PathBuf> {
+    todo!()
+}
+
+/// `policy/v1` came with Kubernetes 1.21; before, the same was `policy/v1beta1`.
+fn as_served(mut object: Value, version: Version) -> Value {
+    if version < Version::minor(21) && object["apiVersion"] == "policy/v1" {
+        object["apiVersion"] = json!("policy/v1beta1");
+    }
+    object
+}
+
+/// The way from one folder to another: kustomize takes no absolute paths.
+fn relative(from: &Path, to: &Path) -> Result<PathBuf> {
+    let (from, to) = (from.canonicalize()?, to.canonicalize().with_context(|| to.display().to_string())?);
+    let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let up = from.components().skip(common).map(|_| Component::ParentDir);
+    Ok(up.chain(to.components().skip(common)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_leads_up_and_down() {
+        let folder = std::env::temp_dir().canonicalize().unwrap();
+        let root = Path::new("/");
+        let way = relative(&folder, root).unwrap();
+        assert_eq!(folder.join(&way).canonicalize().unwrap(), root);
+        assert_eq!(relative(root, &folder).unwrap(), folder.strip_prefix("/").unwrap());
+        assert_eq!(relative(&folder, &folder).unwrap(), Path::new(""));
+    }
+}

@@ -1,0 +1,117 @@
+//! The sidecar's Deployment, run as it says.
+
+use std::{collections::BTreeSet, fs, time::Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{ResourceExt, api::DeleteParams};
+use pps_e2e::{
+    cluster::Cluster,
+    http,
+    install::{Installation, NAMESPACE, SIDECAR},
+    wait::{Progress, wait_for},
+};
+
+use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, TIMEOUT, ZONE, places};
+
+/// Two processes out of the image that was pushed, as the user that the manifest names, with nothing of this
+/// machine in their environment.
+pub(crate) async fn both_replicas_are_as_the_deployment_says(cluster: &Cluster, installation: &Installation) {
+    let pods = installation.sidecars(cluster).await.unwrap();
+    assert_eq!(pods.len(), 2, "{:?}", pods.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
+    let (_, digest) = installation.published.sidecar.split_once('@').unwrap();
+    let mut leaders = 0.0;
+    for pod in &pods {
+        let name = pod.name_any();
+        let image = pod.spec.as_ref().unwrap().containers[0].image.clone().unwrap();
+        assert!(image.ends_with(digest), "{image} is not {digest}");
+        let (address, process) = installation.process(pod).unwrap();
+        assert_eq!(http::get(&address, "/healthz").await.unwrap().0, 200, "{name}");
+        let (_, metrics) = http::get(&address, "/metrics").await.unwrap();
+        leaders += http::metric(&metrics, "pps_leader").unwrap();
+
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        if nix_is_root() {
+            assert!(status.contains("Uid:\t65532\t65532\t65532\t65532"), "{status}");
+            assert!(status.contains("Gid:\t65532\t65532\t65532\t65532"), "{status}");
+            assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+            assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+            let environment = fs::read_to_string(format!("/proc/{process}/environ")).unwrap();
+            let names: BTreeSet<&str> =
+                environment.split('\0').filter_map(|pair| pair.split_once('=')).map(|(name, _)| name).collect();
+            let expected =
+                ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "POD_NAME", "POD_NAMESPACE"];
+            assert_eq!(names, BTreeSet::from(expected));
+        }
+    }
+    assert!((leaders - 1.0).abs() < f64::EPSILON, "{leaders} of them lead");
+}
+
+fn nix_is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+/// The Deployment's controller makes the leader anew; meanwhile the other one records.
+pub(crate) async fn the_other_one_takes_over_when_the_leading_pod_is_deleted(
+    cluster: &Cluster,
+    installation: &Installation,
+) {
+    let pool = Pool::new(cluster, "takeover", 4, 2).await;
+    let web = pool.stateful_set("web", 2).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    cluster.run_stateful_set(&web).await.unwrap();
+    pool.recorded("web", "web").await;
+
+    let old = installation.leader(cluster).await.unwrap().unwrap();
+    let deleted = Instant::now();
+    cluster.pods_api(NAMESPACE).delete(&old, &DeleteParams::default()).await.unwrap();
+    let new = wait_for("another one to lead", TIMEOUT, async || {
+        let leader = installation.leader(cluster).await?;
+        let other = leader.clone().filter(|name| *name != old);
+        Ok(Progress::when(other.is_some(), other.unwrap_or_default(), format!("{leader:?}")))
+    })
+    .await
+    .unwrap();
+    crate::support::note(&format!("{new} leads {:.1?} after {old} was deleted", deleted.elapsed()));
+    let before = places(&pool.ready("web", 2).await);
+    assert_eq!(places(&pool.recreate("web", &["web-0", "web-1"]).await), before);
+    pool.scale("web", 3).await;
+    pool.ready("web", 3).await;
+    pool.recorded("web", "web").await;
+    installation.wait_available(cluster).await.unwrap();
+}
+
+/// `kubectl rollout restart`: both are replaced, and everything is recorded afterwards.
+pub(crate) async fn a_new_rollout_loses_nothing(cluster: &Cluster, installation: &Installation) {
+    let pool = Pool::new(cluster, "restarted", 4, 2).await;
+    let web = pool.stateful_set("web", 3).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+    cluster.run_stateful_set(&web).await.unwrap();
+    let recorded = pool.recorded("web", "web").await;
+    let before = uids(&installation.sidecars(cluster).await.unwrap());
+
+    let kubectl = async |args: &[&str]| cluster.control_plane.kubectl(args).await.unwrap();
+    kubectl(&["-n", NAMESPACE, "rollout", "restart", "deployment", SIDECAR]).await;
+    kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment", SIDECAR, "--timeout=50s"]).await;
+    installation.wait_available(cluster).await.unwrap();
+    let after = uids(&installation.sidecars(cluster).await.unwrap());
+    assert!(before.is_disjoint(&after), "{before:?} {after:?}");
+    assert_eq!(pool.states("web").await, recorded);
+    pool.recreate("web", &["web-0", "web-1", "web-2"]).await;
+    assert_eq!(pool.recorded("web", "web").await, recorded);
+}
+
+fn uids(pods: &[Pod]) -> BTreeSet<String> {
+    pods.iter().filter_map(ResourceExt::uid).collect()
+}
+
+/// As many nodes as replicas, in as many zones as there are.
+pub(crate) async fn no_node_has_two(cluster: &Cluster, installation: &Installation) {
+    let pods = installation.sidecars(cluster).await.unwrap();
+    let nodes: BTreeSet<String> =
+        pods.iter().filter_map(|pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone())).collect();
+    assert_eq!(nodes.len(), pods.len(), "{nodes:?}");
+    assert!(pods.len() >= 3, "{} replicas", pods.len());
+    let mut zones = BTreeSet::new();
+    for node in &nodes {
+        zones.insert(cluster.nodes.api().get(node).await.unwrap().labels()[ZONE].clone());
+    }
+    assert_eq!(zones.len(), 3, "{zones:?}");
+}
