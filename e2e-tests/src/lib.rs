@@ -7,6 +7,8 @@
 pub mod cluster;
 pub mod control_plane;
 pub mod kubelet;
+pub mod kubewarden;
+pub mod manifest_tools;
 pub mod manifests;
 pub mod nodes;
 pub mod operator;

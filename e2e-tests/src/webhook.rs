@@ -30,6 +30,7 @@ use tokio::{runtime::Handle, sync::Semaphore, task::JoinHandle};
 
 use crate::{
     control_plane::{ServerCertificate, Version},
+    sidecar,
     wait::{Progress, wait_for},
     wasm_host::{
         Evaluation, HostCall, HostCalls, KubernetesHost, PolicyModule, ReviewRequest, ReviewResponse,
@@ -164,7 +165,8 @@ impl Webhook {
             "rules": self.shared.module.metadata().rules,
             "failurePolicy": self.options.failure_policy,
             "namespaceSelector": {"matchExpressions": [{
-                "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kubewarden", "kube-system"]}]},
+                "key": "kubernetes.io/metadata.name", "operator": "NotIn",
+                "values": ["kubewarden", "kube-system", sidecar::NAMESPACE]}]},
             "sideEffects": "None",
             "timeoutSeconds": self.options.timeout_seconds,
             "admissionReviewVersions": ["v1"],
