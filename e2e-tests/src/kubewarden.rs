@@ -3,7 +3,7 @@
 use std::{env, fs, path::PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{cluster::Cluster, control_plane::Version, manifests};
 
@@ -45,7 +45,9 @@ fn definitions(version: Version) -> Result<Vec<Value>> {
     if version < Version::minor(21) {
         let versions =
             definitions.iter_mut().filter_map(|definition| definition["spec"]["versions"].as_array_mut());
-        versions.flatten().for_each(|version| let_strings_be_empty(&mut version["schema"]));
+        versions
+            .flatten()
+            .for_each(|version| let_strings_be_empty(&mut version["schema"]["openAPIV3Schema"]));
     }
     ensure!(!definitions.is_empty(), "{DEFINITIONS_ENV}={} has no definition of {GROUP}", folder.display());
     Ok(definitions)
@@ -53,15 +55,20 @@ fn definitions(version: Version) -> Result<Vec<Value>> {
 
 /// Kubernetes 1.20, built with a Go that is newer than it, takes an empty string for null when it validates.
 fn let_strings_be_empty(schema: &mut Value) {
-    match schema {
-        Value::Object(fields) => {
-            if fields.get("type").is_some_and(|kind| kind == "string") {
-                fields.insert("nullable".to_owned(), true.into());
-            }
-            fields.values_mut().for_each(let_strings_be_empty);
+    if schema["type"] == "string" {
+        schema["nullable"] = true.into();
+    }
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    properties.into_iter().flat_map(Map::values_mut).for_each(let_strings_be_empty);
+    for key in ["items", "additionalProperties"] {
+        if let Some(below) = schema.get_mut(key).filter(|below| below.is_object()) {
+            let_strings_be_empty(below);
         }
-        Value::Array(items) => items.iter_mut().for_each(let_strings_be_empty),
-        _ => {}
+    }
+    // What a list goes by must not be null.
+    let keys = schema["x-kubernetes-list-map-keys"].as_array().cloned().unwrap_or_default();
+    for key in keys.iter().filter_map(Value::as_str) {
+        schema["items"]["properties"][key]["nullable"] = false.into();
     }
 }
 
