@@ -17,16 +17,18 @@ demo: setup programs ## Show what the product does, on a real control plane (ARG
 	PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" "$${CARGO_TARGET_DIR:-target}/debug/pps-demo" $(ARGS)
 
 .PHONY: test
-test: setup programs ## Run all tests: units, properties, corpus, and scenarios on a real control plane
-	PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" $(CARGO) test --workspace --locked
+test: setup manifest-tools programs ## Run all tests: units, properties, corpus, and scenarios on a real control plane
+	PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" PPS_MANIFEST_TOOLS_DIR="$$(hack/manifest-tools.sh)" \
+		$(CARGO) test --workspace --locked
 
 .PHONY: unit-tests
 unit-tests: ## Run the tests that need no control plane and no Wasm
 	$(CARGO) test --workspace --exclude pps-e2e --locked
 
 .PHONY: e2e-tests
-e2e-tests: setup programs ## Run the scenarios on a real control plane (T=name to choose)
-	PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" $(CARGO) test -p pps-e2e --locked $(T)
+e2e-tests: setup manifest-tools programs ## Run the scenarios on a real control plane (T=name to choose)
+	PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" PPS_MANIFEST_TOOLS_DIR="$$(hack/manifest-tools.sh)" \
+		$(CARGO) test -p pps-e2e --locked $(T)
 
 .PHONY: fuzz
 fuzz: ## Fuzz the policy and the core, FUZZ_SECONDS for each target (T=name to choose)
@@ -42,6 +44,10 @@ setup: control-plane policy.wasm
 .PHONY: control-plane
 control-plane: ## Prepare the control plane's binaries (once; kept in the user's cache)
 	@hack/control-plane.sh >/dev/null
+
+.PHONY: manifest-tools
+manifest-tools: ## Prepare kustomize and helm, where there are none (once; kept in the user's cache)
+	@hack/manifest-tools.sh >/dev/null
 
 .PHONY: programs
 programs:
@@ -61,7 +67,7 @@ sidecar: ## Build the sidecar: target/release/pps-sidecar
 	$(CARGO) build --release --locked -p pps-sidecar
 
 .PHONY: crd
-crd: ## Make deploy/crd.yaml from the types
+crd: ## Make deploy/base/crd.yaml from the types
 	UPDATE=1 $(CARGO) test --locked -p pps-crdgen
 
 .PHONY: fmt

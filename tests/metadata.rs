@@ -187,7 +187,7 @@ fn the_policy_may_ask_for_every_version() {
 /// The conditions spare the PolicyServer the Pods that the policy would let through without a look.
 #[test]
 fn the_match_conditions_are_what_the_policy_asks_itself() {
-    let deployed = yaml(&read("deploy/cluster-admission-policy.yaml"));
+    let deployed = yaml(&read("deploy/base/cluster-admission-policy.yaml"));
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (group, kind) in KINDS_WITHOUT_STABLE_NAMES {

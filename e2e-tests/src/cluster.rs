@@ -96,7 +96,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Another CRD file than `deploy/crd.yaml`.
+    /// Another CRD file than `deploy/base/crd.yaml`.
     #[must_use]
     pub fn crd(mut self, path: impl Into<PathBuf>) -> Self {
         self.crd = Some(path.into());
@@ -124,10 +124,10 @@ impl ClusterBuilder {
         self
     }
 
-    /// Gives the sidecar and the policy the rights that `deploy/rbac.yaml` gives them, and no others.
+    /// Gives the sidecar and the policy the rights that `deploy/base/rbac.yaml` gives them, and no others.
     #[must_use]
     pub fn deployed_rights(self) -> Self {
-        let rights = repository_file("deploy/rbac.yaml");
+        let rights = repository_file("deploy/base/rbac.yaml");
         self.rbac(&rights, SIDECAR, &["pps-sidecar", "pps-sidecar-custom-kinds"]).rbac(
             &rights,
             POLICY_SERVER,
@@ -262,7 +262,7 @@ impl Cluster {
     pub fn builder() -> ClusterBuilder {
         ClusterBuilder {
             control_plane: control_plane::Options::default(),
-            crd: Some(repository_file("deploy/crd.yaml")),
+            crd: Some(repository_file("deploy/base/crd.yaml")),
             nodes: Vec::new(),
             behaviour: Behaviour::default(),
             dual_stack: false,

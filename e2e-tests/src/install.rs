@@ -21,17 +21,16 @@ use crate::{
     control_plane::Version,
     kubelet::Containers,
     kubewarden::{self, Policy},
-    manifests::render_kustomize,
+    manifest_tools::render_kustomize,
     oci::Reader,
     policy_server::{self, PolicyServer},
     registry::{Registry, RegistryOptions},
+    sidecar::NAMESPACE,
     supervisor::beside_current_exe,
     wait::{Progress, wait_for},
     wasm_host::PolicyModule,
 };
 
-/// The product's own namespace.
-pub const NAMESPACE: &str = "persistent-pod-state";
 /// The sidecar's Deployment, ServiceAccount and Lease.
 pub const SIDECAR: &str = "pps-sidecar";
 /// Long enough for a busy machine to pull, start and elect.
@@ -98,7 +97,7 @@ impl Installation {
             "patches": [{"target": {"kind": "ClusterAdmissionPolicy"}, "patch": module.to_string()}],
         });
         fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;
-        let objects = render_kustomize(&folder)?;
+        let objects = render_kustomize(&folder.display().to_string())?;
         let objects: Vec<Value> =
             objects.into_iter().map(|object| as_served(object, cluster.control_plane.version())).collect();
         cluster.apply_objects(&objects).await

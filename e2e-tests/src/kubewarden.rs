@@ -1,144 +1,98 @@
-//! What Kubewarden's controller makes of a `ClusterAdmissionPolicy`.
-//!
-//! The controller itself is a container image that cannot run here. This is what it writes, field by field: a
-//! webhook configuration for the API server, and an entry of `policies.yml` for the PolicyServer.
+//! What Kubewarden installs and its objects need to be stored. Its controller does not run here.
 
-use anyhow::{Context, Result};
-use serde_json::{Value, json};
+mod policy;
 
-use crate::control_plane::Version;
+use std::{env, fs, path::PathBuf};
 
-/// Where Kubewarden is installed, and its PolicyServers run.
+use anyhow::{Context, Result, ensure};
+use serde_json::{Map, Value, json};
+
+pub use policy::Policy;
+
+use crate::{cluster::Cluster, control_plane::Version, manifests};
+
+/// Kubewarden's own namespace, with the ServiceAccounts of its PolicyServers.
 pub const NAMESPACE: &str = "kubewarden";
+/// The ServiceAccount of the PolicyServer `default`.
+pub const SERVICE_ACCOUNT: &str = "policy-server";
 
-/// A `ClusterAdmissionPolicy`.
-#[derive(Clone, Debug)]
-pub struct Policy {
-    object: Value,
+const DEFINITIONS_ENV: &str = "KUBEWARDEN_CRDS";
+const GROUP: &str = "policies.kubewarden.io";
+
+/// Lets the cluster store Kubewarden's objects, in its namespace among others: by the definitions in the
+/// folder that `KUBEWARDEN_CRDS` names, or else by some that take any field.
+pub async fn install_definitions(cluster: &Cluster) -> Result<()> {
+    cluster.namespace(NAMESPACE).await?;
+    manifests::apply(&cluster.client(), &definitions(cluster.control_plane.version())?).await?;
+    Ok(())
 }
 
-impl Policy {
-    /// From the object, as it is in a cluster or a file.
-    pub fn new(object: Value) -> Self {
-        Self { object }
-    }
-
-    /// How Kubewarden calls it: `clusterwide-<name>`.
-    pub fn id(&self) -> String {
-        format!("clusterwide-{}", self.object["metadata"]["name"].as_str().unwrap_or_default())
-    }
-
-    /// Where the module is: `registry://…`.
-    pub fn module(&self) -> Result<&str> {
-        self.spec("module").as_str().context("the ClusterAdmissionPolicy names no module")
-    }
-
-    /// Its settings.
-    pub fn settings(&self) -> Value {
-        match self.spec("settings") {
-            Value::Null => json!({}),
-            settings => settings.clone(),
+fn definitions(version: Version) -> Result<Vec<Value>> {
+    let Some(folder) = env::var_os(DEFINITIONS_ENV).filter(|folder| !folder.is_empty()) else {
+        return Ok([
+            ("ClusterAdmissionPolicy", "clusteradmissionpolicies"),
+            ("PolicyServer", "policyservers"),
+        ]
+        .map(|(kind, plural)| permissive_definition(GROUP, "v1", kind, plural, "Cluster"))
+        .into());
+    };
+    let folder = PathBuf::from(folder);
+    let mut definitions = Vec::new();
+    for file in fs::read_dir(&folder).with_context(|| format!("{DEFINITIONS_ENV}={}", folder.display()))? {
+        let path = file?.path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            definitions.extend(manifests::read(&path)?.into_iter().filter(|object| {
+                object["kind"] == "CustomResourceDefinition" && object["spec"]["group"] == GROUP
+            }));
         }
     }
-
-    /// A field of the spec; null if it is not there.
-    pub fn spec(&self, field: &str) -> &Value {
-        &self.object["spec"][field]
+    if version < Version::minor(21) {
+        let versions =
+            definitions.iter_mut().filter_map(|definition| definition["spec"]["versions"].as_array_mut());
+        versions
+            .flatten()
+            .for_each(|version| let_strings_be_empty(&mut version["schema"]["openAPIV3Schema"]));
     }
+    ensure!(!definitions.is_empty(), "{DEFINITIONS_ENV}={} has no definition of {GROUP}", folder.display());
+    Ok(definitions)
+}
 
-    /// What the API server is told. `server` is where the PolicyServer answers, and `authority` signed its
-    /// certificate; in a cluster these are a Service and Kubewarden's own authority.
-    pub fn webhook_configuration(&self, server: &str, authority: &str, version: Version) -> Value {
-        let id = self.id();
-        let mut excluded = vec![json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn",
-            "values": [NAMESPACE]})];
-        // Of the selector it takes the expressions only.
-        excluded.extend(self.spec("namespaceSelector")["matchExpressions"].as_array().into_iter().flatten().cloned());
-        let mut webhook = json!({
-            "name": format!("{id}.kubewarden.admission"),
-            "clientConfig": {"url": format!("{server}/validate/{id}"), "caBundle": base64(authority)},
-            "rules": self.spec("rules"),
-            "namespaceSelector": {"matchExpressions": excluded},
-            "sideEffects": "None",
-            "admissionReviewVersions": ["v1"],
-        });
-        for field in ["failurePolicy", "matchPolicy", "objectSelector", "sideEffects", "timeoutSeconds"] {
-            if !self.spec(field).is_null() {
-                webhook[field] = self.spec(field).clone();
-            }
-        }
-        // An API server without them would prune the field; the controller leaves it out.
-        if version >= Version::minor(28) && !self.spec("matchConditions").is_null() {
-            webhook["matchConditions"] = self.spec("matchConditions").clone();
-        }
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": id, "labels": {"app.kubernetes.io/part-of": "kubewarden"},
-                "annotations": {"kubewardenPolicyName": self.object["metadata"]["name"],
-                    "kubewardenPolicyNamespace": ""}},
-            "webhooks": [webhook],
-        })
+/// Kubernetes 1.20, built with a Go that is newer than it, takes an empty string for null when it validates.
+fn let_strings_be_empty(schema: &mut Value) {
+    if schema["type"] == "string" {
+        schema["nullable"] = true.into();
     }
-
-    /// The PolicyServer's `policies.yml`, with this policy alone. A cluster-wide policy gets all host
-    /// capabilities.
-    pub fn policies(&self) -> Value {
-        let mut entry = json!({
-            "namespacedName": {"Namespace": "", "Name": self.object["metadata"]["name"]},
-            "module": self.spec("module"),
-            "policyMode": match self.spec("mode") {
-                Value::Null => json!("protect"),
-                mode => mode.clone(),
-            },
-            "allowedToMutate": self.spec("mutating") == &json!(true),
-            "hostCapabilities": ["*"],
-        });
-        for field in ["settings", "contextAwareResources", "message", "timeoutEvalSeconds"] {
-            if !self.spec(field).is_null() {
-                entry[field] = self.spec(field).clone();
-            }
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    properties.into_iter().flat_map(Map::values_mut).for_each(let_strings_be_empty);
+    for key in ["items", "additionalProperties"] {
+        if let Some(below) = schema.get_mut(key).filter(|below| below.is_object()) {
+            let_strings_be_empty(below);
         }
-        json!({self.id(): entry})
+    }
+    // What a list goes by must not be null.
+    let keys = schema["x-kubernetes-list-map-keys"].as_array().cloned().unwrap_or_default();
+    for key in keys.iter().filter_map(Value::as_str) {
+        schema["items"]["properties"][key]["nullable"] = false.into();
     }
 }
 
-fn base64(text: &str) -> String {
-    use base64::{Engine as _, prelude::BASE64_STANDARD};
-    BASE64_STANDARD.encode(text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_api_server_is_told_what_the_policy_says() {
-        let policy = Policy::new(json!({"metadata": {"name": "p"}, "spec": {
-            "module": "registry://r/p:1",
-            "mutating": true,
-            "rules": [{"resources": ["pods"]}],
-            "failurePolicy": "Ignore",
-            "timeoutSeconds": 3,
-            "namespaceSelector": {"matchLabels": {"ignored": "yes"}, "matchExpressions": [{"key": "a", "operator": "Exists"}]},
-            "matchConditions": [{"name": "c", "expression": "true"}],
-        }}));
-        let old = policy.webhook_configuration("https://s", "CA", Version::minor(20));
-        let webhook = &old["webhooks"][0];
-        assert_eq!(old["metadata"]["name"], "clusterwide-p");
-        assert_eq!(webhook["clientConfig"], json!({"url": "https://s/validate/clusterwide-p", "caBundle": "Q0E="}));
-        assert_eq!(webhook["failurePolicy"], "Ignore");
-        assert_eq!(webhook["timeoutSeconds"], 3);
-        assert_eq!(webhook["namespaceSelector"], json!({"matchExpressions": [
-            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kubewarden"]},
-            {"key": "a", "operator": "Exists"}]}));
-        assert_eq!(webhook.get("matchConditions"), None);
-        let new = policy.webhook_configuration("https://s", "CA", Version::minor(28));
-        assert_eq!(new["webhooks"][0]["matchConditions"][0]["name"], "c");
-
-        let entry = &policy.policies()["clusterwide-p"];
-        assert_eq!(entry["allowedToMutate"], true);
-        assert_eq!(entry["hostCapabilities"], json!(["*"]));
-        assert_eq!(entry.get("contextAwareResources"), None, "what is not named is not granted");
-    }
+/// The definition of a kind whose objects may have any field.
+pub fn permissive_definition(group: &str, version: &str, kind: &str, plural: &str, scope: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "scope": scope,
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+            "versions": [{
+                "name": version,
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
 }

@@ -10,6 +10,7 @@ pub mod http;
 pub mod install;
 pub mod kubelet;
 pub mod kubewarden;
+pub mod manifest_tools;
 pub mod manifests;
 pub mod nodes;
 pub mod operator;

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 
 use crate::wait::{Progress, wait_for};
 
+pub use crate::manifest_tools::render_kustomize;
+
 const FIELD_MANAGER: &str = "pps-e2e";
 
 /// All objects of a YAML text; empty documents are skipped, lists are taken apart.

@@ -19,7 +19,7 @@ use crate::{
 const EXECUTABLE: &str = "pps-sidecar";
 const EXECUTABLE_ENV: &str = "PPS_SIDECAR";
 /// Where the manifests put it, and where its Lease is.
-pub const NAMESPACE: &str = "kubewarden";
+pub const NAMESPACE: &str = "persistent-pod-state";
 
 /// How to run a sidecar.
 #[derive(Clone, Debug)]

@@ -31,6 +31,7 @@ use tokio::{runtime::Handle, sync::Semaphore, task::JoinHandle};
 use crate::{
     control_plane::{ServerCertificate, Version},
     kubewarden::Policy,
+    sidecar,
     wait::{Progress, wait_for},
     wasm_host::{
         Evaluation, HostCall, HostCalls, KubernetesHost, PolicyModule, ReviewRequest, ReviewResponse,
@@ -339,7 +340,8 @@ fn policy_of(module: &PolicyModule, timeout_seconds: u8) -> Result<Policy> {
         "failurePolicy": "Fail",
         "timeoutSeconds": timeout_seconds,
         "namespaceSelector": {"matchExpressions": [
-            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}]},
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn",
+                "values": ["kube-system", sidecar::NAMESPACE]}]},
     }})))
 }
 

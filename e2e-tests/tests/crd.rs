@@ -3,7 +3,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     time::Duration,
 };
 
@@ -17,7 +16,8 @@ use kube::{
 };
 use pps_e2e::{
     cluster::{Cluster, repository_file},
-    manifests,
+    kubewarden, manifests,
+    sidecar::NAMESPACE,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ async fn the_definition_is_established_and_structural() {
     assert_eq!(conditions.get("NonStructuralSchema"), None);
 
     // Nothing was dropped or put in: who applies the file again changes nothing.
-    let file = manifests::read(&repository_file("deploy/crd.yaml")).unwrap();
+    let file = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap();
     let again = cluster.apply_objects(&file).await.unwrap().remove(0);
     assert_eq!(again.metadata.generation, definition.metadata.generation);
     assert_eq!(again.data["spec"]["versions"], file[0]["spec"]["versions"]);
@@ -83,7 +83,7 @@ async fn the_definition_is_established_and_structural() {
 }
 
 async fn every_field_is_explained(cluster: &Cluster) {
-    let definition = manifests::read(&repository_file("deploy/crd.yaml")).unwrap().remove(0);
+    let definition = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
     let root = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let control_plane = &cluster.control_plane;
     // Its own documentation is served a moment after the resource itself.
@@ -254,9 +254,9 @@ fn managed_fields_do_not_list_pods(object: &DynamicObject) {
 #[tokio::test]
 async fn both_programs_may_do_what_they_need_and_no_more() {
     let cluster = cluster().await;
-    cluster.namespace("kubewarden").await.unwrap();
-    for file in ["deploy/serviceaccount.yaml", "deploy/rbac.yaml"] {
-        let objects = manifests::read(&repository_file(file)).unwrap();
+    cluster.namespace(kubewarden::NAMESPACE).await.unwrap();
+    for file in ["namespace", "serviceaccount", "rbac"] {
+        let objects = manifests::read(&repository_file(&format!("deploy/base/{file}.yaml"))).unwrap();
         cluster.apply_objects(&objects).await.unwrap();
     }
     let expected_of_sidecar = rights_to([
@@ -272,8 +272,11 @@ async fn both_programs_may_do_what_they_need_and_no_more() {
         ("events.k8s.io", "events", "create"),
     ]);
     let expected_of_policy = rights_to([("apps.kruise.io", "persistentpodstates", "get list watch")]);
-    for (account, expected) in [("pps-sidecar", expected_of_sidecar), ("policy-server", expected_of_policy)] {
-        let client = cluster.control_plane.client_for_service_account("kubewarden", account).await.unwrap();
+    for (namespace, account, expected) in [
+        (NAMESPACE, "pps-sidecar", expected_of_sidecar),
+        (kubewarden::NAMESPACE, kubewarden::SERVICE_ACCOUNT, expected_of_policy),
+    ] {
+        let client = cluster.control_plane.client_for_service_account(namespace, account).await.unwrap();
         let rights = wait_for("the role is bound", Duration::from_secs(10), async || {
             let rights = rights_of(&client, "default").await?;
             Ok(Progress::when(!rights.is_empty(), rights, "no rights"))
@@ -287,7 +290,7 @@ async fn both_programs_may_do_what_they_need_and_no_more() {
                 ("coordination.k8s.io", "leases/pps-sidecar", "get update"),
             ]));
         }
-        assert_eq!(rights_of(&client, "kubewarden").await.unwrap(), expected, "{account}");
+        assert_eq!(rights_of(&client, NAMESPACE).await.unwrap(), expected, "{account}");
     }
 }
 
@@ -326,23 +329,11 @@ async fn rights_of(client: &Client, namespace: &str) -> anyhow::Result<Rights> {
     Ok(rights)
 }
 
-#[test]
-fn the_kustomization_names_every_manifest() {
-    let kustomization = manifests::read(&repository_file("deploy/kustomization.yaml")).unwrap().remove(0);
-    let named: BTreeSet<String> = serde_json::from_value(kustomization["resources"].clone()).unwrap();
-    let files: BTreeSet<String> = fs::read_dir(repository_file("deploy"))
-        .unwrap()
-        .map(|file| file.unwrap().file_name().into_string().unwrap())
-        .filter(|name| !["kustomization.yaml", "README.md", "monitoring"].contains(&name.as_str()))
-        .collect();
-    assert_eq!(named, files);
-}
-
 /// What the policy says of itself and how it is deployed are written in two places.
 #[test]
 fn the_policy_is_deployed_as_its_metadata_says() {
     let deployed =
-        manifests::read(&repository_file("deploy/cluster-admission-policy.yaml")).unwrap().remove(0);
+        manifests::read(&repository_file("deploy/base/cluster-admission-policy.yaml")).unwrap().remove(0);
     let metadata = manifests::read(&repository_file("policy-metadata.yml")).unwrap().remove(0);
     for field in ["rules", "mutating", "backgroundAudit", "contextAwareResources"] {
         assert_eq!(deployed["spec"][field], metadata[field], "{field}");
@@ -352,10 +343,11 @@ fn the_policy_is_deployed_as_its_metadata_says() {
 #[test]
 fn the_manifests_name_this_version() {
     let version = format!(":v{}", env!("CARGO_PKG_VERSION"));
-    let policy = manifests::read(&repository_file("deploy/cluster-admission-policy.yaml")).unwrap().remove(0);
+    let policy =
+        manifests::read(&repository_file("deploy/base/cluster-admission-policy.yaml")).unwrap().remove(0);
     let module = policy["spec"]["module"].as_str().unwrap();
     assert!(module.ends_with(&version), "{module}");
-    let deployment = manifests::read(&repository_file("deploy/deployment.yaml")).unwrap().remove(0);
+    let deployment = manifests::read(&repository_file("deploy/base/deployment.yaml")).unwrap().remove(0);
     let image = deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap();
     assert!(image.ends_with(&version), "{image}");
 }

@@ -21,16 +21,16 @@ mod rights;
 
 use pps_e2e::{
     cluster::Cluster,
-    install::{Installation, NAMESPACE, SIDECAR},
-    kubewarden, manifests, policy_server,
+    install::{Installation, SIDECAR},
+    kubewarden, policy_server,
+    sidecar::NAMESPACE,
 };
 
 /// A cluster with Kubewarden's definitions and namespace, and nothing of the product.
 async fn cluster() -> Cluster {
     let cluster = Cluster::builder().without_crd().nodes(6, 3).control_plane(|options| options.audit_log = true);
     let cluster = cluster.start().await.unwrap();
-    cluster.namespace(kubewarden::NAMESPACE).await.unwrap();
-    manifests::install_definitions(&cluster).await.unwrap();
+    kubewarden::install_definitions(&cluster).await.unwrap();
     cluster
 }
 

@@ -118,7 +118,7 @@ async fn interruptions_lose_nothing() {
 #[tokio::test]
 async fn one_of_two_leads() {
     let _turn = support::turn().await;
-    let rights = repository_file("deploy/rbac.yaml");
+    let rights = repository_file("deploy/base/rbac.yaml");
     let cluster = Cluster::builder()
         .control_plane(|options| options.audit_log = true)
         .user(User::new(leadership::SECOND))

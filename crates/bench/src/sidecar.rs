@@ -98,9 +98,14 @@ impl Ground {
             control_plane.stop(name).await?;
         }
         let client = control_plane.client();
-        manifests::apply_file(&client, &repository_file("deploy/crd.yaml")).await?;
-        manifests::apply_rbac_from(&client, &repository_file("deploy/rbac.yaml"), SIDECAR, &["pps-sidecar"])
-            .await?;
+        manifests::apply_file(&client, &repository_file("deploy/base/crd.yaml")).await?;
+        manifests::apply_rbac_from(
+            &client,
+            &repository_file("deploy/base/rbac.yaml"),
+            SIDECAR,
+            &["pps-sidecar"],
+        )
+        .await?;
         manifests::ensure_namespace(&client, world.namespace).await?;
         world.seed(control_plane.etcd_url()).await?;
         let proxy = Proxy::start(control_plane.url()).await?;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// The definition that is committed is the one that the types make.
 #[test]
 fn deploy_crd_yaml_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crd.yaml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/base/crd.yaml");
     let generated = pps_crdgen::yaml().unwrap();
     if env::var_os("UPDATE").is_some_and(|value| value == "1") {
         fs::write(&path, generated).unwrap();
@@ -17,7 +17,7 @@ fn deploy_crd_yaml_is_up_to_date() {
     let committed = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == generated,
-        "deploy/crd.yaml is not what the types in crates/core/src/pps.rs make.\n\
+        "deploy/base/crd.yaml is not what the types in crates/core/src/pps.rs make.\n\
          To make it anew: UPDATE=1 cargo test -p pps-crdgen"
     );
 }

@@ -10,6 +10,9 @@ use std::sync::Arc;
 use pps_sidecar::metrics::Metrics;
 use serde_json::Value;
 
+const RULES: &str = "deploy/components/monitoring/prometheus-rule.yaml";
+const DASHBOARD: &str = "deploy/components/monitoring/dashboard.json";
+
 fn file(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
 }
@@ -44,7 +47,7 @@ fn all_metrics_are_documented_and_no_others_are_spoken_of() {
     let metrics = metrics();
     assert!(metrics.contains("pps_writes_total"), "{metrics:?}");
     assert_eq!(metrics_in(&file("docs/operations.md")), metrics);
-    for path in ["deploy/monitoring/alerts.yaml", "deploy/monitoring/dashboard.json"] {
+    for path in [RULES, DASHBOARD] {
         let named = metrics_in(&file(path));
         assert!(!named.is_empty() && named.is_subset(&metrics), "{path}: {named:?}");
     }
@@ -65,7 +68,7 @@ fn all_reasons_are_documented() {
 #[test]
 fn every_alert_says_what_to_do() {
     let documented = file("docs/operations.md");
-    let alerts = file("deploy/monitoring/alerts.yaml");
+    let alerts = file(RULES);
     let names: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
     assert!(names.len() > 2, "{names:?}");
     for name in names {
@@ -75,7 +78,7 @@ fn every_alert_says_what_to_do() {
 
 #[test]
 fn the_dashboard_is_json_with_a_panel_for_each_query() {
-    let dashboard: Value = serde_json::from_str(&file("deploy/monitoring/dashboard.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&file(DASHBOARD)).unwrap();
     for panel in dashboard["panels"].as_array().unwrap() {
         assert!(panel["targets"][0]["expr"].is_string() && panel["title"].is_string(), "{panel}");
     }

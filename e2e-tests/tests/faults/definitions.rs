@@ -42,7 +42,7 @@ pub(crate) async fn the_definition_goes_and_comes_back(cluster: &Cluster) {
     fleet.ready().await;
     tokio::time::sleep(WHILE + Duration::from_millis(random.below(3000))).await;
 
-    manifests::apply_file(&cluster.client(), &repository_file("deploy/crd.yaml")).await.unwrap();
+    manifests::apply_file(&cluster.client(), &repository_file("deploy/base/crd.yaml")).await.unwrap();
     fleet.delete_some(&mut random, 2).await;
     sidecar.wait_ready(TIMEOUT).await.unwrap();
     fleet.ready().await;

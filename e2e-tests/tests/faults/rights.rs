@@ -24,7 +24,7 @@ const WATCH_NODES: Right = ("", "nodes", "watch");
 
 /// Gives the sidecar all its rights but these, and waits until the API server knows.
 async fn rights_without(cluster: &Cluster, rights: &[Right]) {
-    let mut objects = manifests::read(&repository_file("deploy/rbac.yaml")).unwrap();
+    let mut objects = manifests::read(&repository_file("deploy/base/rbac.yaml")).unwrap();
     objects.retain(|one| one["kind"] == "ClusterRole" && one["metadata"]["name"] == "pps-sidecar");
     let mut rules = Vec::new();
     for rule in list(&objects[0]["rules"]) {

@@ -7,7 +7,8 @@ use kube::{ResourceExt, api::DeleteParams};
 use pps_e2e::{
     cluster::Cluster,
     http,
-    install::{Installation, NAMESPACE, SIDECAR},
+    install::{Installation, SIDECAR},
+    sidecar::NAMESPACE,
     wait::{Progress, wait_for},
 };
 

@@ -156,7 +156,7 @@ impl<'a> Stage<'a> {
 
     /// Gives the sidecar these rights and no others.
     async fn give(&self, wanted: impl Fn(&Grant) -> bool) {
-        let mut roles = manifests::read(&repository_file("deploy/rbac.yaml")).unwrap();
+        let mut roles = manifests::read(&repository_file("deploy/base/rbac.yaml")).unwrap();
         roles.retain(|role| {
             role["metadata"]["name"] == "pps-sidecar"
                 && (role["kind"] == "ClusterRole" || role["kind"] == "Role")

@@ -16,7 +16,7 @@ use crate::{
 async fn rights(cluster: &Cluster, given: bool) {
     if given {
         cluster
-            .apply_rbac_from(&repository_file("deploy/rbac.yaml"), POLICY_SERVER, &["pps-policy"])
+            .apply_rbac_from(&repository_file("deploy/base/rbac.yaml"), POLICY_SERVER, &["pps-policy"])
             .await
             .unwrap();
     } else {

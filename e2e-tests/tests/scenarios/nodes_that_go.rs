@@ -247,7 +247,7 @@ pub(crate) async fn a_restart_begins_the_grace_period_anew(cluster: &Cluster) {
 
 /// Gives the sidecar all its rights but the one to read a node or to delete a Pod.
 async fn rights_without(cluster: &Cluster, verb: Option<&str>) {
-    let mut objects = manifests::read(&repository_file("deploy/rbac.yaml")).unwrap();
+    let mut objects = manifests::read(&repository_file("deploy/base/rbac.yaml")).unwrap();
     objects.retain(|one| one["kind"] == "ClusterRole" && one["metadata"]["name"] == "pps-sidecar");
     let rules = objects[0]["rules"].as_array_mut().unwrap();
     let before = rules.len();

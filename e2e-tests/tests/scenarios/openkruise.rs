@@ -37,7 +37,7 @@ impl Drop for Definition {
 
 /// Our definition without what is only in ours.
 pub(crate) fn definition() -> Definition {
-    let mut definition = manifests::read(&repository_file("deploy/crd.yaml")).unwrap().remove(0);
+    let mut definition = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
     let version = &mut definition["spec"]["versions"][0];
     version.as_object_mut().unwrap().remove("additionalPrinterColumns");
     let properties = &mut version["schema"]["openAPIV3Schema"]["properties"];

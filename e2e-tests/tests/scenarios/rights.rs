@@ -19,7 +19,7 @@ pub(crate) type Grant = (Right, Value);
 
 /// What the deployment gives the sidecar.
 pub(crate) fn grants() -> Vec<Grant> {
-    let objects = manifests::read(&repository_file("deploy/rbac.yaml")).unwrap();
+    let objects = manifests::read(&repository_file("deploy/base/rbac.yaml")).unwrap();
     let roles = objects.iter().filter(|one| {
         ["ClusterRole", "Role"].iter().any(|kind| one["kind"] == *kind)
             && one["metadata"]["name"] == "pps-sidecar"

@@ -1,0 +1,142 @@
+//! What Kubewarden's controller makes of a `ClusterAdmissionPolicy`.
+//!
+//! The controller itself is a container image that cannot run here. This is what it writes, field by field: a
+//! webhook configuration for the API server, and an entry of `policies.yml` for the PolicyServer.
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::NAMESPACE;
+use crate::control_plane::Version;
+
+/// A `ClusterAdmissionPolicy`.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    object: Value,
+}
+
+impl Policy {
+    /// From the object, as it is in a cluster or a file.
+    pub fn new(object: Value) -> Self {
+        Self { object }
+    }
+
+    /// How Kubewarden calls it: `clusterwide-<name>`.
+    pub fn id(&self) -> String {
+        format!("clusterwide-{}", self.object["metadata"]["name"].as_str().unwrap_or_default())
+    }
+
+    /// Where the module is: `registry://…`.
+    pub fn module(&self) -> Result<&str> {
+        self.spec("module").as_str().context("the ClusterAdmissionPolicy names no module")
+    }
+
+    /// Its settings.
+    pub fn settings(&self) -> Value {
+        match self.spec("settings") {
+            Value::Null => json!({}),
+            settings => settings.clone(),
+        }
+    }
+
+    /// A field of the spec; null if it is not there.
+    pub fn spec(&self, field: &str) -> &Value {
+        &self.object["spec"][field]
+    }
+
+    /// What the API server is told. `server` is where the PolicyServer answers, and `authority` signed its
+    /// certificate; in a cluster these are a Service and Kubewarden's own authority.
+    pub fn webhook_configuration(&self, server: &str, authority: &str, version: Version) -> Value {
+        let id = self.id();
+        let mut excluded = vec![json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn",
+            "values": [NAMESPACE]})];
+        // Of the selector it takes the expressions only.
+        excluded.extend(self.spec("namespaceSelector")["matchExpressions"].as_array().into_iter().flatten().cloned());
+        let mut webhook = json!({
+            "name": format!("{id}.kubewarden.admission"),
+            "clientConfig": {"url": format!("{server}/validate/{id}"), "caBundle": base64(authority)},
+            "rules": self.spec("rules"),
+            "namespaceSelector": {"matchExpressions": excluded},
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        });
+        for field in ["failurePolicy", "matchPolicy", "objectSelector", "sideEffects", "timeoutSeconds"] {
+            if !self.spec(field).is_null() {
+                webhook[field] = self.spec(field).clone();
+            }
+        }
+        // An API server without them would prune the field; the controller leaves it out.
+        if version >= Version::minor(28) && !self.spec("matchConditions").is_null() {
+            webhook["matchConditions"] = self.spec("matchConditions").clone();
+        }
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": id, "labels": {"app.kubernetes.io/part-of": "kubewarden"},
+                "annotations": {"kubewardenPolicyName": self.object["metadata"]["name"],
+                    "kubewardenPolicyNamespace": ""}},
+            "webhooks": [webhook],
+        })
+    }
+
+    /// The PolicyServer's `policies.yml`, with this policy alone. A cluster-wide policy gets all host
+    /// capabilities.
+    pub fn policies(&self) -> Value {
+        let mut entry = json!({
+            "namespacedName": {"Namespace": "", "Name": self.object["metadata"]["name"]},
+            "module": self.spec("module"),
+            "policyMode": match self.spec("mode") {
+                Value::Null => json!("protect"),
+                mode => mode.clone(),
+            },
+            "allowedToMutate": self.spec("mutating") == &json!(true),
+            "hostCapabilities": ["*"],
+        });
+        for field in ["settings", "contextAwareResources", "message", "timeoutEvalSeconds"] {
+            if !self.spec(field).is_null() {
+                entry[field] = self.spec(field).clone();
+            }
+        }
+        json!({self.id(): entry})
+    }
+}
+
+fn base64(text: &str) -> String {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+    BASE64_STANDARD.encode(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_api_server_is_told_what_the_policy_says() {
+        let policy = Policy::new(json!({"metadata": {"name": "p"}, "spec": {
+            "module": "registry://r/p:1",
+            "mutating": true,
+            "rules": [{"resources": ["pods"]}],
+            "failurePolicy": "Ignore",
+            "timeoutSeconds": 3,
+            "namespaceSelector": {"matchLabels": {"ignored": "yes"}, "matchExpressions": [{"key": "a", "operator": "Exists"}]},
+            "matchConditions": [{"name": "c", "expression": "true"}],
+        }}));
+        let old = policy.webhook_configuration("https://s", "CA", Version::minor(20));
+        let webhook = &old["webhooks"][0];
+        assert_eq!(old["metadata"]["name"], "clusterwide-p");
+        assert_eq!(webhook["clientConfig"], json!({"url": "https://s/validate/clusterwide-p", "caBundle": "Q0E="}));
+        assert_eq!(webhook["failurePolicy"], "Ignore");
+        assert_eq!(webhook["timeoutSeconds"], 3);
+        assert_eq!(webhook["namespaceSelector"], json!({"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kubewarden"]},
+            {"key": "a", "operator": "Exists"}]}));
+        assert_eq!(webhook.get("matchConditions"), None);
+        let new = policy.webhook_configuration("https://s", "CA", Version::minor(28));
+        assert_eq!(new["webhooks"][0]["matchConditions"][0]["name"], "c");
+
+        let entry = &policy.policies()["clusterwide-p"];
+        assert_eq!(entry["allowedToMutate"], true);
+        assert_eq!(entry["hostCapabilities"], json!(["*"]));
+        assert_eq!(entry.get("contextAwareResources"), None, "what is not named is not granted");
+    }
+}

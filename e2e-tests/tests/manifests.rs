@@ -1,0 +1,137 @@
+//! What kustomize and Helm make of `deploy/` and of the chart: the same, and a real API server takes it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use pps_e2e::{
+    cluster::{Cluster, repository_file},
+    control_plane::Version,
+    kubewarden::{install_definitions, permissive_definition},
+    manifest_tools::render_kustomize,
+    manifests,
+};
+use serde_json::Value;
+
+/// Every folder below `deploy` that can be applied.
+fn kustomizations() -> Vec<String> {
+    let mut found: Vec<String> = files(&repository_file("deploy"))
+        .into_iter()
+        .filter(|file| file.ends_with("kustomization.yaml"))
+        .filter(|file| manifests::read(file).unwrap()[0]["kind"] == "Kustomization")
+        .map(|file| {
+            let folder = file.parent().unwrap().strip_prefix(repository_file("")).unwrap();
+            folder.to_str().unwrap().to_owned()
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+fn kind_and_name(object: &Value) -> String {
+    let metadata = &object["metadata"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    format!("{} {}/{}", text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]))
+}
+
+#[test]
+fn every_kustomization_builds() {
+    let folders = kustomizations();
+    assert!(folders.contains(&"deploy".to_owned()) && folders.len() > 5, "{folders:?}");
+    for folder in folders {
+        let objects = render_kustomize(&folder).unwrap();
+        let names: BTreeSet<String> = objects.iter().map(kind_and_name).collect();
+        assert!(names.len() == objects.len() && names.len() > 10, "{folder}: {names:?}");
+    }
+}
+
+#[test]
+fn every_file_is_part_of_a_kustomization() {
+    let mut named = BTreeSet::new();
+    let files: BTreeSet<PathBuf> = files(&repository_file("deploy")).into_iter().collect();
+    for file in files.iter().filter(|file| file.ends_with("kustomization.yaml")) {
+        let folder = file.parent().unwrap();
+        let kustomization = manifests::read(file).unwrap().remove(0);
+        let resources = ["resources", "components"].map(|field| &kustomization[field]);
+        let generated = kustomization["configMapGenerator"].as_array().into_iter().flatten();
+        let generated = generated.map(|generator| &generator["files"]);
+        for path in
+            resources.into_iter().chain(generated).flat_map(|list| list.as_array().into_iter().flatten())
+        {
+            let path = path.as_str().unwrap();
+            let path = folder.join(path.split_once('=').map_or(path, |(_, file)| file));
+            let path = if path.is_dir() { path.join("kustomization.yaml") } else { path };
+            named.insert(path.canonicalize().unwrap());
+        }
+    }
+    let root = repository_file("deploy");
+    for file in files {
+        let file = file.canonicalize().unwrap();
+        let name = file.strip_prefix(root.canonicalize().unwrap()).unwrap().to_str().unwrap();
+        // What is applied itself.
+        let applied = name == "kustomization.yaml" || name.starts_with("overlays/");
+        assert!(applied || name == "README.md" || named.contains(&file), "nothing uses deploy/{name}");
+    }
+}
+
+/// As this API server knows it: `policy/v1` came with Kubernetes 1.21, with the same fields.
+fn as_served(objects: Vec<Value>, version: Version) -> Vec<Value> {
+    let change = |mut object: Value| {
+        if object["apiVersion"] == "policy/v1" && version < Version::minor(21) {
+            object["apiVersion"] = "policy/v1beta1".into();
+        }
+        object
+    };
+    objects.into_iter().map(change).collect()
+}
+
+#[tokio::test]
+async fn a_real_api_server_takes_every_kustomization() {
+    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    install_definitions(&cluster).await.unwrap();
+    let group = "monitoring.coreos.com";
+    let definitions = [("ServiceMonitor", "servicemonitors"), ("PrometheusRule", "prometheusrules")]
+        .map(|(kind, plural)| permissive_definition(group, "v1", kind, plural, "Namespaced"));
+    manifests::apply(&cluster.client(), &definitions).await.unwrap();
+    for folder in kustomizations() {
+        let objects = as_served(render_kustomize(&folder).unwrap(), cluster.control_plane.version());
+        let applied = cluster.apply_objects(&objects).await;
+        let applied = applied.unwrap_or_else(|error| panic!("{folder}: {error:#}"));
+        for (object, applied) in objects.iter().zip(applied) {
+            // Nothing was dropped: what is unknown would be.
+            for (field, value) in object.as_object().unwrap() {
+                if !["apiVersion", "kind", "metadata"].contains(&field.as_str()) {
+                    let path = format!("{folder}: {}: {field}", kind_and_name(object));
+                    assert_contains(&applied.data[field], value, &path);
+                }
+            }
+        }
+    }
+}
+
+/// Whether everything that was sent is stored; the API server adds defaults.
+fn assert_contains(stored: &Value, sent: &Value, path: &str) {
+    match (stored, sent) {
+        (Value::Object(stored), Value::Object(sent)) => {
+            for (field, value) in sent {
+                let path = format!("{path}.{field}");
+                assert_contains(stored.get(field).unwrap_or_else(|| panic!("{path} is gone")), value, &path);
+            }
+        }
+        (Value::Array(stored), Value::Array(sent)) => {
+            assert_eq!(stored.len(), sent.len(), "{path}");
+            for (index, (stored, sent)) in stored.iter().zip(sent).enumerate() {
+                assert_contains(stored, sent, &format!("{path}[{index}]"));
+            }
+        }
+        (stored, sent) => assert_eq!(stored, sent, "{path}"),
+    }
+}
