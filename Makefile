@@ -7,6 +7,8 @@ SHELL := /bin/bash
 CARGO := hack/cargo.sh
 # With the features that the tests have, so that nothing is compiled twice.
 PROGRAMS := --workspace --bins
+# Where the tests find what is not built by cargo for them.
+WITH_TOOLS = PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" PPS_MANIFEST_TOOLS_DIR="$$(hack/manifest-tools.sh)"
 
 .PHONY: help
 help: ## Show this list
@@ -17,18 +19,16 @@ demo: setup programs ## Show what the product does, on a real control plane (ARG
 	PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" "$${CARGO_TARGET_DIR:-target}/debug/pps-demo" $(ARGS)
 
 .PHONY: test
-test: setup manifest-tools programs ## Run all tests: units, properties, corpus, and scenarios on a real control plane
-	PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" PPS_MANIFEST_TOOLS_DIR="$$(hack/manifest-tools.sh)" \
-		$(CARGO) test --workspace --locked
+test: setup test-tools programs ## Run all tests: units, properties, corpus, and scenarios on a real control plane
+	$(WITH_TOOLS) $(CARGO) test --workspace --locked
 
 .PHONY: unit-tests
 unit-tests: ## Run the tests that need no control plane and no Wasm
 	$(CARGO) test --workspace --exclude pps-e2e --locked
 
 .PHONY: e2e-tests
-e2e-tests: setup manifest-tools programs ## Run the scenarios on a real control plane (T=name to choose)
-	PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" PPS_MANIFEST_TOOLS_DIR="$$(hack/manifest-tools.sh)" \
-		$(CARGO) test -p pps-e2e --locked $(T)
+e2e-tests: setup test-tools programs ## Run the scenarios on a real control plane (T=name to choose)
+	$(WITH_TOOLS) $(CARGO) test -p pps-e2e --locked $(T)
 
 .PHONY: fuzz
 fuzz: ## Fuzz the policy and the core, FUZZ_SECONDS for each target (T=name to choose)
@@ -49,6 +49,9 @@ control-plane: ## Prepare the control plane's binaries (once; kept in the user's
 manifest-tools: ## Prepare kustomize and helm, where there are none (once; kept in the user's cache)
 	@hack/manifest-tools.sh >/dev/null
 
+.PHONY: test-tools
+test-tools: manifest-tools static-sidecar
+
 .PHONY: programs
 programs:
 	@hack/build-programs.sh $(PROGRAMS)
@@ -65,6 +68,14 @@ annotated-policy.wasm: policy.wasm ## The same, under the name that Kubewarden's
 .PHONY: sidecar
 sidecar: ## Build the sidecar: target/release/pps-sidecar
 	$(CARGO) build --release --locked -p pps-sidecar
+
+.PHONY: static-sidecar
+static-sidecar: ## Build the sidecar as it is shipped, and print where it is
+	@hack/build-sidecar.sh
+
+.PHONY: publish
+publish: policy.wasm ## Push the policy and the sidecar's image (REGISTRY=host/path, ARGS=--plain-http)
+	@hack/publish.sh "$(REGISTRY)" $(ARGS)
 
 .PHONY: crd
 crd: ## Make deploy/base/crd.yaml from the types

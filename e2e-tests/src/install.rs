@@ -3,12 +3,11 @@
 use std::{
     fs,
     path::{Component, Path, PathBuf},
-    process::Stdio,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
@@ -24,9 +23,9 @@ use crate::{
     manifest_tools::render_kustomize,
     oci::Reader,
     policy_server::{self, PolicyServer},
+    publish::Publisher,
     registry::{Registry, RegistryOptions},
     sidecar::NAMESPACE,
-    supervisor::beside_current_exe,
     wait::{Progress, wait_for},
     wasm_host::PolicyModule,
 };
@@ -62,7 +61,7 @@ impl Installation {
         let control_plane = &cluster.control_plane;
         let supervisor = control_plane.supervisor().clone();
         let registry = Registry::start(&supervisor, RegistryOptions::default()).await?;
-        let published = push(registry.host()).await?;
+        let published = push(&registry).await?;
         let url = control_plane.url();
         let host = url.strip_prefix("https://").and_then(|rest| rest.rsplit_once(':'));
         let (host, port) = host.with_context(|| format!("{url} is not https://host:port"))?;
@@ -203,42 +202,14 @@ async fn wait_until_asked(cluster: &Cluster) -> Result<()> {
     .await
 }
 
-/// Pushes both parts with the program that `make publish` runs.
-async fn push(registry: &str) -> Result<Published> {
-    let program = beside_current_exe("pps-publish").context("pps-publish is not built: make programs")?;
-    let sidecar = static_sidecar()?;
-    let run = async |args: &[&str], reference: String| -> Result<String> {
-        let output = tokio::process::Command::new(&program)
-            .args(args)
-            .args(["--plain-http", &reference])
-            .current_dir(repository_file(""))
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output()
-            .await?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        ensure!(output.status.success(), "{reference}: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(said.trim().to_owned())
-    };
-    let policy = crate::cluster::policy_path().display().to_string();
-    let version = env!("CARGO_PKG_VERSION");
+/// Pushes both parts as `make publish` does.
+async fn push(registry: &Registry) -> Result<Published> {
+    let publisher = Publisher::to(registry);
+    let (host, version) = (registry.host(), env!("CARGO_PKG_VERSION"));
     Ok(Published {
-        policy: run(
-            &["policy", "--module", &policy],
-            format!("{registry}/policies/persistent-pod-state:v{version}"),
-        )
-        .await?,
-        sidecar: run(
-            &["image", "--binary", &sidecar.display().to_string()],
-            format!("{registry}/persistent-pod-state-sidecar:v{version}"),
-        )
-        .await?,
+        policy: publisher.policy(&format!("{host}/policies/persistent-pod-state:v{version}")).await?,
+        sidecar: publisher.image(&format!("{host}/persistent-pod-state-sidecar:v{version}")).await?,
     })
-}
-
-/// The static binary that `hack/build-sidecar.sh` has built.
-fn static_sidecar() -> Result<PathBuf> {
-    todo!()
 }
 
 /// `policy/v1` came with Kubernetes 1.21; before, the same was `policy/v1beta1`.
