@@ -106,7 +106,7 @@ impl ControlPlane {
                 options: &options,
             };
             let url = format!("https://127.0.0.1:{}", flags.api_port);
-            credentials.write_kubeconfig(&url, ADMIN)?;
+            credentials.write_kubeconfig(&url, ADMIN, credentials.token(ADMIN)?)?;
             let specs = flags.specs(&binaries)?;
             match bring_up(&supervisor, &specs, &flags, &credentials, &url).await {
                 Ok(admin) => {
