@@ -17,7 +17,7 @@ demo: setup programs ## Show what the product does, on a real control plane (ARG
 	PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" "$${CARGO_TARGET_DIR:-target}/debug/pps-demo" $(ARGS)
 
 .PHONY: test
-test: setup programs ## Run all tests: units, properties, corpus, and scenarios on a real control plane
+test: setup programs static-sidecar ## Run all tests: units, properties, corpus, and scenarios on a real control plane
 	PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" $(CARGO) test --workspace --locked
 
 .PHONY: unit-tests
@@ -25,7 +25,7 @@ unit-tests: ## Run the tests that need no control plane and no Wasm
 	$(CARGO) test --workspace --exclude pps-e2e --locked
 
 .PHONY: e2e-tests
-e2e-tests: setup programs ## Run the scenarios on a real control plane (T=name to choose)
+e2e-tests: setup programs static-sidecar ## Run the scenarios on a real control plane (T=name to choose)
 	PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" $(CARGO) test -p pps-e2e --locked $(T)
 
 .PHONY: fuzz
@@ -59,6 +59,14 @@ annotated-policy.wasm: policy.wasm ## The same, under the name that Kubewarden's
 .PHONY: sidecar
 sidecar: ## Build the sidecar: target/release/pps-sidecar
 	$(CARGO) build --release --locked -p pps-sidecar
+
+.PHONY: static-sidecar
+static-sidecar: ## Build the sidecar as it is shipped, and print where it is
+	@hack/build-sidecar.sh
+
+.PHONY: publish
+publish: policy.wasm ## Push the policy and the sidecar's image (REGISTRY=host/path, ARGS=--plain-http)
+	@hack/publish.sh "$(REGISTRY)" $(ARGS)
 
 .PHONY: crd
 crd: ## Make deploy/crd.yaml from the types

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints the folder that holds etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
-# kubectl, the host-local IPAM plugin and libfaketime, and makes it when it is not there yet.
+# kubectl, the host-local IPAM plugin, libfaketime and docker-registry, and makes it when it is not there yet.
 #
 # KUBEBUILDER_ASSETS=DIR  use the Kubernetes binaries of DIR (all five) and build nothing.
 #
@@ -12,7 +12,7 @@ set -euo pipefail
 
 BINARIES=(etcd kube-apiserver kube-controller-manager kube-scheduler kubectl)
 # What no release of Kubernetes has.
-OTHERS=(host-local libfaketime.so.1)
+OTHERS=(host-local libfaketime.so.1 docker-registry)
 VERSION=v1.20.2
 COMMIT=faecb196815e248d3ecfb03c680a4507229c2a56
 TARGET="$CACHE_DIR/control-plane-$VERSION"
@@ -78,6 +78,9 @@ prepare() {
     fi
     if ! complete libfaketime.so.1; then
         step "unpack libfaketime" unpack libfaketime 'usr/lib/*/faketime/libfaketime.so.1'
+    fi
+    if ! complete docker-registry; then
+        step "unpack docker-registry" unpack docker-registry usr/bin/docker-registry
     fi
     case " $* " in
     *" kube-apiserver "*)

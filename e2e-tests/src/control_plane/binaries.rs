@@ -8,8 +8,8 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// A folder that holds etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and
-/// host-local.
+/// A folder that holds etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl,
+/// host-local and docker-registry.
 #[derive(Clone, Debug)]
 pub struct Binaries {
     folder: PathBuf,
@@ -25,6 +25,11 @@ impl Binaries {
             binaries.path(name)?;
         }
         Ok(binaries)
+    }
+
+    /// A program of that folder by itself, which needs no control plane.
+    pub fn find_one(name: &str) -> Result<PathBuf> {
+        Self { folder: folder()? }.path(name)
     }
 
     /// One of the programs.

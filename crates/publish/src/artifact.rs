@@ -1,0 +1,85 @@
+//! What a registry stores: blobs, and a manifest that names them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest};
+use sha2::{Digest, Sha256};
+
+pub(crate) type Annotations = BTreeMap<String, String>;
+
+/// Bytes with a media type.
+#[derive(Clone, Debug)]
+pub(crate) struct Blob {
+    pub(crate) media_type: &'static str,
+    pub(crate) data: Vec<u8>,
+    pub(crate) annotations: Annotations,
+}
+
+impl Blob {
+    pub(crate) fn new(media_type: &'static str, data: impl Into<Vec<u8>>) -> Self {
+        Self { media_type, data: data.into(), annotations: Annotations::new() }
+    }
+
+    pub(crate) fn descriptor(&self) -> Result<OciDescriptor> {
+        Ok(OciDescriptor {
+            annotations: Some(self.annotations.clone()).filter(|annotations| !annotations.is_empty()),
+            ..descriptor(self.media_type, &self.data)?
+        })
+    }
+}
+
+/// A manifest, ready to be pushed, and the blobs that go before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Artifact {
+    pub(crate) blobs: Vec<Blob>,
+    pub(crate) manifest: OciImageManifest,
+    /// The manifest as it is stored; its digest is the digest of the whole.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Artifact {
+    pub(crate) fn new(config: Blob, layer: Blob, annotations: Annotations) -> Result<Self> {
+        let manifest = OciImageManifest {
+            media_type: Some(OCI_IMAGE_MEDIA_TYPE.to_owned()),
+            config: config.descriptor()?,
+            layers: vec![layer.descriptor()?],
+            annotations: Some(annotations),
+            ..OciImageManifest::default()
+        };
+        Self::with_manifest(vec![config, layer], manifest)
+    }
+
+    /// The fields of the manifest are written in the order in which its type has them, and annotations sorted.
+    pub(crate) fn with_manifest(blobs: Vec<Blob>, manifest: OciImageManifest) -> Result<Self> {
+        let bytes = serde_json::to_vec(&manifest)?;
+        Ok(Self { blobs, manifest, bytes })
+    }
+
+    pub(crate) fn digest(&self) -> String {
+        digest(&self.bytes)
+    }
+
+    /// The manifest's descriptor: with it others say what they are about.
+    pub(crate) fn descriptor(&self) -> Result<OciDescriptor> {
+        descriptor(OCI_IMAGE_MEDIA_TYPE, &self.bytes)
+    }
+}
+
+fn descriptor(media_type: &str, data: &[u8]) -> Result<OciDescriptor> {
+    Ok(OciDescriptor {
+        media_type: media_type.to_owned(),
+        digest: digest(data),
+        size: i64::try_from(data.len()).context("too large for a registry")?,
+        ..OciDescriptor::default()
+    })
+}
+
+pub(crate) fn digest(data: &[u8]) -> String {
+    format!("sha256:{}", hex(data))
+}
+
+/// The SHA-256 of these bytes, in hexadecimal.
+pub(crate) fn hex(data: &[u8]) -> String {
+    Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
+}

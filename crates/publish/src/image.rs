@@ -1,0 +1,136 @@
+//! The sidecar as a container image: one file, and nobody who could log in.
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use flate2::{Compression, GzBuilder};
+use oci_client::manifest::{IMAGE_CONFIG_MEDIA_TYPE, IMAGE_LAYER_GZIP_MEDIA_TYPE};
+use serde::Serialize;
+use tar::{EntryType, Header};
+
+use crate::{
+    artifact::{Annotations, Artifact, Blob, digest},
+    binary::Architecture,
+    provenance::{Provenance, VERSION},
+};
+
+/// The package, the file and the title.
+pub(crate) const PACKAGE: &str = "pps-sidecar";
+const TITLE: &str = "persistent-pod-state-sidecar";
+const DESCRIPTION: &str =
+    "Records where stateful Pods run, so that the PersistentPodState policy can bring them back";
+/// Nobody in particular; the Deployment names the same one.
+const USER: &str = "65532:65532";
+
+/// What a runtime reads. The order of the fields is that of the bytes.
+#[derive(Serialize)]
+struct Config<'a> {
+    created: &'a str,
+    architecture: &'a str,
+    os: &'a str,
+    config: RunConfig<'a>,
+    rootfs: RootFs<'a>,
+    history: [History<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct RunConfig<'a> {
+    user: &'a str,
+    entrypoint: [String; 1],
+    working_dir: &'a str,
+    labels: &'a Annotations,
+}
+
+#[derive(Serialize)]
+struct RootFs<'a> {
+    r#type: &'a str,
+    diff_ids: [String; 1],
+}
+
+#[derive(Serialize)]
+struct History<'a> {
+    created: &'a str,
+    created_by: String,
+}
+
+pub(crate) fn artifact(
+    binary: &[u8],
+    architecture: Architecture,
+    provenance: &Provenance,
+) -> Result<Artifact> {
+    let archive = archive(binary, provenance).context("cannot pack the layer")?;
+    let annotations = provenance.annotations(TITLE, DESCRIPTION);
+    let created = provenance.created();
+    let config = Config {
+        created: &created,
+        architecture: architecture.name(),
+        os: "linux",
+        config: RunConfig {
+            user: USER,
+            entrypoint: [format!("/{PACKAGE}")],
+            working_dir: "/",
+            labels: &annotations,
+        },
+        rootfs: RootFs { r#type: "layers", diff_ids: [digest(&archive)] },
+        history: [History { created: &created, created_by: format!("pps-publish {VERSION}") }],
+    };
+    let config = Blob::new(IMAGE_CONFIG_MEDIA_TYPE, serde_json::to_vec(&config)?);
+    let layer = Blob::new(IMAGE_LAYER_GZIP_MEDIA_TYPE, compress(&archive).context("cannot pack the layer")?);
+    Artifact::new(config, layer, annotations)
+}
+
+/// One file of root's, which everybody may run and nobody may change.
+fn archive(binary: &[u8], provenance: &Provenance) -> Result<Vec<u8>> {
+    let mut header = Header::new_ustar();
+    header.set_entry_type(EntryType::Regular);
+    header.set_mode(0o755);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_size(binary.len() as u64);
+    header.set_mtime(u64::try_from(provenance.created.as_second()).unwrap_or_default());
+    let mut archive = tar::Builder::new(Vec::new());
+    archive.append_data(&mut header, PACKAGE, binary)?;
+    Ok(archive.into_inner()?)
+}
+
+/// Without a name and a time, which gzip would have room for.
+fn compress(archive: &[u8]) -> Result<Vec<u8>> {
+    let mut encoder = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
+    encoder.write_all(archive)?;
+    Ok(encoder.finish()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn made(seconds: i64, revision: &str) -> Artifact {
+        let created = Timestamp::from_second(seconds).unwrap();
+        let provenance = Provenance { revision: revision.to_owned(), created };
+        artifact(b"a program", Architecture::Arm64, &provenance).unwrap()
+    }
+
+    #[test]
+    fn nothing_but_the_program_and_its_origin_makes_the_digest() {
+        assert_eq!(made(1, "a").digest(), made(1, "a").digest());
+        assert_ne!(made(1, "a").digest(), made(2, "a").digest());
+        assert_ne!(made(1, "a").digest(), made(1, "b").digest());
+    }
+
+    #[test]
+    fn the_archive_holds_one_file_of_roots() {
+        let provenance = Provenance { revision: String::new(), created: Timestamp::from_second(7).unwrap() };
+        let bytes = archive(b"a program", &provenance).unwrap();
+        let mut archive = tar::Archive::new(bytes.as_slice());
+        let entries: Vec<_> =
+            archive.entries().unwrap().map(|entry| entry.unwrap().header().clone()).collect();
+        let [header] = entries.as_slice() else { panic!("{entries:?}") };
+        assert_eq!(header.path().unwrap().to_str(), Some("pps-sidecar"));
+        assert_eq!((header.mode().unwrap(), header.mtime().unwrap()), (0o755, 7));
+        assert_eq!((header.uid().unwrap(), header.gid().unwrap()), (0, 0));
+        assert_eq!((header.username_bytes(), header.groupname_bytes()), (Some(&b""[..]), Some(&b""[..])));
+    }
+}

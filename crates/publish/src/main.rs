@@ -1,0 +1,92 @@
+//! Pushes the policy and the sidecar's image to an OCI registry. See `--help`.
+//!
+//! What is pushed is made by pure functions of a file and of the checkout's [`provenance`]: the same commit gives
+//! the same digests. [`registry`] is the only module that talks to somebody.
+
+mod args;
+mod artifact;
+mod binary;
+mod components;
+mod image;
+mod policy;
+mod provenance;
+mod registry;
+mod sbom;
+
+use std::{fs, path::Path, process::ExitCode};
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use args::{Args, Command, Push, Subject};
+use artifact::Artifact;
+use provenance::Provenance;
+use registry::Registry;
+use sbom::Sbom;
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pps-publish: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    let provenance = Provenance::of(&args.source, args.revision.as_deref())?;
+    match &args.command {
+        Command::Policy { module, push } => {
+            let subject = Subject::Policy { module: module.clone() };
+            publish(&subject, &args.source, &provenance, push)
+        }
+        Command::Image { binary, push } => {
+            let subject = Subject::Image { binary: binary.clone() };
+            publish(&subject, &args.source, &provenance, push)
+        }
+        Command::Sbom { subject, output } => {
+            let (_, sbom) = make(subject, &args.source, &provenance)?;
+            fs::write(output, &sbom.json).with_context(|| format!("cannot write {}", output.display()))?;
+            eprintln!("{}: {} components", output.display(), sbom.components);
+            Ok(())
+        }
+    }
+}
+
+/// Pushes it with its list of components, and prints the immutable reference.
+fn publish(subject: &Subject, source: &Path, provenance: &Provenance, push: &Push) -> Result<()> {
+    let target = registry::parse_reference(&push.reference)?;
+    let (artifact, sbom) = make(subject, source, provenance)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let reference = runtime.block_on(async {
+        let registry = Registry::connect(target, &push.access).await?;
+        registry.push(&artifact, &sbom.artifact(&artifact, provenance)?).await
+    })?;
+    println!("{reference}");
+    Ok(())
+}
+
+/// What is pushed, and the list of what is in it.
+fn make(subject: &Subject, source: &Path, provenance: &Provenance) -> Result<(Artifact, Sbom)> {
+    match subject {
+        Subject::Policy { module } => {
+            let bytes = read(module)?;
+            let artifact =
+                policy::artifact(&bytes, provenance).with_context(|| module.display().to_string())?;
+            let components = components::of(source, policy::PACKAGE, policy::TARGET)?;
+            Ok((artifact, sbom::of("policy", &bytes, &components, provenance)?))
+        }
+        Subject::Image { binary } => {
+            let bytes = read(binary)?;
+            let architecture = binary::check(&bytes).with_context(|| binary.display().to_string())?;
+            let artifact = image::artifact(&bytes, architecture, provenance)?;
+            let components = components::of(source, image::PACKAGE, architecture.target())?;
+            Ok((artifact, sbom::of(image::PACKAGE, &bytes, &components, provenance)?))
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}

@@ -1,0 +1,221 @@
+//! The registry: where things are pushed, in an order in which nothing is found before all of it is there.
+
+mod credentials;
+mod failure;
+
+use std::{fs, path::Path, time::Duration};
+
+use anyhow::{Context, Result, bail, ensure};
+use oci_client::{
+    Client, Reference, RegistryOperation,
+    client::{Certificate, CertificateEncoding, ClientConfig, ClientProtocol},
+    manifest::{ImageIndexEntry, OCI_IMAGE_INDEX_MEDIA_TYPE, OCI_IMAGE_MEDIA_TYPE, OciImageIndex},
+    secrets::RegistryAuth,
+};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+
+use crate::{
+    args::Access,
+    artifact::{Artifact, digest},
+    provenance::VERSION,
+};
+use credentials::Credentials;
+use failure::Situation;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// For each request; they carry 4 MiB at most.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// A repository of a registry, and the right to write there.
+pub(crate) struct Registry {
+    client: Client,
+    target: Reference,
+    situation: Situation,
+}
+
+/// `registry/repository:tag`; without a tag it is that of this version.
+pub(crate) fn parse_reference(text: &str) -> Result<Reference> {
+    let form = "give it as registry/repository:tag";
+    let bare = text.strip_prefix("registry://").or_else(|| text.strip_prefix("oci://")).unwrap_or(text);
+    let parsed = Reference::try_from(bare).with_context(|| format!("{text:?} is no reference: {form}"))?;
+    ensure!(parsed.digest().is_none(), "{text:?} has a digest, which only what is pushed can have: {form}");
+    let first = bare.split('/').next().unwrap_or_default();
+    if !bare.contains('/') || !(first.contains(['.', ':']) || first == "localhost") {
+        bail!("{text:?} names no registry: {form}");
+    }
+    let has_tag = bare.rsplit('/').next().is_some_and(|last| last.contains(':'));
+    Ok(if has_tag { parsed } else { with_tag(&parsed, format!("v{VERSION}")) })
+}
+
+fn with_tag(reference: &Reference, tag: String) -> Reference {
+    Reference::with_tag(reference.registry().to_owned(), reference.repository().to_owned(), tag)
+}
+
+impl Registry {
+    /// Finds out whether the registry is there, and who we are to it.
+    pub(crate) async fn connect(target: Reference, access: &Access) -> Result<Self> {
+        // Whoever came first has set it; there is no other one here.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let credentials = Credentials::of(target.registry())?;
+        let auth = credentials.as_ref().map_or(RegistryAuth::Anonymous, |found| {
+            RegistryAuth::Basic(found.user.clone(), found.password.clone())
+        });
+        let config = ClientConfig {
+            protocol: if access.plain_http { ClientProtocol::Http } else { ClientProtocol::Https },
+            tls_certs_only: access.ca_file.as_deref().map(certificates).transpose()?.unwrap_or_default(),
+            connect_timeout: Some(CONNECT_TIMEOUT),
+            read_timeout: Some(ANSWER_TIMEOUT),
+            user_agent: concat!("pps-publish/", env!("CARGO_PKG_VERSION")),
+            ..ClientConfig::default()
+        };
+        let situation = Situation {
+            host: target.registry().to_owned(),
+            repository: target.repository().to_owned(),
+            ca_file: access.ca_file.clone(),
+            credentials,
+        };
+        let client = Client::try_from(config).map_err(|error| situation.explain(error))?;
+        client
+            .auth(&target, &auth, RegistryOperation::Push)
+            .await
+            .map_err(|error| situation.explain(error))?;
+        Ok(Self { client, target, situation })
+    }
+
+    /// Pushes both and returns the immutable reference to the first one. The other one goes first, and the tag
+    /// last: whoever finds what is tagged finds what is said about it.
+    pub(crate) async fn push(&self, artifact: &Artifact, sbom: &Artifact) -> Result<String> {
+        self.push_blobs(artifact).await?;
+        self.push_blobs(sbom).await?;
+        // Under a tag of its own, since registries collect what has none.
+        let stem = artifact.digest().replace(':', "-");
+        self.push_manifest(&format!("{stem}.sbom"), &sbom.bytes, OCI_IMAGE_MEDIA_TYPE).await?;
+        self.refer(artifact, sbom, &stem).await?;
+        let tag = self.target.tag().context("a reference without a tag")?;
+        self.push_manifest(tag, &artifact.bytes, OCI_IMAGE_MEDIA_TYPE).await?;
+        Ok(format!("{}/{}@{}", self.target.registry(), self.target.repository(), artifact.digest()))
+    }
+
+    async fn push_blobs(&self, artifact: &Artifact) -> Result<()> {
+        for blob in &artifact.blobs {
+            let digest = digest(&blob.data);
+            // If that cannot be told, pushing it tells why.
+            if self.client.blob_exists(&self.target, &digest).await.unwrap_or_default() {
+                eprintln!("{digest} {} is there already", blob.media_type);
+                continue;
+            }
+            let pushed = self.client.push_blob(&self.target, blob.data.clone(), &digest).await;
+            pushed.map_err(|error| self.situation.explain(error))?;
+            eprintln!("{digest} {} ({} bytes)", blob.media_type, blob.data.len());
+        }
+        Ok(())
+    }
+
+    async fn push_manifest(&self, tag: &str, bytes: &[u8], media_type: &'static str) -> Result<()> {
+        let reference = with_tag(&self.target, tag.to_owned());
+        let kind = media_type.parse().context("a media type")?;
+        let pushed = self.client.push_manifest_raw(&reference, bytes.to_vec(), kind).await;
+        pushed.map_err(|error| self.situation.explain(error))?;
+        eprintln!("{} {media_type} as {tag}", digest(bytes));
+        Ok(())
+    }
+
+    /// Makes sure that whoever asks what is said about the first one finds the second. A registry that has an
+    /// API for that question knows it from the manifest. For others the answer is an index under a tag.
+    async fn refer(&self, artifact: &Artifact, sbom: &Artifact, tag: &str) -> Result<()> {
+        let subject = self.target.clone_with_digest(artifact.digest());
+        let known = self.client.pull_referrers(&subject, None).await;
+        let known = known.map_err(|error| self.situation.explain(error))?;
+        match index(known, sbom)? {
+            Some(index) => {
+                self.push_manifest(tag, &serde_json::to_vec(&index)?, OCI_IMAGE_INDEX_MEDIA_TYPE).await
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The index with what was pushed, unless it is there.
+fn index(known: OciImageIndex, pushed: &Artifact) -> Result<Option<OciImageIndex>> {
+    let descriptor = pushed.descriptor()?;
+    if known.manifests.iter().any(|entry| entry.digest == descriptor.digest) {
+        return Ok(None);
+    }
+    let entry = ImageIndexEntry {
+        media_type: descriptor.media_type,
+        digest: descriptor.digest,
+        size: descriptor.size,
+        platform: None,
+        annotations: pushed.manifest.annotations.clone(),
+        artifact_type: pushed.manifest.artifact_type.clone(),
+    };
+    let mut index = OciImageIndex { media_type: Some(OCI_IMAGE_INDEX_MEDIA_TYPE.to_owned()), ..known };
+    index.manifests.push(entry);
+    Ok(Some(index))
+}
+
+fn certificates(file: &Path) -> Result<Vec<Certificate>> {
+    let pem = fs::read(file).with_context(|| format!("--ca-file: cannot read {}", file.display()))?;
+    let found: Vec<CertificateDer<'_>> = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<_, _>>()
+        .with_context(|| format!("--ca-file: {} is no PEM file", file.display()))?;
+    ensure!(!found.is_empty(), "--ca-file: there is no certificate in {}", file.display());
+    let certificate =
+        |der: CertificateDer<'_>| Certificate { encoding: CertificateEncoding::Der, data: der.to_vec() };
+    Ok(found.into_iter().map(certificate).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::artifact::{Annotations, Blob};
+
+    #[test]
+    fn a_reference_names_a_registry_and_no_digest() {
+        let read = |text: &str| parse_reference(text).map(|reference| reference.whole());
+        let version = format!("v{VERSION}");
+        for (text, wanted) in [
+            ("r.example/a/b:v1", "r.example/a/b:v1"),
+            ("registry://r.example/a/b:latest", "r.example/a/b:latest"),
+            ("oci://localhost/a", &format!("localhost/a:{version}")),
+            ("127.0.0.1:5000/a/b", &format!("127.0.0.1:5000/a/b:{version}")),
+        ] {
+            assert_eq!(read(text).unwrap(), wanted);
+        }
+        let digest = format!("r.example/a@{}", digest(b""));
+        for (text, wanted) in [
+            ("", "is no reference"),
+            ("r.example/A", "is no reference"),
+            ("https://r.example/a", "is no reference"),
+            ("a:v1", "names no registry"),
+            ("a/b:v1", "names no registry"),
+            (&digest, "has a digest"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(
+                error.contains(wanted) && error.ends_with("give it as registry/repository:tag"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_index_keeps_what_it_has_and_gets_what_it_lacks() {
+        let artifact = |text: &str| {
+            Artifact::new(Blob::new("config", "{}"), Blob::new("layer", text), Annotations::new()).unwrap()
+        };
+        let empty = OciImageIndex {
+            schema_version: 2,
+            media_type: None,
+            manifests: Vec::new(),
+            artifact_type: None,
+            annotations: None,
+        };
+        let one = index(empty, &artifact("one")).unwrap().unwrap();
+        let two = index(one.clone(), &artifact("two")).unwrap().unwrap();
+        let digests: Vec<_> = two.manifests.iter().map(|entry| entry.digest.clone()).collect();
+        assert_eq!(digests, [artifact("one").digest(), artifact("two").digest()]);
+        assert_eq!(two.media_type.as_deref(), Some(OCI_IMAGE_INDEX_MEDIA_TYPE));
+        assert!(index(two, &artifact("one")).unwrap().is_none());
+    }
+}

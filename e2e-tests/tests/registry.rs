@@ -1,0 +1,70 @@
+//! What is pushed to a real registry, read back by somebody else: the harness's own reader, the Wasm host, a root
+//! file system, and kwctl where there is one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+
+#[path = "registry/image.rs"]
+mod image;
+#[path = "registry/kwctl.rs"]
+mod kwctl;
+#[path = "registry/policy.rs"]
+mod policy;
+#[path = "registry/refusals.rs"]
+mod refusals;
+#[path = "registry/sbom.rs"]
+mod sbom;
+
+use std::fs;
+
+use pps_e2e::{
+    cluster::repository_file,
+    registry::{Registry, RegistryOptions},
+    supervisor::Supervisor,
+};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Every way to talk to a registry.
+fn all_kinds() -> Vec<RegistryOptions> {
+    let credentials = Some(("pusher".to_owned(), "let me: in".to_owned()));
+    [(false, None), (false, credentials.clone()), (true, None), (true, credentials)]
+        .into_iter()
+        .enumerate()
+        .map(|(index, (tls, credentials))| RegistryOptions {
+            tls,
+            credentials,
+            name: format!("registry-{index}"),
+        })
+        .collect()
+}
+
+fn with_password() -> RegistryOptions {
+    all_kinds().pop().unwrap()
+}
+
+async fn start(options: RegistryOptions) -> (Supervisor, Registry) {
+    let supervisor = Supervisor::start().unwrap();
+    let registry = Registry::start(&supervisor, options).await.unwrap();
+    (supervisor, registry)
+}
+
+/// The annotations and labels that both have, as far as they are the same for every commit.
+fn provenance() -> Vec<(&'static str, String)> {
+    let repository = env!("CARGO_PKG_REPOSITORY").to_owned();
+    vec![
+        ("org.opencontainers.image.licenses", "Apache-2.0".to_owned()),
+        ("org.opencontainers.image.source", repository.clone()),
+        ("org.opencontainers.image.url", repository),
+        ("org.opencontainers.image.vendor", "The PersistentPodState authors".to_owned()),
+        ("org.opencontainers.image.version", VERSION.to_owned()),
+    ]
+}
+
+#[tokio::test]
+async fn the_deployment_names_the_image_that_is_pushed() {
+    let script = fs::read_to_string(repository_file("hack/publish.sh")).unwrap();
+    for name in ["policies/persistent-pod-state", "persistent-pod-state-sidecar"] {
+        assert!(script.contains(&format!("/{name}:v$VERSION")), "hack/publish.sh does not push {name}");
+    }
+    let deployment = fs::read_to_string(repository_file("deploy/deployment.yaml")).unwrap();
+    assert!(deployment.contains(&format!("/persistent-pod-state-sidecar:v{VERSION}\n")), "{deployment}");
+}

@@ -1,0 +1,128 @@
+//! The sidecar's image in a registry, and as a root file system.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    process::{Command, Output},
+};
+
+use nix::unistd::geteuid;
+use pps_e2e::{
+    oci::{ImageConfig, Reader, digest, media_type},
+    publish::{Publisher, static_sidecar_path},
+    registry::Registry,
+    supervisor::Supervisor,
+};
+
+use crate::{VERSION, all_kinds, provenance};
+
+#[tokio::test]
+async fn it_comes_back_from_every_kind_of_registry() {
+    let supervisor = Supervisor::start().unwrap();
+    for options in all_kinds() {
+        let name = options.name.clone();
+        let registry = Registry::start(&supervisor, options).await.unwrap();
+        let (publisher, reader) = (Publisher::to(&registry), Reader::of(&registry).unwrap());
+        let repository = format!("{}/persistent-pod-state-sidecar", registry.host());
+
+        let pushed = publisher.image(&repository).await.unwrap();
+        let tagged = reader.manifest(&format!("{repository}:v{VERSION}")).await.unwrap();
+        assert_eq!(pushed, format!("{repository}@{}", tagged.digest), "{name}");
+        let root = supervisor.folder().join(format!("{name}-root"));
+        reader.pull_image(&pushed, &root).await.unwrap();
+        let file = fs::read(root.join("pps-sidecar")).unwrap();
+        assert_eq!(digest(&file), digest(&fs::read(static_sidecar_path().unwrap()).unwrap()), "{name}");
+
+        // Again: nothing changes.
+        let again = publisher.image(&format!("{repository}:again")).await.unwrap();
+        assert_eq!(again, pushed, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn it_says_what_it_is_and_holds_one_file() {
+    let (supervisor, registry) = crate::start(crate::with_password()).await;
+    let reference = Publisher::to(&registry).image(&format!("{}/sidecar:v1", registry.host())).await.unwrap();
+    let reader = Reader::of(&registry).unwrap();
+    let manifest = reader.manifest(&reference).await.unwrap();
+    assert_eq!(manifest.media_type, media_type::MANIFEST);
+    assert_eq!(manifest.layers.len(), 1);
+
+    let root = supervisor.folder().join("root");
+    let config = reader.pull_image(&reference, &root).await.unwrap();
+    let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    assert_eq!((config.os.as_str(), config.architecture.as_str()), ("linux", architecture));
+    assert_eq!(config.user(), "65532:65532");
+    assert_eq!(config.entrypoint(), ["/pps-sidecar"]);
+    assert_eq!(config.env(), [] as [String; 0]);
+    assert_eq!(*config.labels(), manifest.annotations);
+    for (key, value) in provenance() {
+        assert_eq!(config.labels().get(key), Some(&value), "{key}");
+    }
+    assert_eq!(config.labels()["org.opencontainers.image.created"], config.created);
+    let revision = &config.labels()["org.opencontainers.image.revision"];
+    assert!(revision.len() >= 40, "{revision}");
+
+    let files: BTreeSet<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(files, BTreeSet::from(["pps-sidecar".into()]));
+    let file = fs::metadata(root.join("pps-sidecar")).unwrap();
+    assert_eq!(file.mode() & 0o7777, 0o755);
+    if geteuid().is_root() {
+        assert_eq!((file.uid(), file.gid()), (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn it_runs_as_its_user_with_nothing_but_itself() {
+    let (supervisor, registry) = crate::start(crate::with_password()).await;
+    let reference = Publisher::to(&registry).image(&format!("{}/sidecar:v1", registry.host())).await.unwrap();
+    let root = supervisor.folder().join("root");
+    let config = Reader::of(&registry).unwrap().pull_image(&reference, &root).await.unwrap();
+
+    let answer = run_in(&root, &config, &["--version"]);
+    assert!(answer.status.success(), "{answer:?}");
+    assert_eq!(String::from_utf8_lossy(&answer.stdout), format!("pps-sidecar {VERSION}\n"));
+
+    // Names are looked up as in a Pod, whose files for that the kubelet provides; nobody listens there.
+    fs::create_dir(root.join("etc")).unwrap();
+    fs::write(root.join("etc/hosts"), "127.0.0.1 here.example\n").unwrap();
+    fs::write(root.join("etc/resolv.conf"), "nameserver 127.0.0.1\n").unwrap();
+    for (host, wanted) in
+        [("here.example", "Connection refused"), ("nowhere.example", "failed to lookup address")]
+    {
+        let kubeconfig = serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "a", "cluster": {"server": format!("http://{host}:1")}}],
+            "users": [{"name": "a", "user": {"token": "a"}}],
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+            "current-context": "a",
+        });
+        fs::write(root.join("kubeconfig"), kubeconfig.to_string()).unwrap();
+        let answer =
+            run_in(&root, &config, &["--kubeconfig", "/kubeconfig", "--admin-address", "127.0.0.1:0"]);
+        let said = String::from_utf8_lossy(&answer.stderr) + String::from_utf8_lossy(&answer.stdout);
+        assert!(said.contains(wanted), "{host}: {said}");
+    }
+}
+
+/// Runs the image's program in its root file system, as the image's user where that is possible, for five
+/// seconds at most.
+fn run_in(root: &Path, config: &ImageConfig, args: &[&str]) -> Output {
+    let mut command = if geteuid().is_root() {
+        let mut command = Command::new("chroot");
+        command.arg(format!("--userspec={}", config.user()));
+        command
+    } else {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "chroot"]);
+        command
+    };
+    command.arg(root).args(config.entrypoint()).args(args);
+    let mut limited = Command::new("timeout");
+    limited.args(["--kill-after=1", "5"]).arg(command.get_program()).args(command.get_args());
+    // `timeout` and `chroot` are found by it; the program sees it and nothing else.
+    limited.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap()
+}

@@ -1,0 +1,151 @@
+//! What cannot be pushed: one sentence that says why and what to do, and the exit code 1.
+
+use std::{fs, os::unix::process::ExitStatusExt, path::Path, process::Output};
+
+use pps_e2e::{
+    cluster::policy_path,
+    control_plane::free_port,
+    publish::{Publisher, run, static_sidecar_path},
+    registry::RegistryOptions,
+    supervisor::Supervisor,
+};
+
+#[track_caller]
+fn assert_refused(output: &Output, sentence: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.into_raw(), 1 << 8, "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    let last = said.trim_end().lines().last().unwrap_or_default();
+    assert!(last.starts_with("pps-publish: ") && last.contains(sentence), "not {sentence:?}:\n{said}");
+}
+
+async fn push_policy(publisher: &Publisher, reference: &str) -> Output {
+    let module = policy_path();
+    publisher.run(&["policy", "--module", module.to_str().unwrap(), reference]).await.unwrap()
+}
+
+#[tokio::test]
+async fn who_we_are() {
+    let (_supervisor, registry) = crate::start(crate::with_password()).await;
+    let host = registry.host();
+    let reference = format!("{host}/policy:v1");
+    let good = Publisher::to(&registry);
+
+    let wrong = registry.docker_config_with("wrong", "pusher", "not this").unwrap();
+    let output = push_policy(&Publisher { docker_config: wrong.clone(), ..good.clone() }, &reference).await;
+    let file = wrong.join("config.json");
+    assert_refused(
+        &output,
+        &format!(
+            "{host} refuses the user \"pusher\" with the password in {}: `docker login {host}`",
+            file.display()
+        ),
+    );
+
+    let nobody = wrong.join("nothing here");
+    let output = push_policy(&Publisher { docker_config: nobody, ..good.clone() }, &reference).await;
+    assert_refused(&output, &format!("{host} wants a user and a password: `docker login {host}`"));
+
+    fs::write(&file, "{").unwrap();
+    let output = push_policy(&Publisher { docker_config: wrong, ..good }, &reference).await;
+    assert_refused(&output, &format!("cannot get the password for {host} from {}", file.display()));
+}
+
+#[tokio::test]
+async fn how_we_speak() {
+    let supervisor = Supervisor::start().unwrap();
+    let secure = RegistryOptions { tls: true, name: "secure".to_owned(), ..RegistryOptions::default() };
+    let secure = pps_e2e::registry::Registry::start(&supervisor, secure).await.unwrap();
+    let other = RegistryOptions { tls: true, name: "other".to_owned(), ..RegistryOptions::default() };
+    let other = pps_e2e::registry::Registry::start(&supervisor, other).await.unwrap();
+    let plain = pps_e2e::registry::Registry::start(&supervisor, RegistryOptions::default()).await.unwrap();
+    let with = |access: &[&str]| Publisher {
+        docker_config: secure.docker_config(),
+        access: access.iter().map(|&text| text.to_owned()).collect(),
+    };
+    let file = |path: &Path| path.to_str().unwrap().to_owned();
+    let (authority, stranger) = (file(secure.ca().unwrap()), file(other.ca().unwrap()));
+    let closed = format!("127.0.0.1:{}", free_port().unwrap());
+    let name = format!("localhost.example:{}", free_port().unwrap());
+    let (secure, plain) = (secure.host(), plain.host());
+    for (host, access, sentence) in [
+        (
+            secure,
+            vec![],
+            format!(
+                "the certificate of {secure} is signed by an authority that is unknown here: name the authority's certificate with --ca-file"
+            ),
+        ),
+        (
+            secure,
+            vec!["--ca-file", &stranger],
+            format!("no authority in {stranger} has signed the certificate of {secure}"),
+        ),
+        (secure, vec!["--plain-http"], format!("{secure} speaks HTTPS: leave out --plain-http")),
+        (
+            plain,
+            vec![],
+            format!(
+                "{plain} does not speak HTTPS: if it speaks HTTP, and the network can be trusted, use --plain-http"
+            ),
+        ),
+        (&closed, vec!["--plain-http"], format!("{closed} cannot be reached: Connection refused")),
+        (&closed, vec!["--ca-file", &authority], format!("{closed} cannot be reached: Connection refused")),
+        (&name, vec!["--plain-http"], format!("{name} cannot be reached: failed to lookup address")),
+        (
+            secure,
+            vec!["--ca-file", "/nowhere.pem"],
+            "--ca-file: cannot read /nowhere.pem: No such file".to_owned(),
+        ),
+        (
+            secure,
+            vec!["--ca-file", "/etc/hostname"],
+            "--ca-file: there is no certificate in /etc/hostname".to_owned(),
+        ),
+    ] {
+        assert_refused(&push_policy(&with(&access), &format!("{host}/policy:v1")).await, &sentence);
+    }
+}
+
+#[tokio::test]
+async fn what_is_pushed_and_where() {
+    let folder = Supervisor::start().unwrap();
+    let sidecar = static_sidecar_path().unwrap();
+    let own = std::env::current_exe().unwrap();
+    let (own, sidecar, policy) = (own.to_str().unwrap(), sidecar.to_str().unwrap(), policy_path());
+    let policy = policy.to_str().unwrap();
+    // The static one, said to be for another processor.
+    let foreign = folder.folder().join("foreign");
+    let mut bytes = fs::read(sidecar).unwrap();
+    bytes[18..20].copy_from_slice(&243_u16.to_le_bytes());
+    fs::write(&foreign, &bytes).unwrap();
+    let short = folder.folder().join("short");
+    fs::write(&short, &bytes[..40]).unwrap();
+    let (foreign, short) = (foreign.to_str().unwrap(), short.to_str().unwrap());
+    let to = "127.0.0.1:1/repository:v1";
+    for (args, sentence) in [
+        (
+            ["image", "--binary", own, to],
+            "it is not static, it asks for a loader: build it with hack/build-sidecar.sh",
+        ),
+        (
+            ["image", "--binary", foreign, to],
+            "it is for a processor (ELF machine 243) that is neither amd64 nor arm64",
+        ),
+        (["image", "--binary", short, to], "this is no whole executable of Linux (ELF, 64 bits)"),
+        (["image", "--binary", policy, to], "this is no executable of Linux (ELF)"),
+        (["image", "--binary", "/nowhere", to], "cannot read /nowhere: No such file"),
+        (["policy", "--module", sidecar, to], "this is no Wasm module"),
+        (["policy", "--module", "/nowhere", to], "cannot read /nowhere: No such file"),
+        (
+            ["policy", "--module", policy, "Registry/Policy"],
+            "\"Registry/Policy\" is no reference: give it as registry/repository:tag",
+        ),
+        (
+            ["policy", "--module", policy, "policy:v1"],
+            "\"policy:v1\" names no registry: give it as registry/repository:tag",
+        ),
+    ] {
+        assert_refused(&run(&args, &[]).await.unwrap(), sentence);
+    }
+}
