@@ -50,7 +50,7 @@ pub(crate) fn check(binary: &[u8]) -> Result<Architecture> {
     for segment in segments {
         ensure!(segment.p_type(endian) != PT_INTERP, "it is not static, it asks for a loader: {way_out}");
         let dynamic = segment.dynamic(endian, binary).context(broken)?.unwrap_or_default();
-        let needs = dynamic.iter().any(|entry| entry.tag32(endian) == Some(DT_NEEDED));
+        let needs = dynamic.iter().any(|entry| entry.tag(endian) == DT_NEEDED);
         ensure!(!needs, "it is not static, it asks for shared libraries: {way_out}");
     }
     Ok(architecture)

@@ -100,3 +100,37 @@ fn compress(archive: &[u8]) -> Result<Vec<u8>> {
     encoder.write_all(archive)?;
     Ok(encoder.finish()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn made(seconds: i64, revision: &str) -> Artifact {
+        let created = Timestamp::from_second(seconds).unwrap();
+        let provenance = Provenance { revision: revision.to_owned(), created };
+        artifact(b"a program", Architecture::Arm64, &provenance).unwrap()
+    }
+
+    #[test]
+    fn nothing_but_the_program_and_its_origin_makes_the_digest() {
+        assert_eq!(made(1, "a").digest(), made(1, "a").digest());
+        assert_ne!(made(1, "a").digest(), made(2, "a").digest());
+        assert_ne!(made(1, "a").digest(), made(1, "b").digest());
+    }
+
+    #[test]
+    fn the_archive_holds_one_file_of_roots() {
+        let provenance = Provenance { revision: String::new(), created: Timestamp::from_second(7).unwrap() };
+        let bytes = archive(b"a program", &provenance).unwrap();
+        let mut archive = tar::Archive::new(bytes.as_slice());
+        let entries: Vec<_> =
+            archive.entries().unwrap().map(|entry| entry.unwrap().header().clone()).collect();
+        let [header] = entries.as_slice() else { panic!("{entries:?}") };
+        assert_eq!(header.path().unwrap().to_str(), Some("pps-sidecar"));
+        assert_eq!((header.mode().unwrap(), header.mtime().unwrap()), (0o755, 7));
+        assert_eq!((header.uid().unwrap(), header.gid().unwrap()), (0, 0));
+        assert_eq!((header.username_bytes(), header.groupname_bytes()), (Some(&b""[..]), Some(&b""[..])));
+    }
+}

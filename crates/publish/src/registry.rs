@@ -164,3 +164,58 @@ fn certificates(file: &Path) -> Result<Vec<Certificate>> {
         |der: CertificateDer<'_>| Certificate { encoding: CertificateEncoding::Der, data: der.to_vec() };
     Ok(found.into_iter().map(certificate).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::artifact::{Annotations, Blob};
+
+    #[test]
+    fn a_reference_names_a_registry_and_no_digest() {
+        let read = |text: &str| parse_reference(text).map(|reference| reference.whole());
+        let version = format!("v{VERSION}");
+        for (text, wanted) in [
+            ("r.example/a/b:v1", "r.example/a/b:v1"),
+            ("registry://r.example/a/b:latest", "r.example/a/b:latest"),
+            ("oci://localhost/a", &format!("localhost/a:{version}")),
+            ("127.0.0.1:5000/a/b", &format!("127.0.0.1:5000/a/b:{version}")),
+        ] {
+            assert_eq!(read(text).unwrap(), wanted);
+        }
+        let digest = format!("r.example/a@{}", digest(b""));
+        for (text, wanted) in [
+            ("", "is no reference"),
+            ("r.example/A", "is no reference"),
+            ("https://r.example/a", "is no reference"),
+            ("a:v1", "names no registry"),
+            ("a/b:v1", "names no registry"),
+            (&digest, "has a digest"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(
+                error.contains(wanted) && error.ends_with("give it as registry/repository:tag"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_index_keeps_what_it_has_and_gets_what_it_lacks() {
+        let artifact = |text: &str| {
+            Artifact::new(Blob::new("config", "{}"), Blob::new("layer", text), Annotations::new()).unwrap()
+        };
+        let empty = OciImageIndex {
+            schema_version: 2,
+            media_type: None,
+            manifests: Vec::new(),
+            artifact_type: None,
+            annotations: None,
+        };
+        let one = index(empty, &artifact("one")).unwrap().unwrap();
+        let two = index(one.clone(), &artifact("two")).unwrap().unwrap();
+        let digests: Vec<_> = two.manifests.iter().map(|entry| entry.digest.clone()).collect();
+        assert_eq!(digests, [artifact("one").digest(), artifact("two").digest()]);
+        assert_eq!(two.media_type.as_deref(), Some(OCI_IMAGE_INDEX_MEDIA_TYPE));
+        assert!(index(two, &artifact("one")).unwrap().is_none());
+    }
+}

@@ -109,7 +109,7 @@ fn log_in(host: &str) -> String {
 }
 
 /// The error of the TLS handshake, wherever in the chain it is. What `io::Error` carries is not among its sources.
-fn tls_error(error: &(dyn StdError + 'static)) -> Option<&rustls::Error> {
+fn tls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
     let mut current = Some(error);
     while let Some(error) = current {
         if let Some(found) = error.downcast_ref() {
@@ -137,4 +137,69 @@ fn first_words(answer: &str) -> String {
     let message = json["errors"][0]["message"].as_str().unwrap_or(answer);
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.is_empty() { "it does not say why".to_owned() } else { line.chars().take(200).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn situation(user: Option<&str>) -> Situation {
+        let credentials = user.map(|user| Credentials {
+            user: user.to_owned(),
+            password: "secret".to_owned(),
+            file: "/here/config.json".into(),
+        });
+        Situation { host: "r.example".to_owned(), repository: "a/b".to_owned(), ca_file: None, credentials }
+    }
+
+    fn answer(user: Option<&str>, code: u16, message: &str) -> String {
+        let (url, message) = (String::new(), message.to_owned());
+        situation(user).explain(Failure::ServerError { code, url, message }).to_string()
+    }
+
+    #[test]
+    fn each_answer_is_one_sentence_with_the_way_out() {
+        let denied = r#"{"errors":[{"code":"DENIED","message":"no\n such right"}]}"#;
+        for (user, code, message, wanted) in [
+            (
+                Some("me"),
+                401,
+                "",
+                "r.example refuses the user \"me\" with the password in /here/config.json: `docker login r.example`",
+            ),
+            (None, 401, "", "r.example wants a user and a password: `docker login r.example`"),
+            (
+                Some("me"),
+                403,
+                denied,
+                "r.example does not let \"me\" push to a/b: ask for the right to, or log in as somebody else",
+            ),
+            (None, 403, denied, "r.example does not let just anybody push to a/b: `docker login r.example`"),
+            (None, 404, denied, "r.example refuses it (404): no such right"),
+            (None, 429, "slow\ndown", "r.example asks to come back later (429 Too Many Requests): slow down"),
+            (None, 503, "", "r.example fails (503): it does not say why"),
+            (
+                None,
+                400,
+                "Client sent an HTTP request to an HTTPS server.\n",
+                "r.example speaks HTTPS: leave out --plain-http",
+            ),
+        ] {
+            let sentence = answer(user, code, message);
+            assert!(sentence.starts_with(wanted), "{sentence}");
+            assert!(!sentence.contains('\n') && !sentence.contains("secret"), "{sentence}");
+        }
+        assert_eq!(
+            answer(None, 500, &"x".repeat(10_000)),
+            format!("r.example fails (500): {}", "x".repeat(200))
+        );
+    }
+
+    #[test]
+    fn an_error_of_tls_is_found_within_what_carries_it() {
+        let inner = io::Error::other(rustls::Error::DecryptError);
+        let outer = io::Error::other(inner);
+        assert!(matches!(tls_error(&outer), Some(rustls::Error::DecryptError)));
+        assert!(tls_error(&io::Error::other("something else")).is_none());
+    }
 }
