@@ -67,8 +67,9 @@ sidecar: ## Build the sidecar: target/release/pps-sidecar
 	$(CARGO) build --release --locked -p pps-sidecar
 
 .PHONY: crd
-crd: ## Make deploy/base/crd.yaml from the types
+crd: ## Make deploy/base/crd.yaml from the types, and the chart's copy of it
 	UPDATE=1 $(CARGO) test --locked -p pps-crdgen
+	UPDATE=1 $(CARGO) test --locked --test metadata
 
 .PHONY: fmt
 fmt: ## Format the code

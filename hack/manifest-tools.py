@@ -127,7 +127,8 @@ class Helm:
     def release(self, function, options, how):
         how["namespace"] = options.namespace
         # By reference, not as a chart that is loaded already: so does the program.
-        release = self.text(
+        release = json.loads(
+            self.text(
             function,
             self.cluster(options),
             self.NO_HANDLE,
@@ -136,8 +137,8 @@ class Helm:
             options.name,
             self.values(options.values),
             json.dumps(how),
-        )
-        return release + "\n"
+        ))
+        return f"NAME: {release['name']}\nSTATUS: {release['status']}\nNOTES:\n{release['notes']}\n"
 
     def uninstall(self, options):
         done = json.loads(self.text("helm_uninstall", self.cluster(options), options.name, "{}"))
