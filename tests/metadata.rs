@@ -131,27 +131,32 @@ fn the_package_is_up_to_date() {
 }
 
 /// What comes before a version of this product, wherever it is written.
-const BEFORE_A_VERSION: [&str; 6] = [
-    "ghcr.io/kubewarden/persistent-pod-state-sidecar:v",
-    "ghcr.io/kubewarden/policies/persistent-pod-state:v",
-    "charts/persistent-pod-state --version ",
-    "charts/persistent-pod-state:",
-    "\nversion: ",
-    "\nappVersion: ",
+const BEFORE_A_VERSION: [&str; 4] = [
+    "/persistent-pod-state-sidecar:v",
+    "/policies/persistent-pod-state:v",
+    "/charts/persistent-pod-state --version ",
+    "?ref=v",
 ];
+/// The same in the description of a chart.
+const BEFORE_A_VERSION_OF_A_CHART: [&str; 3] =
+    ["/persistent-pod-state-sidecar:v", "\nversion: ", "\nappVersion: "];
 
 /// The text with the version of Cargo.toml, and how often that is in it.
 fn with_this_version(text: &str, before: &[&str]) -> (String, usize) {
     let (mut changed, mut count) = (text.to_owned(), 0);
     for before in before {
-        let parts: Vec<&str> = changed.split(before).collect();
-        count += parts.len() - 1;
-        let rest = |part: &&str| {
-            part.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || ".-+".contains(c)).to_owned()
-        };
-        let rest: Vec<String> = parts[1..].iter().map(rest).collect();
-        changed =
-            rest.iter().fold(parts[0].to_owned(), |text, rest| format!("{text}{before}{VERSION}{rest}"));
+        let mut done = String::new();
+        let mut rest = changed.as_str();
+        while let Some((head, tail)) = rest.split_once(before) {
+            let end = tail.find(|c: char| !c.is_ascii_alphanumeric() && !".-+".contains(c));
+            // A version at the end of a sentence.
+            let version = tail[..end.unwrap_or(tail.len())].trim_end_matches(['.', '-', '+']);
+            done.extend([head, before, VERSION]);
+            rest = &tail[version.len()..];
+            count += 1;
+        }
+        done.push_str(rest);
+        changed = done;
     }
     (changed, count)
 }
@@ -172,9 +177,8 @@ fn everything_is_of_one_version() {
     }
     for file in files {
         let Ok(text) = fs::read_to_string(path(&file)) else { continue };
-        // Only a chart has a version in a line of its own.
-        let before =
-            if file.ends_with("/Chart.yaml") { &BEFORE_A_VERSION[..] } else { &BEFORE_A_VERSION[..4] };
+        let of_a_chart = file.ends_with("/Chart.yaml");
+        let before = if of_a_chart { &BEFORE_A_VERSION_OF_A_CHART[..] } else { &BEFORE_A_VERSION[..] };
         let (expected, count) = with_this_version(&text, before);
         if count > 0 {
             named.insert(file.clone());
@@ -189,8 +193,11 @@ fn everything_is_of_one_version() {
         );
     }
     for file in [
+        "README.md",
         "charts/persistent-pod-state/Chart.yaml",
+        "charts/persistent-pod-state/README.md",
         "charts/persistent-pod-state/files/cluster-admission-policy.yaml",
+        "deploy/README.md",
         "deploy/base/cluster-admission-policy.yaml",
         "deploy/base/deployment.yaml",
     ] {

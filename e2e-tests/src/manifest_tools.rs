@@ -14,15 +14,15 @@ use crate::{cluster::repository_file, control_plane::Version, manifests};
 /// The Helm chart of this repository.
 pub const CHART: &str = "charts/persistent-pod-state";
 
-/// The objects of a kustomization, named by its folder from the root of the repository: `deploy`.
+/// The objects of a kustomization, named by its folder from the root of the repository, such as `deploy`.
 pub fn render_kustomize(folder: &str) -> Result<Vec<Value>> {
-    let text = run("kustomize", &["build", &path(&repository_file(folder))?])?;
+    let text = run("kustomize", &["build", &path(repository_file(folder))?])?;
     manifests::parse(&text).with_context(|| format!("what kustomize makes of {folder}"))
 }
 
 /// The objects of the chart, as `helm template` makes them of a file with values.
 pub fn render_chart(release: &str, namespace: &str, values: Option<&Path>) -> Result<Vec<Value>> {
-    let chart = path(&repository_file(CHART))?;
+    let chart = path(repository_file(CHART))?;
     let mut arguments = vec!["template", release, &chart, "--namespace", namespace];
     let values = values.map(path).transpose()?;
     if let Some(values) = &values {

@@ -38,7 +38,7 @@ fn comparable(mut object: Value) -> Value {
     let generated = object["kind"] == "CustomResourceDefinition";
     let metadata = object["metadata"].as_object_mut().unwrap();
     if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
-        LABELS_OF_HELM.iter().for_each(|label| drop(labels.remove(*label)));
+        labels.retain(|label, _| !LABELS_OF_HELM.contains(&label.as_str()));
     }
     if generated {
         // The definition is made from the types, which know no labels.

@@ -1,7 +1,7 @@
 //! What kustomize makes of `deploy/`: all of it, and a real API server takes it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{collections::BTreeSet, env, fs, path::PathBuf};
 
 use pps_e2e::{
     cluster::{Cluster, repository_file},
@@ -9,7 +9,7 @@ use pps_e2e::{
     manifest_tools::{as_served, files_below, kustomizations, name_of, render_kustomize},
     manifests,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[test]
 fn every_kustomization_builds() {
@@ -73,6 +73,61 @@ async fn a_real_api_server_takes_every_kustomization() {
             }
         }
     }
+}
+
+/// The example in deploy/README.md, with the folders of this checkout in place of what is on the network.
+#[test]
+fn the_kustomization_that_is_shown_does_what_is_said() {
+    let text = fs::read_to_string(repository_file("deploy/README.md")).unwrap();
+    let example = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let example = example.replace("https://github.com/kubewarden/persistent-pod-state-policy//deploy", "..");
+    let example: Vec<&str> = example.lines().map(|line| line.split("?ref=").next().unwrap()).collect();
+    let copy = env::temp_dir().join(format!("pps-deploy-{}", std::process::id()));
+    let deploy = repository_file("deploy");
+    for file in files_below(&deploy).unwrap() {
+        let target = copy.join(file.strip_prefix(&deploy).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(&file, target).unwrap();
+    }
+    fs::create_dir_all(copy.join("mine")).unwrap();
+    fs::write(copy.join("mine/kustomization.yaml"), example.join("\n")).unwrap();
+    let objects = render_kustomize(copy.join("mine").to_str().unwrap());
+    fs::remove_dir_all(copy).unwrap();
+
+    let objects = objects.unwrap();
+    let spec = |kind: &str| &objects.iter().find(|object| object["kind"] == kind).unwrap()["spec"];
+    let container = &spec("Deployment")["template"]["spec"]["containers"][0];
+    assert!(
+        container["image"].as_str().unwrap().starts_with("registry.example/persistent-pod-state-sidecar:v")
+    );
+    assert_eq!(container["args"][1], "--node-grace-period=15m");
+    let policy = spec("ClusterAdmissionPolicy");
+    assert!(policy["module"].as_str().unwrap().starts_with("registry://registry.example/"));
+    assert_eq!(policy["settings"]["onLookupFailure"], "accept");
+    assert_eq!(policy["policyServer"], "persistent-pod-state");
+    assert!(spec("ServiceMonitor").is_object() && spec("PolicyServer").is_object());
+}
+
+/// As deploy/README.md says.
+#[tokio::test]
+async fn all_can_be_removed_but_what_was_recorded() {
+    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    install_definitions(&cluster).await.unwrap();
+    let objects = as_served(render_kustomize("deploy").unwrap(), cluster.control_plane.version());
+    cluster.apply_objects(&objects).await.unwrap();
+    let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+        "metadata": {"name": "web"}, "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}}});
+    cluster.apply_objects(&[object]).await.unwrap();
+
+    let manifests = cluster.control_plane.folder().join("manifests.json");
+    fs::write(&manifests, json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()).unwrap();
+    let selector = "app.kubernetes.io/name=persistent-pod-state";
+    let file = manifests.to_str().unwrap();
+    let kubectl = async |arguments: &[&str]| cluster.control_plane.kubectl(arguments).await.unwrap();
+    let said = kubectl(&["delete", "-f", file, "--selector", selector, "--wait=false"]).await;
+    assert_eq!(said.lines().count(), objects.len() - 1, "{said}");
+    assert!(said.contains("clusteradmissionpolicy") && !said.contains("customresourcedefinition"), "{said}");
+    assert!(kubectl(&["get", "pps", "web", "--output=name"]).await.contains("web"));
 }
 
 /// Whether everything that was sent is stored; the API server adds defaults.
