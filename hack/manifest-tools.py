@@ -127,8 +127,7 @@ class Helm:
     def release(self, function, options, how):
         how["namespace"] = options.namespace
         # By reference, not as a chart that is loaded already: so does the program.
-        release = json.loads(
-            self.text(
+        release = self.text(
             function,
             self.cluster(options),
             self.NO_HANDLE,
@@ -137,7 +136,8 @@ class Helm:
             options.name,
             self.values(options.values),
             json.dumps(how),
-        ))
+        )
+        release = json.loads(release)
         return f"NAME: {release['name']}\nSTATUS: {release['status']}\nNOTES:\n{release['notes']}\n"
 
     def uninstall(self, options):

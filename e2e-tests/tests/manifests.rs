@@ -51,6 +51,32 @@ fn every_file_is_part_of_a_kustomization() {
     }
 }
 
+/// The profile `restricted` is enforced by API servers from 1.25 on; this is what it asks for.
+#[test]
+fn the_sidecar_may_run_in_its_namespace() {
+    for folder in kustomizations().unwrap() {
+        let objects = render_kustomize(&folder).unwrap();
+        let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+        let namespace = &of_kind("Namespace")["metadata"];
+        assert_eq!(namespace["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
+        let deployment = of_kind("Deployment");
+        assert_eq!(deployment["metadata"]["namespace"], namespace["name"]);
+        let pod = &deployment["spec"]["template"]["spec"];
+        for field in ["hostNetwork", "hostPID", "hostIPC", "volumes", "initContainers"] {
+            assert_eq!(pod.get(field), None, "{folder}: {field}");
+        }
+        let context = &pod["securityContext"];
+        assert!(context["runAsNonRoot"] == true && context["seccompProfile"]["type"] == "RuntimeDefault");
+        for container in pod["containers"].as_array().unwrap() {
+            let context = &container["securityContext"];
+            assert_eq!(context["allowPrivilegeEscalation"], false, "{folder}");
+            assert_eq!(context["capabilities"], json!({"drop": ["ALL"]}), "{folder}");
+            assert_eq!(context["readOnlyRootFilesystem"], true, "{folder}");
+            assert!(container["ports"].as_array().unwrap().iter().all(|port| port.get("hostPort").is_none()));
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_real_api_server_takes_every_kustomization() {
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
