@@ -78,8 +78,9 @@ publish: policy.wasm ## Push the policy and the sidecar's image (REGISTRY=host/p
 	@hack/publish.sh "$(REGISTRY)" $(ARGS)
 
 .PHONY: crd
-crd: ## Make deploy/base/crd.yaml from the types
+crd: ## Make deploy/base/crd.yaml from the types, and the chart's copy of it
 	UPDATE=1 $(CARGO) test --locked -p pps-crdgen
+	UPDATE=1 $(CARGO) test --locked --test metadata
 
 .PHONY: fmt
 fmt: ## Format the code

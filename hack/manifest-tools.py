@@ -137,7 +137,8 @@ class Helm:
             self.values(options.values),
             json.dumps(how),
         )
-        return release + "\n"
+        release = json.loads(release)
+        return f"NAME: {release['name']}\nSTATUS: {release['status']}\nNOTES:\n{release['notes']}\n"
 
     def uninstall(self, options):
         done = json.loads(self.text("helm_uninstall", self.cluster(options), options.name, "{}"))

@@ -41,7 +41,7 @@ EOF
 
 download() {
     # For no Python of this machine, of which only the standard library is used here.
-    python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes -r "$PACKAGES" \
+    python3 -m pip download --quiet --no-cache-dir --disable-pip-version-check --no-deps --require-hashes -r "$PACKAGES" \
         --only-binary=:all: --python-version 3.14 --platform manylinux_2_28_x86_64 --dest "$WORK"
     mkdir -p "$LIBRARIES"
     take "$WORK"/helm_python_sdk-*.whl 'helm_python/lib/libhelm_c.so'

@@ -34,6 +34,7 @@ struct Package<'a> {
     annotations: BTreeMap<&'a str, String>,
 }
 
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 const HEADER: &str = "\
 # Kubewarden Artifacthub Package config
 #
@@ -47,6 +48,10 @@ fn path(name: &str) -> PathBuf {
 
 fn read(name: &str) -> String {
     fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn is_update() -> bool {
+    env::var_os("UPDATE").is_some_and(|value| value == "1")
 }
 
 fn yaml(text: &str) -> Value {
@@ -107,7 +112,7 @@ fn the_package_is_up_to_date() {
     let name = "artifacthub-pkg.yml";
     let committed = fs::read_to_string(path(name)).unwrap_or_default();
     let before = yaml(&committed);
-    let update = env::var_os("UPDATE").is_some_and(|value| value == "1");
+    let update = is_update();
     let mut created_at = before["createdAt"].as_str().unwrap_or_default().to_owned();
     if update && before["version"] != metadata()["annotations"]["io.kubewarden.policy.version"] {
         let now = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]).output().unwrap();
@@ -122,6 +127,113 @@ fn the_package_is_up_to_date() {
         committed == generated,
         "{name} does not follow from policy-metadata.yml, Cargo.toml and questions-ui.yml.\n\
          To make it anew: UPDATE=1 cargo test --test metadata"
+    );
+}
+
+/// What comes before a version of this product, wherever it is written.
+const BEFORE_A_VERSION: [&str; 4] = [
+    "/persistent-pod-state-sidecar:v",
+    "/policies/persistent-pod-state:v",
+    "/charts/persistent-pod-state --version ",
+    "?ref=v",
+];
+/// The same in the description of a chart.
+const BEFORE_A_VERSION_OF_A_CHART: [&str; 3] =
+    ["/persistent-pod-state-sidecar:v", "\nversion: ", "\nappVersion: "];
+
+/// The text with the version of Cargo.toml, and how often that is in it.
+fn with_this_version(text: &str, before: &[&str]) -> (String, usize) {
+    let (mut changed, mut count) = (text.to_owned(), 0);
+    for before in before {
+        let mut done = String::new();
+        let mut rest = changed.as_str();
+        while let Some((head, tail)) = rest.split_once(before) {
+            let end = tail.find(|c: char| !c.is_ascii_alphanumeric() && !".-+".contains(c));
+            // A version at the end of a sentence.
+            let version = tail[..end.unwrap_or(tail.len())].trim_end_matches(['.', '-', '+']);
+            done.extend([head, before, VERSION]);
+            rest = &tail[version.len()..];
+            count += 1;
+        }
+        done.push_str(rest);
+        changed = done;
+    }
+    (changed, count)
+}
+
+/// One after the other, since with UPDATE=1 they write the same files.
+#[test]
+fn the_manifests_are_of_one_version_and_the_chart_holds_them() {
+    everything_is_of_one_version();
+    the_chart_holds_the_manifests_themselves();
+}
+
+/// Versions are changed in Cargo.toml, and from there by UPDATE=1.
+fn everything_is_of_one_version() {
+    let mut named = BTreeSet::new();
+    let mut files = vec!["README.md".to_owned()];
+    for folder in ["deploy", "charts", "docs"] {
+        files.extend(files_below(&path(folder)));
+    }
+    for file in files {
+        let Ok(text) = fs::read_to_string(path(&file)) else { continue };
+        let of_a_chart = file.ends_with("/Chart.yaml");
+        let before = if of_a_chart { &BEFORE_A_VERSION_OF_A_CHART[..] } else { &BEFORE_A_VERSION[..] };
+        let (expected, count) = with_this_version(&text, before);
+        if count > 0 {
+            named.insert(file.clone());
+        }
+        if expected != text && is_update() {
+            fs::write(path(&file), expected).unwrap();
+            continue;
+        }
+        assert!(
+            expected == text,
+            "{file} names another version than Cargo.toml: UPDATE=1 cargo test --test metadata"
+        );
+    }
+    for file in [
+        "README.md",
+        "charts/persistent-pod-state/Chart.yaml",
+        "charts/persistent-pod-state/README.md",
+        "charts/persistent-pod-state/files/cluster-admission-policy.yaml",
+        "deploy/README.md",
+        "deploy/base/cluster-admission-policy.yaml",
+        "deploy/base/deployment.yaml",
+    ] {
+        assert!(named.contains(file), "{file} names no version");
+    }
+}
+
+fn files_below(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let name =
+        |path: PathBuf| path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().to_str().unwrap().to_owned();
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![name(path)] }).collect()
+}
+
+/// A chart can only hold what is in its folder.
+fn the_chart_holds_the_manifests_themselves() {
+    let mut expected = BTreeSet::new();
+    for source in [
+        "deploy/base/cluster-admission-policy.yaml",
+        "deploy/base/crd.yaml",
+        "deploy/components/monitoring/dashboard.json",
+        "deploy/components/monitoring/prometheus-rule.yaml",
+    ] {
+        let copy = format!("charts/persistent-pod-state/files/{}", source.rsplit('/').next().unwrap());
+        if is_update() {
+            fs::copy(path(source), path(&copy)).unwrap();
+        }
+        assert!(
+            read(source) == read(&copy),
+            "{copy} is no copy of {source}: UPDATE=1 cargo test --test metadata"
+        );
+        expected.insert(copy);
+    }
+    assert_eq!(
+        files_below(&path("charts/persistent-pod-state/files")).into_iter().collect::<BTreeSet<_>>(),
+        expected
     );
 }
 

@@ -11,9 +11,9 @@ pub use policy::Policy;
 
 use crate::{cluster::Cluster, control_plane::Version, manifests};
 
-/// Kubewarden's own namespace, with the ServiceAccounts of its PolicyServers.
+/// Kubewarden's own namespace, in which its policy servers have their accounts.
 pub const NAMESPACE: &str = "kubewarden";
-/// The ServiceAccount of the PolicyServer `default`.
+/// The account of the policy server `default`.
 pub const SERVICE_ACCOUNT: &str = "policy-server";
 
 const DEFINITIONS_ENV: &str = "KUBEWARDEN_CRDS";

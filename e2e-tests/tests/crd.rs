@@ -339,15 +339,3 @@ fn the_policy_is_deployed_as_its_metadata_says() {
         assert_eq!(deployed["spec"][field], metadata[field], "{field}");
     }
 }
-
-#[test]
-fn the_manifests_name_this_version() {
-    let version = format!(":v{}", env!("CARGO_PKG_VERSION"));
-    let policy =
-        manifests::read(&repository_file("deploy/base/cluster-admission-policy.yaml")).unwrap().remove(0);
-    let module = policy["spec"]["module"].as_str().unwrap();
-    assert!(module.ends_with(&version), "{module}");
-    let deployment = manifests::read(&repository_file("deploy/base/deployment.yaml")).unwrap().remove(0);
-    let image = deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap();
-    assert!(image.ends_with(&version), "{image}");
-}

@@ -1,54 +1,23 @@
-//! What kustomize and Helm make of `deploy/` and of the chart: the same, and a real API server takes it.
+//! What kustomize makes of `deploy/`: all of it, and a real API server takes it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, env, fs, path::PathBuf};
 
 use pps_e2e::{
     cluster::{Cluster, repository_file},
-    control_plane::Version,
     kubewarden::{install_definitions, permissive_definition},
-    manifest_tools::render_kustomize,
+    manifest_tools::{as_served, files_below, kustomizations, name_of, render_kustomize},
     manifests,
 };
-use serde_json::Value;
-
-/// Every folder below `deploy` that can be applied.
-fn kustomizations() -> Vec<String> {
-    let mut found: Vec<String> = files(&repository_file("deploy"))
-        .into_iter()
-        .filter(|file| file.ends_with("kustomization.yaml"))
-        .filter(|file| manifests::read(file).unwrap()[0]["kind"] == "Kustomization")
-        .map(|file| {
-            let folder = file.parent().unwrap().strip_prefix(repository_file("")).unwrap();
-            folder.to_str().unwrap().to_owned()
-        })
-        .collect();
-    found.sort();
-    found
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
-}
-
-fn kind_and_name(object: &Value) -> String {
-    let metadata = &object["metadata"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    format!("{} {}/{}", text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]))
-}
+use serde_json::{Value, json};
 
 #[test]
 fn every_kustomization_builds() {
-    let folders = kustomizations();
+    let folders = kustomizations().unwrap();
     assert!(folders.contains(&"deploy".to_owned()) && folders.len() > 5, "{folders:?}");
     for folder in folders {
         let objects = render_kustomize(&folder).unwrap();
-        let names: BTreeSet<String> = objects.iter().map(kind_and_name).collect();
+        let names: BTreeSet<String> = objects.iter().map(name_of).collect();
         assert!(names.len() == objects.len() && names.len() > 10, "{folder}: {names:?}");
     }
 }
@@ -56,7 +25,7 @@ fn every_kustomization_builds() {
 #[test]
 fn every_file_is_part_of_a_kustomization() {
     let mut named = BTreeSet::new();
-    let files: BTreeSet<PathBuf> = files(&repository_file("deploy")).into_iter().collect();
+    let files: BTreeSet<PathBuf> = files_below(&repository_file("deploy")).unwrap().into_iter().collect();
     for file in files.iter().filter(|file| file.ends_with("kustomization.yaml")) {
         let folder = file.parent().unwrap();
         let kustomization = manifests::read(file).unwrap().remove(0);
@@ -82,15 +51,30 @@ fn every_file_is_part_of_a_kustomization() {
     }
 }
 
-/// As this API server knows it: `policy/v1` came with Kubernetes 1.21, with the same fields.
-fn as_served(objects: Vec<Value>, version: Version) -> Vec<Value> {
-    let change = |mut object: Value| {
-        if object["apiVersion"] == "policy/v1" && version < Version::minor(21) {
-            object["apiVersion"] = "policy/v1beta1".into();
+/// The profile `restricted` is enforced by API servers from 1.25 on; this is what it asks for.
+#[test]
+fn the_sidecar_may_run_in_its_namespace() {
+    for folder in kustomizations().unwrap() {
+        let objects = render_kustomize(&folder).unwrap();
+        let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+        let namespace = &of_kind("Namespace")["metadata"];
+        assert_eq!(namespace["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
+        let deployment = of_kind("Deployment");
+        assert_eq!(deployment["metadata"]["namespace"], namespace["name"]);
+        let pod = &deployment["spec"]["template"]["spec"];
+        for field in ["hostNetwork", "hostPID", "hostIPC", "volumes", "initContainers"] {
+            assert_eq!(pod.get(field), None, "{folder}: {field}");
         }
-        object
-    };
-    objects.into_iter().map(change).collect()
+        let context = &pod["securityContext"];
+        assert!(context["runAsNonRoot"] == true && context["seccompProfile"]["type"] == "RuntimeDefault");
+        for container in pod["containers"].as_array().unwrap() {
+            let context = &container["securityContext"];
+            assert_eq!(context["allowPrivilegeEscalation"], false, "{folder}");
+            assert_eq!(context["capabilities"], json!({"drop": ["ALL"]}), "{folder}");
+            assert_eq!(context["readOnlyRootFilesystem"], true, "{folder}");
+            assert!(container["ports"].as_array().unwrap().iter().all(|port| port.get("hostPort").is_none()));
+        }
+    }
 }
 
 #[tokio::test]
@@ -101,7 +85,7 @@ async fn a_real_api_server_takes_every_kustomization() {
     let definitions = [("ServiceMonitor", "servicemonitors"), ("PrometheusRule", "prometheusrules")]
         .map(|(kind, plural)| permissive_definition(group, "v1", kind, plural, "Namespaced"));
     manifests::apply(&cluster.client(), &definitions).await.unwrap();
-    for folder in kustomizations() {
+    for folder in kustomizations().unwrap() {
         let objects = as_served(render_kustomize(&folder).unwrap(), cluster.control_plane.version());
         let applied = cluster.apply_objects(&objects).await;
         let applied = applied.unwrap_or_else(|error| panic!("{folder}: {error:#}"));
@@ -109,12 +93,67 @@ async fn a_real_api_server_takes_every_kustomization() {
             // Nothing was dropped: what is unknown would be.
             for (field, value) in object.as_object().unwrap() {
                 if !["apiVersion", "kind", "metadata"].contains(&field.as_str()) {
-                    let path = format!("{folder}: {}: {field}", kind_and_name(object));
+                    let path = format!("{folder}: {}: {field}", name_of(object));
                     assert_contains(&applied.data[field], value, &path);
                 }
             }
         }
     }
+}
+
+/// The example in deploy/README.md, with the folders of this checkout in place of what is on the network.
+#[test]
+fn the_kustomization_that_is_shown_does_what_is_said() {
+    let text = fs::read_to_string(repository_file("deploy/README.md")).unwrap();
+    let example = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let example = example.replace("https://github.com/kubewarden/persistent-pod-state-policy//deploy", "..");
+    let example: Vec<&str> = example.lines().map(|line| line.split("?ref=").next().unwrap()).collect();
+    let copy = env::temp_dir().join(format!("pps-deploy-{}", std::process::id()));
+    let deploy = repository_file("deploy");
+    for file in files_below(&deploy).unwrap() {
+        let target = copy.join(file.strip_prefix(&deploy).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(&file, target).unwrap();
+    }
+    fs::create_dir_all(copy.join("mine")).unwrap();
+    fs::write(copy.join("mine/kustomization.yaml"), example.join("\n")).unwrap();
+    let objects = render_kustomize(copy.join("mine").to_str().unwrap());
+    fs::remove_dir_all(copy).unwrap();
+
+    let objects = objects.unwrap();
+    let spec = |kind: &str| &objects.iter().find(|object| object["kind"] == kind).unwrap()["spec"];
+    let container = &spec("Deployment")["template"]["spec"]["containers"][0];
+    assert!(
+        container["image"].as_str().unwrap().starts_with("registry.example/persistent-pod-state-sidecar:v")
+    );
+    assert_eq!(container["args"][1], "--node-grace-period=15m");
+    let policy = spec("ClusterAdmissionPolicy");
+    assert!(policy["module"].as_str().unwrap().starts_with("registry://registry.example/"));
+    assert_eq!(policy["settings"]["onLookupFailure"], "accept");
+    assert_eq!(policy["policyServer"], "persistent-pod-state");
+    assert!(spec("ServiceMonitor").is_object() && spec("PolicyServer").is_object());
+}
+
+/// As deploy/README.md says.
+#[tokio::test]
+async fn all_can_be_removed_but_what_was_recorded() {
+    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    install_definitions(&cluster).await.unwrap();
+    let objects = as_served(render_kustomize("deploy").unwrap(), cluster.control_plane.version());
+    cluster.apply_objects(&objects).await.unwrap();
+    let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+        "metadata": {"name": "web"}, "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}}});
+    cluster.apply_objects(&[object]).await.unwrap();
+
+    let manifests = cluster.control_plane.folder().join("manifests.json");
+    fs::write(&manifests, json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()).unwrap();
+    let selector = "app.kubernetes.io/name=persistent-pod-state";
+    let file = manifests.to_str().unwrap();
+    let kubectl = async |arguments: &[&str]| cluster.control_plane.kubectl(arguments).await.unwrap();
+    let said = kubectl(&["delete", "-f", file, "--selector", selector, "--wait=false"]).await;
+    assert_eq!(said.lines().count(), objects.len() - 1, "{said}");
+    assert!(said.contains("clusteradmissionpolicy") && !said.contains("customresourcedefinition"), "{said}");
+    assert!(kubectl(&["get", "pps", "web", "--output=name"]).await.contains("web"));
 }
 
 /// Whether everything that was sent is stored; the API server adds defaults.
