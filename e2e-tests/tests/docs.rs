@@ -60,7 +60,7 @@ async fn examples_are_taken_as_they_are() {
     }
 }
 
-/// Why an example is not taken as it is: the API server or the policy refuses it, warns of it or drops a part.
+/// Why an example is not taken as it is: the API server or the policy refuses it, or a part is dropped.
 async fn refusal(cluster: &Cluster, example: &Value) -> Option<String> {
     let object: DynamicObject = match serde_json::from_value(example.clone()) {
         Ok(object) => object,
