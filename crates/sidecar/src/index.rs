@@ -386,6 +386,10 @@ impl Index {
         let grown = self.interest.take_up(spec);
         self.work.relist.labels |= grown.labels;
         self.work.relist.annotations |= grown.annotations;
+        if self.interest.is_crowded() {
+            let specs = self.objects.values().flat_map(Object::specs);
+            self.interest.keep_only(specs.chain([spec]));
+        }
     }
 
     fn touch(&mut self, key: &ObjectKey, touch: impl FnOnce(&mut object::Touched)) {

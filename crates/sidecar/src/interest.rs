@@ -1,11 +1,16 @@
 //! Which node labels and Pod annotations any PPS speaks of. Nothing else is kept of Nodes and Pods.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use pps_core::Spec;
 
-/// The keys that are kept, shared between the watches and the index. It only grows.
+/// How many keys there may be for which nobody asks any longer, however few are named.
+const SURPLUS: usize = 1000;
+
+/// The keys that are kept, shared between the watches and the index. A key that nobody names any longer stays
+/// for a while.
 #[derive(Clone, Debug, Default)]
 pub struct Interest {
     labels: Keys,
@@ -16,6 +21,8 @@ pub struct Interest {
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
     set: Arc<RwLock<(u64, HashSet<Arc<str>>)>>,
+    /// How many were named when it was last tidied up.
+    named: Arc<AtomicUsize>,
 }
 
 /// Which sets a spec has made larger.
@@ -42,11 +49,25 @@ impl Interest {
     pub fn take_up(&self, spec: &Spec) -> Grown {
         Grown {
             labels: self.labels.extend(spec.topology_keys()),
-            annotations: self
-                .annotations
-                .extend(spec.persistent_pod_annotations.iter().map(|annotation| annotation.key.as_str())),
+            annotations: self.annotations.extend(annotation_keys(spec)),
         }
     }
+
+    /// Whether so many keys have come that it is time to let go of those that nobody names: who may write
+    /// a PPS could otherwise fill the memory by naming ever new ones.
+    pub fn is_crowded(&self) -> bool {
+        self.labels.is_crowded() || self.annotations.is_crowded()
+    }
+
+    /// Lets go of all keys but those of these specs.
+    pub fn keep_only<'a>(&self, specs: impl Iterator<Item = &'a Spec> + Clone) {
+        self.labels.keep_only(specs.clone().flat_map(Spec::topology_keys));
+        self.annotations.keep_only(specs.flat_map(annotation_keys));
+    }
+}
+
+fn annotation_keys(spec: &Spec) -> impl Iterator<Item = &str> {
+    spec.persistent_pod_annotations.iter().map(|annotation| annotation.key.as_str())
 }
 
 impl Keys {
@@ -80,6 +101,21 @@ impl Keys {
         set.0 += u64::from(grown);
         grown
     }
+
+    fn is_crowded(&self) -> bool {
+        let count = self.set.read().unwrap_or_else(PoisonError::into_inner).1.len();
+        count > 2 * self.named.load(Ordering::Relaxed) + SURPLUS
+    }
+
+    /// The extent stays: what was read with it has all that is named now, and a key that is named again is a
+    /// new one.
+    fn keep_only<'a>(&self, named: impl Iterator<Item = &'a str>) {
+        let named: HashSet<&str> = named.collect();
+        let mut set = self.set.write().unwrap_or_else(PoisonError::into_inner);
+        set.1.retain(|key| named.contains(&**key));
+        set.1.shrink_to_fit();
+        self.named.store(set.1.len(), Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]
@@ -94,5 +130,22 @@ mod tests {
         assert_eq!(keys.extent(), 1);
         let picked = keys.pick([("b", "2"), ("c", "3"), ("a", "1")]);
         assert_eq!(picked, [("a".into(), "1".into()), ("b".into(), "2".into())]);
+    }
+
+    #[test]
+    fn keys_that_nobody_names_are_let_go_when_they_become_many() {
+        let keys = Keys::default();
+        let names: Vec<String> = (0..=SURPLUS).map(|number| format!("k{number}")).collect();
+        keys.extend(names[1..].iter().map(String::as_str));
+        assert!(!keys.is_crowded());
+        keys.extend(["k0"].into_iter());
+        assert!(keys.is_crowded());
+
+        keys.keep_only(["k1", "k2"].into_iter());
+        assert!(!keys.is_crowded());
+        assert_eq!(keys.pick([("k1", ""), ("k3", "")]), [("k1".into(), "".into())]);
+        assert_eq!(keys.extent(), 2, "nothing has to be read again");
+        assert!(!keys.extend(["k1"].into_iter()) && keys.extend(["k3"].into_iter()));
+        assert_eq!(keys.extent(), 3, "a key that is named again is a new one");
     }
 }

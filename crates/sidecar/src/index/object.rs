@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pps_core::Reason;
 use pps_core::demand::Want;
 use pps_core::pps::PodState;
 use pps_core::record::{self, Running};
 use pps_core::status::{self, Recording};
 use pps_core::workload::{Bearer, keeps};
+use pps_core::{Reason, Spec};
 use serde_json::{Map, Value};
 
 use super::Index;
@@ -164,6 +164,11 @@ impl Object {
         }
         self.room.measure(&fact.status.pod_states);
         Some(std::mem::replace(&mut self.fact, fact))
+    }
+
+    /// The spec, and the newer one that waits for the write which is on its way.
+    pub(super) fn specs(&self) -> impl Iterator<Item = &Spec> + Clone {
+        [Some(&self.fact), self.waiting.as_ref()].into_iter().flatten().map(|fact| &fact.spec)
     }
 
     /// What all entries would take after the write that is on its way.

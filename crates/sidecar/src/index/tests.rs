@@ -257,6 +257,31 @@ fn a_changed_spec_is_recorded_again() {
 }
 
 #[test]
+fn ever_new_keys_in_a_spec_do_not_pile_up() {
+    let mut world = World::with_workload();
+    let kept = |world: &World, keys: &[&str]| {
+        let picked = world.index.interest.annotations().pick(keys.iter().map(|key| (*key, "value")));
+        picked.into_iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>()
+    };
+    for round in 0..20 {
+        let keys: Vec<Value> = (0..500).map(|number| json!({"key": format!("{round}-{number}")})).collect();
+        world.object(
+            "many",
+            &json!({"targetRef": spec("v")["targetRef"], "persistentPodAnnotations": keys}),
+            &json!({}),
+        );
+    }
+    assert_eq!(kept(&world, &["0-0", "ip", "19-0"]), ["19-0", "ip"]);
+
+    // One that is named again is read again.
+    world.index.take_work();
+    let spec = json!({"targetRef": spec("v")["targetRef"], "persistentPodAnnotations": [{"key": "0-0"}]});
+    world.object("many", &spec, &json!({}));
+    assert!(world.index.take_work().relist.annotations);
+    assert_eq!(kept(&world, &["0-0"]), ["0-0"]);
+}
+
+#[test]
 fn a_pod_that_goes_or_waits_keeps_its_state() {
     let mut world = World::with_workload();
     world.pod("w-0", ready_on("node-1"));

@@ -1,0 +1,253 @@
+//! The documents: their examples are what the API server and the policy take, and their links lead somewhere.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
+};
+use pps_e2e::{
+    cluster::{Cluster, policy_path, repository_file},
+    manifests,
+    wasm_host::PolicyModule,
+    webhook::WebhookOptions,
+};
+use serde_json::Value;
+
+/// The kinds of which examples are tried.
+const NAMESPACED: [&str; 2] = ["PersistentPodState", "StatefulSet"];
+const CLUSTER_WIDE: [&str; 1] = ["ClusterRole"];
+/// How many of them there are at least: fewer were not found, or not tried.
+const LEAST: [(&str, usize); 3] = [("PersistentPodState", 5), ("StatefulSet", 1), ("ClusterRole", 2)];
+
+#[tokio::test]
+async fn examples_are_taken_as_they_are() {
+    let mut cluster = Cluster::builder().deployed_rights().start().await.unwrap();
+    let module = PolicyModule::load_file(&policy_path()).unwrap();
+    cluster.start_webhook(module, WebhookOptions::default()).await.unwrap();
+
+    let mut tried: BTreeMap<String, usize> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (path, text) in documents() {
+        for (line, yaml) in blocks(&text, "yaml") {
+            let at = format!("{}:{line}", path.display());
+            let objects = match manifests::parse(&yaml) {
+                Ok(objects) => objects,
+                Err(error) => {
+                    wrong.push(format!("{at}: {error:#}"));
+                    continue;
+                }
+            };
+            for object in objects {
+                let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+                if object["apiVersion"].is_string()
+                    && (NAMESPACED.contains(&kind.as_str()) || CLUSTER_WIDE.contains(&kind.as_str()))
+                {
+                    wrong.extend(refusal(&cluster, &object).await.map(|refusal| format!("{at}: {refusal}")));
+                    *tried.entry(kind).or_default() += 1;
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (kind, least) in LEAST {
+        assert!(tried.get(kind) >= Some(&least), "{kind}: {tried:?}");
+    }
+}
+
+/// Why an example is not taken as it is: the API server or the policy refuses it, or a part is dropped.
+async fn refusal(cluster: &Cluster, example: &Value) -> Option<String> {
+    let object: DynamicObject = match serde_json::from_value(example.clone()) {
+        Ok(object) => object,
+        Err(error) => return Some(error.to_string()),
+    };
+    let types = object.types.clone().unwrap_or_default();
+    let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types).unwrap());
+    let api: Api<DynamicObject> = if CLUSTER_WIDE.contains(&types.kind.as_str()) {
+        Api::all_with(cluster.client(), &resource)
+    } else {
+        let namespace = object.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        Api::namespaced_with(cluster.client(), &namespace, &resource)
+    };
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    match api.create(&dry, &object).await {
+        Err(error) => Some(error.to_string()),
+        Ok(taken) => {
+            let taken = serde_json::to_value(taken).unwrap();
+            lost(example, &taken, "").map(|field| format!("{field} is not kept"))
+        }
+    }
+}
+
+/// The first field of an example that is not in what became of it.
+fn lost(example: &Value, taken: &Value, path: &str) -> Option<String> {
+    match (example, taken) {
+        (Value::Object(example), Value::Object(taken)) => example.iter().find_map(|(key, value)| {
+            lost(value, taken.get(key).unwrap_or(&Value::Null), &format!("{path}.{key}"))
+        }),
+        (Value::Array(example), Value::Array(taken)) if example.len() == taken.len() => example
+            .iter()
+            .zip(taken)
+            .enumerate()
+            .find_map(|(index, (example, taken))| lost(example, taken, &format!("{path}[{index}]"))),
+        _ => (example != taken).then(|| path.to_owned()),
+    }
+}
+
+#[test]
+fn what_is_dropped_is_noticed() {
+    let example = serde_json::json!({"spec": {"keys": ["a", {"b": 1}]}});
+    let more = serde_json::json!({"spec": {"keys": ["a", {"b": 1, "c": 2}]}, "status": {}});
+    assert_eq!(lost(&example, &more, ""), None);
+    let less = serde_json::json!({"spec": {"keys": ["a", {}]}});
+    assert_eq!(lost(&example, &less, ""), Some(".spec.keys[1].b".to_owned()));
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let documents = documents();
+    let anchors: BTreeMap<PathBuf, BTreeSet<String>> =
+        documents.iter().map(|(path, text)| (absolute(path), anchors(text))).collect();
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for (path, text) in &documents {
+        for link in links(text).into_iter().filter(|link| !link.contains("://")) {
+            count += 1;
+            let (file, anchor) =
+                link.split_once('#').map_or((link.as_str(), None), |(file, anchor)| (file, Some(anchor)));
+            let target = match file {
+                "" => absolute(path),
+                file => absolute(&path.parent().unwrap().join(file)),
+            };
+            let there = target.exists()
+                && anchor
+                    .is_none_or(|anchor| anchors.get(&target).is_some_and(|known| known.contains(anchor)));
+            if !there {
+                wrong.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "these lead nowhere:\n{}", wrong.join("\n"));
+    assert!(count >= 20, "only {count} links were found");
+}
+
+#[test]
+fn links_and_anchors_are_read_as_github_reads_them() {
+    let text = "# A `b` c\n## What to do …\n### … an object is full\n## A b c\n[x](y.md#z) `[no](no)` ![i](i.png)\n\
+                ```sh\n# no heading [no](no)\n```\n[two\nlines](#a)";
+    assert_eq!(links(text), ["y.md#z", "i.png", "#a"]);
+    let expected = ["a-b-c", "what-to-do-", "-an-object-is-full", "a-b-c-1"];
+    assert_eq!(anchors(text), expected.into_iter().map(str::to_owned).collect());
+    assert_eq!(
+        blocks("a\n```yaml\nb: 1\n```\n- c\n  ```yaml\n  d:\n    e: 2\n  ```\n", "yaml"),
+        [(2, "b: 1\n".to_owned()), (6, "d:\n  e: 2\n".to_owned()),]
+    );
+}
+
+/// All Markdown files of the repository, with their text.
+fn documents() -> Vec<(PathBuf, String)> {
+    let mut documents = Vec::new();
+    let mut folders = vec![repository_file("")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            // What is built, and what is none of the project's own.
+            if name.starts_with('.') || name.starts_with("target") || name == "node_modules" {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                let text = fs::read_to_string(&path).unwrap();
+                documents.push((path, text));
+            }
+        }
+    }
+    assert!(documents.len() >= 6, "{documents:?}");
+    documents.sort();
+    documents
+}
+
+/// A path without `..`, whether it exists or not.
+fn absolute(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// The lines of a text with their numbers; of a fence, its language and whether the line is within.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str, Option<(&str, usize)>)> {
+    let mut fence: Option<(&str, usize)> = None;
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let bare = line.trim_start();
+        if let Some(language) = bare.strip_prefix("```") {
+            fence = match fence {
+                Some(_) => None,
+                None => Some((language.trim(), line.len() - bare.len())),
+            };
+            return None;
+        }
+        Some((index + 1, line, fence))
+    })
+}
+
+/// The fenced blocks of a language, each with the number of the line of its fence, without their indentation.
+fn blocks(text: &str, language: &str) -> Vec<(usize, String)> {
+    let mut blocks: Vec<(usize, usize, String)> = Vec::new();
+    for (number, line, fence) in lines(text) {
+        let Some((_, indent)) = fence.filter(|(name, _)| *name == language) else { continue };
+        let line = line.get(indent..).unwrap_or_default();
+        match blocks.last_mut() {
+            Some((_, last, block)) if *last + 1 == number => {
+                *last = number;
+                block.push_str(line);
+                block.push('\n');
+            }
+            _ => blocks.push((number - 1, number, format!("{line}\n"))),
+        }
+    }
+    blocks.into_iter().map(|(first, _, block)| (first, block)).collect()
+}
+
+/// Where the links of a text lead.
+fn links(text: &str) -> Vec<String> {
+    let mut prose = String::new();
+    for (_, line, _) in lines(text).filter(|(_, _, fence)| fence.is_none()) {
+        // Every second part is code.
+        prose.extend(line.split('`').step_by(2));
+        prose.push('\n');
+    }
+    let after = prose.split("](").skip(1);
+    after.filter_map(|rest| rest.split_once(')')).map(|(target, _)| target.to_owned()).collect()
+}
+
+/// The anchors of a text's headings.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut anchors = BTreeSet::new();
+    for (_, line, fence) in lines(text) {
+        let title = line.trim_start_matches('#');
+        if fence.is_some() || title.len() == line.len() || !title.starts_with(' ') {
+            continue;
+        }
+        let kept = title.trim().to_lowercase();
+        let kept = kept.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+        let anchor: String = kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect();
+        let twins = (1..).map(|number| format!("{anchor}-{number}"));
+        let free = [anchor.clone()].into_iter().chain(twins).find(|name| !anchors.contains(name));
+        anchors.extend(free);
+    }
+    anchors
+}
