@@ -109,7 +109,7 @@ pub fn admit(payload: &[u8], host: &dyn Host) -> ValidationResponse {
 /// what went wrong; then comes what may be chosen, and what has become of the request if it was chosen.
 pub(crate) fn answer_failure(
     cluster: Cluster,
-    settings: Settings,
+    settings: &Settings,
     sentence: &str,
     choice: &str,
     outcome: &str,
