@@ -1,6 +1,5 @@
 //! A Pod that is created gets back what was recorded of its predecessor.
 
-use kubewarden_policy_sdk::response::ValidationResponse;
 use pps_core::conflict::conflicts;
 use pps_core::pps::RetentionPolicy;
 use pps_core::{OwnerReference, PodIdentity, apply, plan};
@@ -8,6 +7,7 @@ use serde_json::Value;
 
 use crate::admit::{Admission, Answer, Refusal, accept, answer_failure, with_audit};
 use crate::cluster::{Cluster, Governing, LookupError};
+use crate::response::ValidationResponse;
 use crate::settings::{Lookup, Settings};
 
 /// Answers the creation of a Pod.

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use kubewarden_policy_sdk::response::ValidationResponse;
 use persistent_pod_state_policy::cluster::{Cluster, Governing};
-use persistent_pod_state_policy::{Host, admit};
+use persistent_pod_state_policy::{Host, ValidationResponse, admit};
 use pps_core::{AnnotationRules, PodIdentity, apply, conflict, plan};
 use pps_e2e::wasm_host::{HostCalls, Instance, PolicyModule};
 use serde_json::Value;
