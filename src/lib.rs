@@ -21,6 +21,7 @@ pub mod admit;
 pub mod cluster;
 mod objects;
 mod pods;
+mod response;
 pub mod settings;
 
 use kubewarden_policy_sdk::protocol_version_guest;
@@ -29,6 +30,7 @@ use wapc_guest::{CallResult, register_function};
 
 pub use admit::admit;
 pub use cluster::{Host, PolicyServer};
+pub use response::ValidationResponse;
 pub use settings::Settings;
 
 /// What the policy tells Kubewarden about itself; `policy-metadata.yml` as JSON.

@@ -2,7 +2,7 @@
 
 use pps_core::TargetReference;
 use pps_core::pps::{KIND, Metadata};
-use pps_core::validate::{Review, claimed_already, review};
+use pps_core::validate::{Review, claimed_already, is_exempt, review};
 use serde_json::Value;
 
 use crate::admit::{Admission, Answer, Refusal, accept, answer_failure};
@@ -17,12 +17,15 @@ pub(crate) fn admit(admission: &Admission) -> Answer {
     };
     let object = parse(admission.object)?;
     let before = admission.before.map(parse).transpose()?;
-    let Some(mut review) = review(&object, before.as_ref()) else { return Ok(accept(Vec::new())) };
-    let Metadata { name, .. } = Metadata::read(&object);
+    if is_exempt(&object, before.as_ref()) {
+        return Ok(accept(Vec::new()));
+    }
     let settings = admission.settings()?;
+    let mut review = review(&object, before.as_ref(), &settings.annotations);
+    let Metadata { name, .. } = Metadata::read(&object);
     // Only a new object can be a second one: an update cannot change the workload.
     let answer = match review.workload.take() {
-        Some(workload) if before.is_none() => claim(admission, settings, &name, &workload, &mut review),
+        Some(workload) if before.is_none() => claim(admission, &settings, &name, &workload, &mut review),
         _ => Ok(accept(Vec::new())),
     };
     // What is wrong with the object itself comes before a look-up that failed.
@@ -41,7 +44,7 @@ pub(crate) fn admit(admission: &Admission) -> Answer {
 /// Adds to the review what is wrong with the object's claim to its workload.
 fn claim(
     admission: &Admission,
-    settings: Settings,
+    settings: &Settings,
     name: &str,
     workload: &TargetReference,
     review: &mut Review,

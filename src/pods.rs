@@ -1,6 +1,5 @@
 //! A Pod that is created gets back what was recorded of its predecessor.
 
-use kubewarden_policy_sdk::response::ValidationResponse;
 use pps_core::conflict::conflicts;
 use pps_core::pps::RetentionPolicy;
 use pps_core::{OwnerReference, PodIdentity, apply, plan};
@@ -8,6 +7,7 @@ use serde_json::Value;
 
 use crate::admit::{Admission, Answer, Refusal, accept, answer_failure, with_audit};
 use crate::cluster::{Cluster, Governing, LookupError};
+use crate::response::ValidationResponse;
 use crate::settings::{Lookup, Settings};
 
 /// Answers the creation of a Pod.
@@ -17,8 +17,8 @@ pub(crate) fn admit(admission: &Admission) -> Answer {
     let Some(owner) = identity.stateful_owner() else { return Ok(accept(Vec::new())) };
     let settings = admission.settings()?;
     let cluster = admission.cluster;
-    match cluster.in_served_version(|cluster| find(cluster, settings, owner, &identity.name)) {
-        Ok(Some(governing)) => inject(&governing, owner, pod),
+    match cluster.in_served_version(|cluster| find(cluster, &settings, owner, &identity.name)) {
+        Ok(Some(governing)) => inject(&governing, owner, pod, &settings),
         Ok(None) => Ok(accept(Vec::new())),
         Err(LookupError::NoSuchKind) => {
             cluster.log_warning(
@@ -33,14 +33,14 @@ pub(crate) fn admit(admission: &Admission) -> Answer {
                 cluster.namespace()
             );
             let choice = "start Pods without their state";
-            answer_failure(cluster, settings, &sentence, choice, "this Pod starts without its state")
+            answer_failure(cluster, &settings, &sentence, choice, "this Pod starts without its state")
         }
     }
 }
 
 fn find(
     cluster: Cluster,
-    settings: Settings,
+    settings: &Settings,
     owner: &OwnerReference,
     pod: &str,
 ) -> Result<Option<Governing>, LookupError> {
@@ -51,7 +51,7 @@ fn find(
     }
 }
 
-fn inject(governing: &Governing, owner: &OwnerReference, pod: &str) -> Answer {
+fn inject(governing: &Governing, owner: &OwnerReference, pod: &str, settings: &Settings) -> Answer {
     let Governing { name, spec, state, ignored, .. } = governing;
     let mut warnings = Vec::new();
     if !ignored.is_empty() {
@@ -62,7 +62,7 @@ fn inject(governing: &Governing, owner: &OwnerReference, pod: &str) -> Answer {
         ));
     }
     let Some(state) = state else { return Ok(accept(warnings)) };
-    let plan = plan(name, spec, state);
+    let plan = plan(name, spec, state, &settings.annotations);
     warnings.extend(plan.warnings.iter().cloned());
     if plan.is_empty() {
         return Ok(accept(warnings));

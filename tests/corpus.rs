@@ -43,7 +43,7 @@ fn the_library_answers_as_the_corpus_says() {
             warnings: response.warnings.unwrap_or_default(),
             code: response.code,
             message: response.message,
-            audit: response.audit_annotations.into_iter().flatten().collect(),
+            audit: serde_json::from_value(response.audit_annotations.unwrap_or_default().into())?,
             host_calls: recorder.calls.into_inner(),
             log: recorder.log.into_inner(),
         })

@@ -275,17 +275,30 @@ fn the_questions_are_about_the_settings() {
         if variable == "description" && question["hide_input"] == true {
             continue;
         }
-        let parse = |value: &Value| Settings::parse(&json!({variable: value}).to_string());
+        let parse = |value: &Value| {
+            let nested = variable.rsplit('.').fold(value.clone(), |value, field| json!({field: value}));
+            Settings::parse(&nested.to_string())
+        };
         assert_eq!(parse(&question["default"]), Ok(Settings::default()), "{variable}");
-        let options = question["options"].as_array().unwrap();
+        let options = match question["type"].as_str().unwrap() {
+            "enum" => question["options"].as_array().unwrap().clone(),
+            // As a form of Rancher spells a list.
+            "array[" => vec![json!(["example.io/*"]), json!(["example.io/ip", "example.io/mac"])],
+            other => panic!("{variable}: {other}"),
+        };
         let distinct: Vec<Settings> = options.iter().map(|option| parse(option).unwrap()).collect();
         assert!(options.len() > 1 && distinct[0] != distinct[1], "{variable}");
         asked.insert(variable.to_owned());
     }
-    let unknown = Settings::parse(r#"{"?": 1}"#).unwrap_err();
-    for name in unknown.split("settings.").skip(2) {
-        let name: String = name.chars().take_while(char::is_ascii_alphanumeric).collect();
-        assert!(asked.contains(&name), "nobody is asked about settings.{name}");
+    let is_asked =
+        |name: &str| asked.iter().any(|asked| asked.split('.').zip(name.split('.')).all(|(a, b)| a == b));
+    for wrong in [r#"{"?": 1}"#, r#"{"annotations": {"?": 1}}"#] {
+        let unknown = Settings::parse(wrong).unwrap_err();
+        let (_, known) = unknown.split_once("there are only ").unwrap();
+        for name in known.split("settings.").skip(1) {
+            let name: String = name.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '.').collect();
+            assert!(is_asked(&name), "nobody is asked about settings.{name}");
+        }
     }
 }
 

@@ -78,7 +78,12 @@ fn the_module_is_what_kubewarden_takes() -> Result<()> {
 #[test]
 fn settings_are_checked_with_a_way_out() -> Result<()> {
     let module = PolicyModule::load_file(&policy_path())?;
-    for good in [json!(null), json!({}), json!({"lookup": "byName", "onLookupFailure": "accept"})] {
+    for good in [
+        json!(null),
+        json!({}),
+        json!({"lookup": "byName", "onLookupFailure": "accept"}),
+        json!({"annotations": {"allow": ["ovn.kubernetes.io/*"], "deny": ["a"]}}),
+    ] {
         let verdict = module.validate_settings(&good)?;
         assert!(verdict.valid, "{good}: {verdict:?}");
     }
@@ -86,6 +91,10 @@ fn settings_are_checked_with_a_way_out() -> Result<()> {
         (json!({"lookup": "byname"}), "settings.lookup is \"byname\": set it to \"full\" or \"byName\""),
         (json!({"onLookupFailure": 1}), "settings.onLookupFailure is 1"),
         (json!({"lookUp": "full"}), "settings.lookUp is unknown"),
+        (
+            json!({"annotations": {"deny": ["a*b"]}}),
+            "settings.annotations.deny[0] is \"a*b\": use the key of",
+        ),
         (json!([1]), "the settings must be an object"),
     ] {
         let verdict = module.validate_settings(&bad)?;

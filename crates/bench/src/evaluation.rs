@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use kubewarden_policy_sdk::response::ValidationResponse;
 use persistent_pod_state_policy::cluster::{Cluster, Governing};
-use persistent_pod_state_policy::{Host, admit};
-use pps_core::{PodIdentity, apply, conflict, plan};
+use persistent_pod_state_policy::{Host, ValidationResponse, admit};
+use pps_core::{AnnotationRules, PodIdentity, apply, conflict, plan};
 use pps_e2e::wasm_host::{HostCalls, Instance, PolicyModule};
 use serde_json::Value;
 
@@ -157,7 +156,8 @@ pub(crate) fn parts_in_policy() -> Result<String> {
     let target = owner.target();
     let governing = look_up(&host, &case)?.context("no PPS")?;
     let state = governing.state.as_ref().context("no state")?;
-    let made = plan(&governing.name, &governing.spec, state);
+    let rules = AnnotationRules::default();
+    let made = plan(&governing.name, &governing.spec, state, &rules);
     let answer: ValidationResponse = admit(&payload, &host);
 
     let find = || Cluster::new(&host, NAMESPACE).find_by_name(&target, &identity.name);
@@ -172,7 +172,7 @@ pub(crate) fn parts_in_policy() -> Result<String> {
         &mut || drop(black_box(native(&payload, &host))),
         &mut || drop(black_box(admit(&stranger, &host))),
         &mut || drop(black_box(find())),
-        &mut || drop(black_box(plan(&governing.name, &governing.spec, state))),
+        &mut || drop(black_box(plan(&governing.name, &governing.spec, state, &rules))),
         &mut || drop(black_box(parse())),
         &mut || drop(black_box(change())),
         &mut || drop(black_box(serde_json::to_vec(&answer))),

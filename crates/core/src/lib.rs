@@ -10,6 +10,7 @@
 //! | [`owner`] | which workload does this Pod belong to, and can its Pods have a state at all? |
 //! | [`select`] | which PPS governs this workload? |
 //! | [`mod@plan`] | what has to be injected into a Pod that comes back? |
+//! | [`annotations`] | which annotations may it be given at all? |
 //! | [`mod@apply`] | how does that get into the Pod's JSON without disturbing anything else? |
 //! | [`conflict`] | can the Pod's own rules be met together with the pin? |
 //! | [`record`] | what is to be remembered of a running Pod? |
@@ -30,6 +31,7 @@
 //! only dependencies. The feature `k8s` adds `k8s-openapi`'s traits to the API type, the feature
 //! `schema` adds JSON schemas for the CRD; neither adds a decision.
 
+pub mod annotations;
 pub mod apply;
 pub mod conflict;
 pub mod demand;
@@ -48,6 +50,7 @@ pub mod validate;
 pub mod whitelist;
 pub mod workload;
 
+pub use annotations::{AnnotationRules, NEVER_INJECTED, is_never_injected};
 pub use apply::{Applied, ApplyError, apply};
 pub use owner::{OwnerReference, PodIdentity};
 pub use plan::{Plan, plan};
@@ -56,21 +59,6 @@ pub use reason::Reason;
 
 /// The annotation that the policy leaves on a Pod it has changed; its value is the name of the PPS.
 pub const INJECTED_ANNOTATION: &str = "kruise.io/injected-persistent-pod-state";
-
-/// Annotations that a CNI writes and trusts: a Pod that starts with one of them would claim an address
-/// that nobody gave to it. They are never injected. The second part names the key to list instead.
-pub const NEVER_INJECTED: &[(&str, Option<&str>)] = &[
-    ("ovn.kubernetes.io/allocated", Some("ovn.kubernetes.io/ip_address")),
-    ("cni.projectcalico.org/podIP", Some("cni.projectcalico.org/ipAddrs")),
-    ("cni.projectcalico.org/podIPs", Some("cni.projectcalico.org/ipAddrs")),
-    ("cni.projectcalico.org/containerID", None),
-    (INJECTED_ANNOTATION, None),
-];
-
-/// Whether an annotation key must never be injected, see [`NEVER_INJECTED`].
-pub fn is_never_injected(key: &str) -> bool {
-    NEVER_INJECTED.iter().any(|(forbidden, _)| *forbidden == key)
-}
 
 /// A value as JSON text, without the code for the indented form that `to_string` brings along.
 pub fn to_text(value: &serde_json::Value) -> String {

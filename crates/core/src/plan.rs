@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::is_never_injected;
+use crate::annotations::AnnotationRules;
 use crate::pps::{PodState, Spec};
 
 /// What a Pod is to get. Applying it is [`mod@crate::apply`]'s work.
@@ -67,8 +67,9 @@ impl Plan {
 ///
 /// A topology key or an annotation counts only if the spec still names it *and* a value was recorded
 /// for it. A weight that the API server would refuse is brought into its range, so that a mistake in
-/// a PPS cannot keep Pods from being created.
-pub fn plan(pps: &str, spec: &Spec, state: &PodState) -> Plan {
+/// a PPS cannot keep Pods from being created. An annotation that the rules forbid is left out: the object
+/// may be older than the rules, or may have been written while nobody judged it.
+pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -> Plan {
     let mut plan = Plan { pps: pps.into(), node_name: state.node_name.clone(), ..Plan::default() };
     plan.required = requirements(spec.required_keys(), state);
     for key in spec.required_keys() {
@@ -101,12 +102,11 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState) -> Plan {
     for annotation in &spec.persistent_pod_annotations {
         let key = &annotation.key;
         let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else { continue };
-        if is_never_injected(key) {
-            plan.warnings.push(format!(
-                "PersistentPodState {pps}: annotation {key} belongs to the network plugin and is not injected; remove it from spec.persistentPodAnnotations"
-            ));
-        } else {
-            plan.annotations.push((key.clone(), value.clone()));
+        match rules.forbid(key) {
+            Some(forbidden) => plan.warnings.push(format!(
+                "PersistentPodState {pps}: annotation {key} of spec.persistentPodAnnotations is not injected: {forbidden}"
+            )),
+            None => plan.annotations.push((key.clone(), value.clone())),
         }
     }
     plan
@@ -132,11 +132,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::annotations::Pattern;
 
     fn spec(spec: &Value) -> Spec {
         let mut spec = spec.clone();
         spec["targetRef"] = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"});
         serde_json::from_value(spec).unwrap()
+    }
+
+    /// The plan where nothing is forbidden but what always is.
+    fn plan(pps: &str, spec: &Spec, state: &PodState) -> Plan {
+        super::plan(pps, spec, state, &AnnotationRules::default())
     }
 
     fn state() -> PodState {
@@ -203,5 +209,20 @@ mod tests {
         let plan = plan("p", &spec, &state());
         assert!(plan.is_empty());
         assert_eq!(plan.warnings.len(), 1);
+    }
+
+    #[test]
+    fn what_the_rules_forbid_is_left_out_with_a_warning() {
+        let spec = spec(&json!({"persistentPodAnnotations": ["ip", "old", "empty", "never-recorded"]}));
+        let rules =
+            AnnotationRules { allow: Pattern::parse("old").map(|old| vec![old]), ..Default::default() };
+        let plan = super::plan("p", &spec, &state(), &rules);
+        assert_eq!(plan.annotations, [("old".to_owned(), "x".to_owned())]);
+        assert_eq!(
+            plan.warnings,
+            ["PersistentPodState p: annotation ip of spec.persistentPodAnnotations is not injected: \
+              the policy's settings.annotations.allow does not name it; remove it"],
+            "of what was not recorded there is nothing to say"
+        );
     }
 }

@@ -7,10 +7,11 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::annotations::AnnotationRules;
 use crate::owner::has_stable_names;
 use crate::pps::TargetReference;
 use crate::record::successor_of;
-use crate::{NEVER_INJECTED, to_text};
+use crate::to_text;
 
 /// How much of a wrong value is repeated.
 const MAX_VALUE: usize = 100;
@@ -50,24 +51,24 @@ pub struct Review {
     pub workload: Option<TargetReference>,
 }
 
-/// Reviews an object that is created, or updated from what it was `before`.
-///
-/// None if it passes, whatever is wrong with it: it is being deleted, or its spec stays as it was.
+/// Whether an object passes, whatever is wrong with it: it is being deleted, or its spec stays as it was.
 /// Otherwise nobody could remove a finalizer or a label from an object that is wrong already.
-pub fn review(object: &Value, before: Option<&Value>) -> Option<Review> {
-    let is_going = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
-    if is_going(object) || before.is_some_and(|before| before["spec"] == object["spec"]) {
-        return None;
-    }
+pub fn is_exempt(object: &Value, before: Option<&Value>) -> bool {
+    let is_going = object["metadata"]["deletionTimestamp"].is_string();
+    is_going || before.is_some_and(|before| before["spec"] == object["spec"])
+}
+
+/// Reviews an object that is created, or updated from what it was `before`, and not [exempt](is_exempt).
+pub fn review(object: &Value, before: Option<&Value>, rules: &AnnotationRules) -> Review {
     let mut review = Review::default();
     let spec = &object["spec"];
     if spec.is_object() {
         review.target(&spec["targetRef"], before.map(|before| &before["spec"]["targetRef"]));
-        review.content(spec);
+        review.content(spec, rules);
     } else {
         review.refuse("spec", spec, "describe which workload's Pods come back to where they were");
     }
-    Some(review)
+    review
 }
 
 /// The mistake of an object that claims a workload which others claim already.
@@ -141,7 +142,7 @@ impl Review {
     }
 
     /// What is remembered, and for how long.
-    fn content(&mut self, spec: &Value) {
+    fn content(&mut self, spec: &Value, rules: &AnnotationRules) {
         let required = &spec["requiredPersistentTopology"];
         if !required.is_null() {
             self.term("spec.requiredPersistentTopology", required);
@@ -157,14 +158,14 @@ impl Review {
         let annotations = self.list("spec.persistentPodAnnotations", &spec["persistentPodAnnotations"]);
         for (path, annotation) in &annotations {
             if annotation.is_object() {
-                self.annotation_key(&format!("{path}.key"), &annotation["key"]);
+                self.annotation_key(&format!("{path}.key"), &annotation["key"], rules);
                 self.choice(
                     &format!("{path}.valueFrom"),
                     &annotation["valueFrom"],
                     &["PodIPsJSON", "PodIPsCSV"],
                 );
             } else {
-                self.annotation_key(path, annotation);
+                self.annotation_key(path, annotation, rules);
             }
         }
         let nothing =
@@ -229,23 +230,17 @@ impl Review {
         }
     }
 
-    fn annotation_key(&mut self, path: &str, key: &Value) {
+    fn annotation_key(&mut self, path: &str, key: &Value, rules: &AnnotationRules) {
         let text = key.as_str().unwrap_or_default();
-        // Kubernetes looks at annotations in lower case, at labels as they are.
-        if !is_qualified_name(&text.to_ascii_lowercase()) {
+        if !is_annotation_key(text) {
             return self.refuse(
                 path,
                 key,
                 "use the key of an annotation, such as ovn.kubernetes.io/ip_address",
             );
         }
-        if let Some((_, instead)) = NEVER_INJECTED.iter().find(|(never, _)| *never == text) {
-            const REMEDY: &str = "whoever writes it trusts it, so it is never given to a Pod; ";
-            let remedy = match instead {
-                Some(instead) => format!("{REMEDY}use {instead:?}"),
-                None => format!("{REMEDY}remove it"),
-            };
-            self.refuse(path, key, &remedy);
+        if let Some(forbidden) = rules.forbid(text) {
+            self.refuse(path, key, &forbidden.to_string());
         }
     }
 
@@ -265,6 +260,11 @@ fn is_api_version(text: &str) -> bool {
 
 fn is_kind(text: &str) -> bool {
     is_dns_label(&text.to_ascii_lowercase()) && !text.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// Kubernetes looks at annotations in lower case, at labels as they are.
+pub(crate) fn is_annotation_key(text: &str) -> bool {
+    is_qualified_name(&text.to_ascii_lowercase())
 }
 
 /// What label keys and annotation keys are: `name`, or `prefix/name`.
@@ -301,8 +301,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::INJECTED_ANNOTATION;
+    use crate::annotations::Pattern;
     use crate::pps::Spec;
+    use crate::{INJECTED_ANNOTATION, NEVER_INJECTED};
 
     fn object(changes: &Value) -> Value {
         let mut spec = json!({
@@ -324,9 +325,14 @@ mod tests {
         }
     }
 
+    /// The review of a created object.
+    fn create(object: &Value) -> Review {
+        review(object, None, &AnnotationRules::default())
+    }
+
     /// The violations of a created object, in one line each.
     fn violations(changes: &Value) -> Vec<String> {
-        let review = review(&object(changes), None).unwrap();
+        let review = create(&object(changes));
         assert_eq!(
             review.workload.is_none(),
             review.violations.iter().any(|it| it.path.contains("targetRef"))
@@ -455,9 +461,23 @@ mod tests {
     }
 
     #[test]
+    fn what_the_administrator_forbids_is_told_with_all_the_rest() {
+        let rules =
+            AnnotationRules { allow: None, deny: Pattern::parse("example.io/*").into_iter().collect() };
+        let changes =
+            json!({"persistentPodAnnotations": ["a", {"key": "example.io/ip"}, "example.io/mac", ""]});
+        let review = review(&object(&changes), None, &rules);
+        let told: Vec<String> = review.violations.iter().map(ToString::to_string).collect();
+        let remedy = "the policy's settings.annotations.deny forbids it by \"example.io/*\"; remove it";
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert_eq!(told[0], format!("spec.persistentPodAnnotations[1].key is \"example.io/ip\": {remedy}"));
+        assert_eq!(told[1], format!("spec.persistentPodAnnotations[2] is \"example.io/mac\": {remedy}"));
+    }
+
+    #[test]
     fn a_deprecated_key_is_accepted_with_a_warning() {
         let changes = json!({"requiredPersistentTopology": {"nodeTopologyKeys": ["failure-domain.beta.kubernetes.io/zone"]}});
-        let review = review(&object(&changes), None).unwrap();
+        let review = create(&object(&changes));
         assert_eq!(review.violations, []);
         assert!(
             review.warnings[0].ends_with(r#"use "topology.kubernetes.io/zone""#),
@@ -473,7 +493,7 @@ mod tests {
         };
         let paths = |after: &Value| -> Vec<String> {
             let before = of("apps/v1", "StatefulSet", "web");
-            let review = review(after, Some(&before)).unwrap();
+            let review = review(after, Some(&before), &AnnotationRules::default());
             review.violations.iter().map(|violation| violation.path.clone()).collect()
         };
         assert_eq!(paths(&of("apps/v1beta2", "StatefulSet", "web")), [""; 0]);
@@ -486,11 +506,11 @@ mod tests {
         let wrong = object(&json!({"targetRef": {"kind": "Deployment"}}));
         let mut touched = wrong.clone();
         touched["metadata"]["finalizers"] = json!([]);
-        assert_eq!(review(&touched, Some(&wrong)), None);
+        assert!(is_exempt(&touched, Some(&wrong)));
         let mut going = object(&json!({"targetRef": {"kind": "Job"}}));
         going["metadata"]["deletionTimestamp"] = json!("2026-03-01T10:00:00Z");
-        assert_eq!(review(&going, Some(&wrong)), None);
-        assert!(review(&object(&json!({})), Some(&wrong)).is_some());
+        assert!(is_exempt(&going, Some(&wrong)) && is_exempt(&going, None));
+        assert!(!is_exempt(&object(&json!({})), Some(&wrong)) && !is_exempt(&wrong, None));
     }
 
     #[test]
@@ -498,8 +518,8 @@ mod tests {
         for wrong in
             [json!(null), json!(7), json!("x"), json!([]), json!([[]]), json!({}), json!([{"key": {}}])]
         {
-            assert!(!review(&wrong, None).unwrap().violations.is_empty());
-            assert!(!review(&json!({"spec": wrong}), None).unwrap().violations.is_empty());
+            assert!(!create(&wrong).violations.is_empty());
+            assert!(!create(&json!({"spec": wrong})).violations.is_empty());
             for field in [
                 "targetRef",
                 "requiredPersistentTopology",
@@ -510,7 +530,7 @@ mod tests {
             ] {
                 let mut object = object(&json!({}));
                 object["spec"][field] = wrong.clone();
-                let review = review(&object, None).unwrap();
+                let review = create(&object);
                 // What passes can be read.
                 let read = serde_json::from_value::<Spec>(object["spec"].clone());
                 assert!(read.is_ok() || !review.violations.is_empty(), "{field} {wrong}: {read:?}");

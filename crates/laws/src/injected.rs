@@ -54,6 +54,13 @@ impl Recorded {
         }
     }
 
+    /// The same, but for annotations that somebody forbids.
+    #[must_use]
+    pub fn without(mut self, is_forbidden: impl Fn(&str) -> bool) -> Self {
+        self.annotations.retain(|key, _| !is_forbidden(key));
+        self
+    }
+
     /// Panics unless `after` is `before` with nothing but what was recorded, and with all of it.
     pub fn judge(&self, before: &Value, after: &Value) {
         let mut additions = Vec::new();

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use pps_core::annotations::{AnnotationRules, Pattern};
 use pps_core::conflict::conflicts;
 use pps_core::generate::{self, AUTO_GENERATE, WORKLOAD_ANNOTATIONS};
 use pps_core::record::{self, Running};
@@ -32,7 +33,10 @@ pub fn check(data: &[u8]) {
     written(&object);
     let states: Vec<(&String, &PodState)> = object.status.pod_states.iter().take(ENTRIES).collect();
     for (name, state) in &states {
-        injected(&object, state);
+        injected(&object, state, None);
+        let first = object.spec.persistent_pod_annotations.first();
+        let key = first.map(|annotation| annotation.key.as_str());
+        injected(&object, state, key.filter(|key| !key.ends_with('*')));
         recorded(&object, state);
         numbered(&object.spec.target_ref.name, name);
     }
@@ -62,17 +66,19 @@ fn written(object: &PersistentPodState) {
     assert_eq!(others(before), others(&after));
 }
 
-/// A Pod gets what was recorded and the spec names, and nothing else.
-fn injected(object: &PersistentPodState, state: &PodState) {
+/// A Pod gets what was recorded and the spec names and is not denied, and nothing else.
+fn injected(object: &PersistentPodState, state: &PodState, denied: Option<&str>) {
     let name = &object.metadata.name;
-    let plan = plan(name, &object.spec, state);
+    let rules = AnnotationRules { allow: None, deny: denied.and_then(Pattern::parse).into_iter().collect() };
+    let is_denied = |key: &str| !rules.deny.is_empty() && denied == Some(key);
+    let plan = plan(name, &object.spec, state, &rules);
     assert!(plan.preferred.iter().all(|preference| (1..=100).contains(&preference.weight)), "{plan:?}");
     assert!(
         plan.annotations.iter().all(|(key, value)| !is_never_injected(key) && !value.is_empty()),
         "{plan:?}"
     );
     let spec = serde_json::to_value(&object.spec).unwrap();
-    let judge = Recorded::read(name, &spec, &serde_json::to_value(state).unwrap());
+    let judge = Recorded::read(name, &spec, &serde_json::to_value(state).unwrap()).without(is_denied);
     for before in [rich_pod(), json!({"metadata": {}, "spec": null})] {
         let mut after = before.clone();
         let sentences = conflicts(&plan, &before);

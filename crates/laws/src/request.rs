@@ -147,8 +147,10 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
             request.get("operation").and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
         assert_eq!(operation.as_deref(), Some("CREATE"));
     }
-    let lookup =
-        Settings::parse(settings.as_ref().map_or("null", |raw| raw.get())).map(|settings| settings.lookup);
+    let parsed = Settings::parse(settings.as_ref().map_or("null", |raw| raw.get())).ok();
+    let is_full = parsed.as_ref().is_some_and(|settings| settings.lookup == Lookup::Full);
+    let is_forbidden =
+        |key: &str| parsed.as_ref().is_some_and(|settings| settings.annotations.forbid(key).is_some());
     if let Some(after) = &response.mutated_object {
         assert!(response.accepted && was_asked && *after != pod, "{text}");
         let again = with_object(settings, request, after);
@@ -158,10 +160,10 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
         assert!(second.mutated_object.is_none(), "its own output is changed: {second:?}\n{again}");
     }
     match governing(&pod, answers) {
-        Some(name) if was_asked && response.accepted && (name != CHOSEN || lookup == Ok(Lookup::Full)) => {
+        Some(name) if was_asked && response.accepted && (name != CHOSEN || is_full) => {
             let object = object(name, "", &Value::Null);
             let after = response.mutated_object.as_ref().unwrap_or(&pod);
-            Recorded::read(name, &object["spec"], &state()).judge(&pod, after);
+            Recorded::read(name, &object["spec"], &state()).without(is_forbidden).judge(&pod, after);
         }
         _ => assert!(response.mutated_object.is_none(), "{text}"),
     }
@@ -209,6 +211,8 @@ fn payload(u: &mut Unstructured) -> Result<Value> {
     let settings = match u.int_in_range(0..=5)? {
         0 => json!({"lookup": "byName"}),
         1 => json!({"onLookupFailure": "accept"}),
+        2 => json!({"annotations": {"deny": ["i*"]}}),
+        3 => json!({"annotations": {"allow": ["mac"]}}),
         _ => Value::Null,
     };
     Ok(json!({

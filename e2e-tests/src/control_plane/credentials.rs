@@ -31,7 +31,7 @@ impl User {
     }
 }
 
-/// A certificate for 127.0.0.1 and localhost, and the authority that signed it, all as PEM.
+/// A certificate for 127.0.0.1, localhost and the API server, and the authority that signed it, all as PEM.
 pub struct ServerCertificate {
     /// The authority's certificate: a `caBundle`.
     pub authority: String,
@@ -53,7 +53,9 @@ impl ServerCertificate {
         let issuer = Issuer::new(authority, authority_key);
 
         let key = KeyPair::generate()?;
-        let mut server = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+        // By the last name kwctl and others ask an API server of which they know the address only.
+        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
+        let mut server = CertificateParams::new(names)?;
         server.distinguished_name.push(DnType::CommonName, name);
         let certificate = server.signed_by(&key, &issuer)?;
         Ok(Self { authority: authority_pem, certificate: certificate.pem(), key: key.serialize_pem() })

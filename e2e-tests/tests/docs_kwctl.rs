@@ -1,0 +1,257 @@
+//! Every command of docs/kwctl.md, run as it stands there, prints what stands there.
+//!
+//! kwctl is the one that `KWCTL` names, or the one on the PATH. Where there is none, nothing is run, and the
+//! test says so. A block after `<!-- needs: cluster -->` gets a control plane, one after
+//! `<!-- needs: registry -->` a registry. `UPDATE=1` prints what the commands printed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+
+use std::{
+    env, fs,
+    net::{TcpListener, TcpStream},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use kube::api::{Patch, PatchParams};
+use pps_e2e::{
+    cluster::{Cluster, policy_path, repository_file},
+    control_plane::ADMIN,
+    wait::{Progress, wait_for},
+};
+use serde_json::{Value, json};
+
+/// Stands for anything in what a command prints: in a line for a part of it, alone for any number of lines.
+const ANYTHING: &str = "…";
+/// The registry that the document names.
+const REGISTRY: &str = "localhost:5000";
+
+/// Commands that share what they need.
+#[derive(Debug, Default, PartialEq)]
+struct Block {
+    needs: Option<String>,
+    /// Each with the lines that it prints.
+    commands: Vec<(String, Vec<String>)>,
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut needs = None;
+    let mut is_inside = false;
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("<!-- needs: ") {
+            needs = rest.strip_suffix(" -->").map(str::to_owned);
+        } else if line == "```console" {
+            is_inside = true;
+            blocks.push(Block { needs: needs.take(), commands: Vec::new() });
+        } else if line.starts_with("```") {
+            // A command that is not tried must not look like one that is.
+            assert!(is_inside && line == "```", "only console blocks are run: {line}");
+            is_inside = false;
+        } else if is_inside {
+            let commands = &mut blocks.last_mut().unwrap().commands;
+            match line.strip_prefix("$ ") {
+                Some(command) => commands.push((command.to_owned(), Vec::new())),
+                None => commands.last_mut().expect("a command comes first").1.push(line.to_owned()),
+            }
+        }
+    }
+    blocks
+}
+
+/// Whether a line is as the document says.
+fn is_line(line: &str, expected: &str) -> bool {
+    let Some((start, rest)) = expected.split_once(ANYTHING) else { return line == expected };
+    line.strip_prefix(start).is_some_and(|line| {
+        line.char_indices().any(|(index, _)| is_line(&line[index..], rest)) || is_line("", rest)
+    })
+}
+
+/// Whether lines are as the document says.
+fn is_output(lines: &[&str], expected: &[&str]) -> bool {
+    match expected.split_first() {
+        None => lines.is_empty(),
+        Some((&ANYTHING, rest)) => (0..=lines.len()).any(|index| is_output(&lines[index..], rest)),
+        Some((first, rest)) => {
+            lines.split_first().is_some_and(|(line, lines)| is_line(line, first) && is_output(lines, rest))
+        }
+    }
+}
+
+/// What a command prints, without colours and blanks at the ends of lines.
+fn run(command: &str, variables: &[(&str, String)]) -> String {
+    let output = Command::new("bash")
+        .args(["-o", "pipefail", "-c", command])
+        .current_dir(repository_file("."))
+        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Where an error is shown, grep is what ends well.
+    assert!(
+        output.status.success() || command.contains("| grep Error:"),
+        "{command}\n{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let mut plain = String::new();
+    for (index, part) in text.split("\u{1b}[").enumerate() {
+        plain.push_str(if index == 0 { part } else { part.split_once('m').map_or("", |(_, rest)| rest) });
+    }
+    plain.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// A program, ended when this goes.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The control plane's binaries have a registry beside them.
+async fn registry(folder: &Path) -> Option<(Running, String)> {
+    let binary = [env::var_os("PPS_CONTROL_PLANE_DIR").map(PathBuf::from), Some("/usr/bin".into())]
+        .into_iter()
+        .flatten()
+        .map(|folder| folder.join("docker-registry"))
+        .find(|path| path.is_file())?;
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let config = folder.join("registry.yml");
+    let content = json!({
+        "version": 0.1,
+        "storage": {"inmemory": {}},
+        "http": {"addr": format!("127.0.0.1:{port}")},
+    });
+    fs::write(&config, content.to_string()).unwrap();
+    let mut command = Command::new(binary);
+    command.arg("serve").arg(config).stdout(Stdio::null()).stderr(Stdio::null());
+    let running = Running(command.spawn().unwrap());
+    wait_for("the registry", Duration::from_secs(20), async || {
+        let answers = TcpStream::connect(("127.0.0.1", port)).is_ok();
+        Ok(Progress::when(answers, (), "it does not listen".to_owned()))
+    })
+    .await
+    .unwrap();
+    Some((running, format!("localhost:{port}")))
+}
+
+/// A cluster in which the workload of the recorded request has a state.
+async fn cluster() -> Cluster {
+    let cluster = Cluster::builder().start().await.unwrap();
+    cluster.namespace("shop").await.unwrap();
+    let case = repository_file("testdata/cases/rule-05-pod-without-affinity/pps.json");
+    let mut object: Value =
+        serde_json::from_str::<Vec<Value>>(&fs::read_to_string(case).unwrap()).unwrap().remove(0);
+    let mut status = object["status"].take();
+    status["recorded"] = 2.into();
+    status["desired"] = 2.into();
+    object.as_object_mut().unwrap().remove("status");
+    object["metadata"].as_object_mut().unwrap().remove("creationTimestamp");
+    cluster.apply_objects(&[object]).await.unwrap();
+    let patch = Patch::Merge(json!({"status": status}));
+    cluster.pps_api("shop").patch_status("web", &PatchParams::default(), &patch).await.unwrap();
+    cluster
+}
+
+fn on_the_path(name: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+#[tokio::test]
+async fn the_commands_print_what_the_document_says() {
+    let named = env::var_os("KWCTL").filter(|named| !named.is_empty()).map(PathBuf::from);
+    let (Some(kwctl), Some(_)) = (named.or_else(|| on_the_path("kwctl")), on_the_path("jq")) else {
+        eprintln!("skipped: there is no kwctl on the PATH or in KWCTL, or no jq");
+        return;
+    };
+    assert_eq!(policy_path(), repository_file("policy.wasm"), "the document names policy.wasm");
+    let text = fs::read_to_string(repository_file("docs/kwctl.md")).unwrap();
+    let folder = env::temp_dir().join(format!("pps-docs-kwctl-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    symlink(fs::canonicalize(kwctl).unwrap(), folder.join("kwctl")).unwrap();
+    let mut failures = Vec::new();
+    for block in blocks(&text) {
+        let mut folders = vec![folder.clone()];
+        let mut variables = Vec::new();
+        let (mut running_cluster, mut running_registry) = (None, None);
+        match block.needs.as_deref() {
+            None => {}
+            Some("cluster") if env::var_os("PPS_CONTROL_PLANE_DIR").is_some() => {
+                let cluster = cluster().await;
+                let kubeconfig = cluster.control_plane.kubeconfig_for(ADMIN).unwrap();
+                variables.push(("KUBECONFIG", kubeconfig.display().to_string()));
+                let kubectl = cluster.control_plane.binaries().path("kubectl").unwrap();
+                folders.push(kubectl.parent().unwrap().to_owned());
+                running_cluster = Some(cluster);
+            }
+            Some("registry") => running_registry = registry(&folder).await,
+            Some("cluster") => {}
+            Some(other) => panic!("nobody knows how to give a block {other}"),
+        }
+        if block.needs.is_some() && running_cluster.is_none() && running_registry.is_none() {
+            eprintln!("skipped, since there is no {}: {:?}", block.needs.unwrap_or_default(), block.commands);
+            continue;
+        }
+        folders.extend(env::split_paths(&env::var_os("PATH").unwrap()));
+        variables.push(("PATH", env::join_paths(folders).unwrap().into_string().unwrap()));
+        for (command, expected) in &block.commands {
+            let address = running_registry.as_ref().map_or(REGISTRY, |(_, address)| address);
+            let printed = run(&command.replace(REGISTRY, address), &variables).replace(address, REGISTRY);
+            if env::var_os("UPDATE").is_some() {
+                eprintln!("$ {command}\n{printed}");
+            }
+            let lines: Vec<&str> = printed.lines().collect();
+            let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+            if !is_output(&lines, &expected) {
+                failures.push(format!("$ {command}\n{printed}\nin place of\n\n{}\n", expected.join("\n")));
+            }
+        }
+        drop(running_registry);
+        if let Some(cluster) = running_cluster {
+            cluster.shutdown().await.unwrap();
+        }
+    }
+    fs::remove_dir_all(folder).unwrap();
+    assert!(
+        failures.is_empty(),
+        "{} commands print something else:\n\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
+
+#[test]
+fn what_is_printed_is_compared() {
+    assert!(is_output(&["a", "b1c", "d"], &["a", "b…c", "d"]));
+    assert!(is_output(&["a", "b", "c"], &["a", "…"]) && is_output(&["a"], &["…", "a", "…"]));
+    assert!(is_output(&["took 3 s"], &["took … s"]) && is_output(&["ends"], &["end…"]));
+    for (lines, expected) in [
+        (vec!["a", "b"], vec!["a"]),
+        (vec!["a"], vec!["a", "b"]),
+        (vec!["a", "x", "b"], vec!["a", "b"]),
+        (vec!["b", "a"], vec!["…", "b"]),
+        (vec!["took 3 ms"], vec!["took … s"]),
+        (vec!["xend"], vec!["end…"]),
+    ] {
+        assert!(!is_output(&lines, &expected), "{lines:?} {expected:?}");
+    }
+}
+
+#[test]
+fn every_block_is_found() {
+    let text = "# T\n```console\n$ a\n1\n$ b\n```\n<!-- needs: cluster -->\n```console\n$ c\n```\n";
+    let command = |command: &str, lines: &[&str]| {
+        (command.to_owned(), lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>())
+    };
+    assert_eq!(
+        blocks(text),
+        [
+            Block { needs: None, commands: vec![command("a", &["1"]), command("b", &[])] },
+            Block { needs: Some("cluster".into()), commands: vec![command("c", &[])] },
+        ]
+    );
+}
