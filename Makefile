@@ -77,6 +77,10 @@ static-sidecar: ## Build the sidecar as it is shipped, and print where it is
 publish: policy.wasm ## Push the policy and the sidecar's image (REGISTRY=host/path, ARGS=--plain-http)
 	@hack/publish.sh "$(REGISTRY)" $(ARGS)
 
+.PHONY: release
+release: ## Make all that belongs to a release, in dist/ (TAG=v1.2.3 to hold it against the version)
+	@TAG="$(TAG)" hack/release.sh
+
 .PHONY: crd
 crd: ## Make deploy/base/crd.yaml from the types, and the chart's copy of it
 	UPDATE=1 $(CARGO) test --locked -p pps-crdgen
@@ -94,4 +98,4 @@ lint: ## Check format, lints and dependencies
 
 .PHONY: clean
 clean: ## Remove what was built; the control plane stays in the user's cache
-	rm -rf target target-wasm policy.wasm annotated-policy.wasm
+	rm -rf target target-wasm dist policy.wasm annotated-policy.wasm

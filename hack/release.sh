@@ -1,32 +1,68 @@
 #!/usr/bin/env bash
-# Makes all that belongs to a release, into dist/. TAG=v1.2.3 must then be the version of Cargo.toml.
+# Makes all that belongs to a release, in dist/ or the folder that DIST names:
 #
 #   policy.wasm                           the policy
-#   pps-sidecar-linux-<arch>              the sidecar, static
-#   *.cdx.json                            what each of the two is made of (CycloneDX)
+#   pps-sidecar-linux-<arch>              the sidecar, one static file
+#   policy.cdx.json, pps-sidecar.cdx.json what the two are made of (CycloneDX)
 #   install.yaml, install-<overlay>.yaml  the manifests of deploy/, rendered
 #   persistent-pod-state-<version>.tgz    the Helm chart
-#   RELEASE_NOTES.md                      the section of CHANGELOG.md
+#   RELEASE_NOTES.md                      what CHANGELOG.md says of this version
 #   SHA256SUMS                            of all of these
+#
+# TAG=v1.2.3   the tag of the release; it has to be the version in Cargo.toml, and CHANGELOG.md has to have a section of it.
+#
+# PPS_PUBLISH=PROGRAM   pps-publish, if it is built already. As elsewhere: PPS_POLICY_WASM, PPS_STATIC_SIDECAR.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
 
 VERSION="$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)"
-DIST="$REPO_DIR/dist"
+DIST="${DIST:-$REPO_DIR/dist}"
+CHART=persistent-pod-state
 
-if [ -n "${TAG:-}" ] && [ "$TAG" != "v$VERSION" ]; then
-    die "the tag is $TAG, and the version in Cargo.toml is $VERSION: tag v$VERSION, or change the version and run UPDATE=1 make version"
+# section NAME: what CHANGELOG.md has under that heading; fails if there is none.
+section() {
+    awk -v name="$1" '
+        /^## / { keep = ($2 == name || $2 == "[" name "]"); found = found || keep; next }
+        keep { print }
+        END { exit !found }
+    ' CHANGELOG.md
+}
+
+if [ -n "${TAG:-}" ]; then
+    [ "$TAG" = "v$VERSION" ] || die "the tag is $TAG, but the version in Cargo.toml is $VERSION: tag v$VERSION, or change the version there and run \"UPDATE=1 cargo test --test metadata\""
+    section "$VERSION" >/dev/null || die "CHANGELOG.md has no section \"## $VERSION\": give what is under \"## Unreleased\" that heading"
+    HEADING="$VERSION"
+else
+    HEADING="$(section "$VERSION" >/dev/null && echo "$VERSION" || echo Unreleased)"
 fi
 
-# notes: the section of this version, or else what is not released yet.
-notes() {
-    awk -v version="$VERSION" '
-        /^## / { keep = ($2 == "[" version "]" || $2 == version); if (keep) found = 1 }
-        keep && !/^## / { print }
-        END { exit !found }
-    ' CHANGELOG.md || {
-        [ -z "${TAG:-}" ] || die "CHANGELOG.md has no section $VERSION: name what is unreleased \"## $VERSION - $(date -u +%F)\""
-        awk '/^## / { keep = ($2 == "Unreleased") } keep && !/^## / { print }' CHANGELOG.md
-    }
-}
+[ -n "${PPS_POLICY_WASM:-}" ] || hack/build-wasm.sh
+MODULE="${PPS_POLICY_WASM:-policy.wasm}"
+SIDECAR="$(hack/build-sidecar.sh)"
+if [ -z "${PPS_PUBLISH:-}" ]; then
+    with_cargo
+    export CARGO
+    step "build pps-publish" "$CARGO" build --locked -p pps-publish
+    PPS_PUBLISH="${CARGO_TARGET_DIR:-target}/debug/pps-publish"
+fi
+KUSTOMIZE="$(hack/manifest-tools.sh)/kustomize"
+
+rm -rf "$DIST"
+mkdir -p "$DIST"
+install -m 644 "$MODULE" "$DIST/policy.wasm"
+install -m 755 "$SIDECAR" "$DIST/pps-sidecar-linux-$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')"
+"$PPS_PUBLISH" sbom policy --module "$MODULE" --output "$DIST/policy.cdx.json"
+"$PPS_PUBLISH" sbom image --binary "$SIDECAR" --output "$DIST/pps-sidecar.cdx.json"
+"$KUSTOMIZE" build deploy >"$DIST/install.yaml"
+for overlay in deploy/overlays/*/; do
+    "$KUSTOMIZE" build "$overlay" >"$DIST/install-$(basename "$overlay").yaml"
+done
+# As `helm package` does, but the same each time.
+WHEN="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}"
+tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$WHEN" --mode=u=rwX,go=rX --exclude=ci \
+    -C charts -cf - "$CHART" | gzip -9n >"$DIST/$CHART-$VERSION.tgz"
+section "$HEADING" >"$DIST/RELEASE_NOTES.md"
+(cd "$DIST" && sha256sum -- * >SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS)
+say "made in $DIST:"
+ls -l "$DIST" >&2

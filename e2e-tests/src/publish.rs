@@ -75,11 +75,15 @@ impl Publisher {
     }
 }
 
+/// The program.
+pub fn executable() -> Result<PathBuf> {
+    beside_current_exe(EXECUTABLE)
+        .ok_or_else(|| anyhow!("{EXECUTABLE} is not built: cargo build -p {EXECUTABLE}"))
+}
+
 /// Runs `pps-publish` in the repository.
 pub async fn run(args: &[&str], env: &[(&str, &Path)]) -> Result<Output> {
-    let program = beside_current_exe(EXECUTABLE)
-        .ok_or_else(|| anyhow!("{EXECUTABLE} is not built: cargo build -p {EXECUTABLE}"))?;
-    let output = Command::new(program)
+    let output = Command::new(executable()?)
         .args(args)
         .current_dir(repository_file(""))
         .envs(env.iter().copied())

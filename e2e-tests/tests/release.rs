@@ -1,0 +1,88 @@
+//! What `make release` makes.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use pps_e2e::{
+    cluster::{policy_path, repository_file},
+    manifest_tools::{helm, render_chart, render_kustomize},
+    manifests,
+    publish::{executable, static_sidecar_path},
+    supervisor::Supervisor,
+};
+use serde_json::Value;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn release(dist: &Path, tag: &str) -> Output {
+    Command::new(repository_file("hack/release.sh"))
+        .env("DIST", dist)
+        .env("TAG", tag)
+        .env("PPS_PUBLISH", executable().unwrap())
+        .env("PPS_POLICY_WASM", policy_path())
+        .env("PPS_STATIC_SIDECAR", static_sidecar_path().unwrap())
+        .output()
+        .unwrap()
+}
+
+fn digest_sums(dist: &Path) -> String {
+    fs::read_to_string(dist.join("SHA256SUMS")).unwrap()
+}
+
+#[test]
+fn a_release_has_all_its_parts_and_is_the_same_each_time() {
+    // For its folder, which goes with it.
+    let supervisor = Supervisor::start().unwrap();
+    let dist = supervisor.folder().join("dist");
+    let made = release(&dist, "");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+
+    let files: BTreeSet<String> =
+        fs::read_dir(&dist).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    let chart = format!("persistent-pod-state-{VERSION}.tgz");
+    for name in ["policy.wasm", "policy.cdx.json", "pps-sidecar.cdx.json", "install.yaml", "RELEASE_NOTES.md", &chart] {
+        assert!(files.contains(name), "{name} is not in {files:?}");
+    }
+    let sums = digest_sums(&dist);
+    let summed: BTreeSet<&str> = sums.lines().map(|line| line.split_once("  ").unwrap().1).collect();
+    assert_eq!(summed, files.iter().map(String::as_str).filter(|name| *name != "SHA256SUMS").collect());
+    let check = Command::new("sha256sum").args(["--check", "--quiet", "SHA256SUMS"]).current_dir(&dist).status();
+    assert!(check.unwrap().success());
+
+    // The manifests and the chart are those that all other tests are about.
+    let objects = |name: &str| manifests::read(&dist.join(name)).unwrap();
+    assert_eq!(objects("install.yaml"), render_kustomize("deploy").unwrap());
+    for overlay in fs::read_dir(repository_file("deploy/overlays")).unwrap() {
+        let name = overlay.unwrap().file_name().into_string().unwrap();
+        let rendered = render_kustomize(&format!("deploy/overlays/{name}")).unwrap();
+        assert_eq!(objects(&format!("install-{name}.yaml")), rendered);
+    }
+    let packed = dist.join(chart);
+    let rendered = helm(&["template", "pps", packed.to_str().unwrap(), "--namespace", "persistent-pod-state"]);
+    let unpacked = render_chart("pps", "persistent-pod-state", None).unwrap();
+    assert_eq!(manifests::parse(&rendered.unwrap()).unwrap(), unpacked);
+
+    let components: Value = serde_json::from_slice(&fs::read(dist.join("policy.cdx.json")).unwrap()).unwrap();
+    assert_eq!(components["bomFormat"], "CycloneDX");
+    assert!(!fs::read_to_string(dist.join("RELEASE_NOTES.md")).unwrap().trim().is_empty());
+
+    let again = supervisor.folder().join("again");
+    assert!(release(&again, "").status.success());
+    assert_eq!(digest_sums(&again), sums);
+}
+
+#[test]
+fn a_tag_that_is_not_the_version_is_refused() {
+    let supervisor = Supervisor::start().unwrap();
+    let dist = supervisor.folder().join("dist");
+    let refused = release(&dist, "v9.9.9");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success());
+    assert!(said.contains(&format!("the tag is v9.9.9, but the version in Cargo.toml is {VERSION}")), "{said}");
+    assert!(!dist.exists());
+}
