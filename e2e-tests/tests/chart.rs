@@ -5,9 +5,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
     path::PathBuf,
+    time::Duration,
 };
 
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::{
+    api::apps::v1::Deployment,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::Api;
 use pps_e2e::{
     cluster::{Cluster, repository_file},
@@ -16,6 +20,7 @@ use pps_e2e::{
     manifest_tools::{CHART, files_below, helm, kustomizations, name_of, render_chart, render_kustomize},
     manifests,
     sidecar::NAMESPACE,
+    wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
@@ -382,7 +387,13 @@ async fn the_chart_is_installed_upgraded_removed_and_installed_again() {
         "metadata": {"name": "web"}, "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}}});
     cluster.apply_objects(&[object]).await.unwrap();
 
-    helm("upgrade", json!({"replicaCount": 3}));
+    let said = helm(
+        "upgrade",
+        json!({"replicaCount": 3, "policy": {"enabled": false, "failurePolicy": "Ignore"}, "rbac": {"create": false}}),
+    );
+    for words in ["policy.enabled=false", "policy.failurePolicy=Ignore", "rbac.create=false"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
     assert_eq!(replicas().await, Some(3));
 
     // What was recorded outlives the release, and the next one takes it up.
@@ -393,4 +404,16 @@ async fn the_chart_is_installed_upgraded_removed_and_installed_again() {
     helm("install", json!({}));
     assert_eq!(replicas().await, Some(2));
     assert!(kept().await.contains("web"));
+
+    // Unless it is not to.
+    let said = helm("upgrade", json!({"crds": {"keep": false}}));
+    assert!(said.contains("crds.keep=false"), "{said}");
+    helm("uninstall", json!({}));
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
+    wait_for("the definition to go", Duration::from_secs(20), async || {
+        let definition = definitions.get_opt("persistentpodstates.apps.kruise.io").await?;
+        Ok(Progress::when(definition.is_none(), (), "it is there"))
+    })
+    .await
+    .unwrap();
 }

@@ -23,6 +23,12 @@ fn every_kustomization_builds() {
 }
 
 #[test]
+fn what_kustomize_complains_of_is_told() {
+    let error = render_kustomize("deploy/nowhere").unwrap_err();
+    assert!(format!("{error:#}").contains("no such file"), "{error:#}");
+}
+
+#[test]
 fn every_file_is_part_of_a_kustomization() {
     let mut named = BTreeSet::new();
     let files: BTreeSet<PathBuf> = files_below(&repository_file("deploy")).unwrap().into_iter().collect();
