@@ -13,14 +13,13 @@ use kube::{
     Api, ResourceExt,
     api::{DynamicObject, ListParams, PostParams},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     cluster::{Cluster, pps_resource, repository_file},
-    control_plane::Version,
     kubelet::Containers,
     kubewarden::{self, Policy},
-    manifest_tools::render_kustomize,
+    manifest_tools::{as_served, render_kustomize},
     oci::Reader,
     policy_server::{self, PolicyServer},
     publish::Publisher,
@@ -97,9 +96,7 @@ impl Installation {
         });
         fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;
         let objects = render_kustomize(&folder.display().to_string())?;
-        let objects: Vec<Value> =
-            objects.into_iter().map(|object| as_served(object, cluster.control_plane.version())).collect();
-        cluster.apply_objects(&objects).await
+        cluster.apply_objects(&as_served(objects, cluster.control_plane.version())).await
     }
 
     /// Waits until the Deployment has all its replicas, and tells who leads.
@@ -210,14 +207,6 @@ async fn push(registry: &Registry) -> Result<Published> {
         policy: publisher.policy(&format!("{host}/policies/persistent-pod-state:v{version}")).await?,
         sidecar: publisher.image(&format!("{host}/persistent-pod-state-sidecar:v{version}")).await?,
     })
-}
-
-/// `policy/v1` came with Kubernetes 1.21; before, the same was `policy/v1beta1`.
-fn as_served(mut object: Value, version: Version) -> Value {
-    if version < Version::minor(21) && object["apiVersion"] == "policy/v1" {
-        object["apiVersion"] = json!("policy/v1beta1");
-    }
-    object
 }
 
 /// The way from one folder to another: kustomize takes no absolute paths.

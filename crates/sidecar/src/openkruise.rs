@@ -75,7 +75,7 @@ impl Manager {
             object: ObjectKey::new(namespace, LEASE),
             uid: self.last.as_ref()?.uid.clone(),
         };
-        let message = "OpenKruise's manager runs and writes the same PersistentPodState objects as this sidecar; turn its controller off, or start the sidecar with --recorder openkruise";
+        let message = "OpenKruise's manager runs and writes the same PersistentPodState objects as this sidecar; remove it or its right to write them, or start the sidecar with --recorder openkruise";
         Some(Notice { subject, reason: Reason::OtherRecorder, message: message.into() })
     }
 }
