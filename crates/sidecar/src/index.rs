@@ -414,10 +414,10 @@ impl Index {
         }
     }
 
-    /// Whether what is kept of Pods and Nodes has all that is of interest now.
-    fn is_interest_met(&self) -> bool {
-        self.pods.complete() >= Some(self.interest.annotations().extent())
-            && self.nodes.complete() >= Some(self.interest.labels().extent())
+    /// Whether what is kept of Pods and Nodes has all that an object names. Others wait for a list of their
+    /// own: whoever names ever new keys holds up no one else.
+    fn is_interest_met(&self, object: &Object) -> bool {
+        self.interest.is_met(&object.fact.spec, self.nodes.complete(), self.pods.complete())
     }
 
     /// Which of the objects that name a workload is in charge: the one of the workload's own name, for

@@ -1,6 +1,6 @@
 //! Which node labels and Pod annotations any PPS speaks of. Nothing else is kept of Nodes and Pods.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -17,12 +17,19 @@ pub struct Interest {
     annotations: Keys,
 }
 
-/// One set of keys with a number that tells one extent of the set from the next.
+/// One set of keys, with a number that tells one extent of the set from the next.
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
-    set: Arc<RwLock<(u64, HashSet<Arc<str>>)>>,
+    set: Arc<RwLock<Set>>,
     /// How many were named when it was last tidied up.
     named: Arc<AtomicUsize>,
+}
+
+#[derive(Debug, Default)]
+struct Set {
+    extent: u64,
+    /// Each key with the first extent that had it.
+    keys: HashMap<Arc<str>, u64>,
 }
 
 /// Which sets a spec has made larger.
@@ -53,6 +60,12 @@ impl Interest {
         }
     }
 
+    /// Whether what was read with these extents of labels and annotations has all that a spec names.
+    pub fn is_met(&self, spec: &Spec, labels: Option<u64>, annotations: Option<u64>) -> bool {
+        labels >= Some(self.labels.extent_with(spec.topology_keys()))
+            && annotations >= Some(self.annotations.extent_with(annotation_keys(spec)))
+    }
+
     /// Whether so many keys have come that it is time to let go of those that nobody names: who may write
     /// a PPS could otherwise fill the memory by naming ever new ones.
     pub fn is_crowded(&self) -> bool {
@@ -74,7 +87,13 @@ impl Keys {
     /// The number of the present extent. What was read with this number or a later one has all the
     /// keys.
     pub fn extent(&self) -> u64 {
-        self.set.read().unwrap_or_else(PoisonError::into_inner).0
+        self.set.read().unwrap_or_else(PoisonError::into_inner).extent
+    }
+
+    /// The first extent that has all of these keys, each of which was taken up.
+    fn extent_with<'a>(&self, keys: impl Iterator<Item = &'a str>) -> u64 {
+        let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
+        keys.map(|key| set.keys.get(key).copied().unwrap_or(u64::MAX)).max().unwrap_or_default()
     }
 
     /// Of these pairs, those whose key is in the set, sorted by key.
@@ -82,7 +101,7 @@ impl Keys {
         let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let mut picked: Vec<_> = pairs
             .into_iter()
-            .filter_map(|(key, value)| set.1.get(key).map(|key| (key.clone(), value.into())))
+            .filter_map(|(key, value)| set.keys.get_key_value(key).map(|(key, _)| (key.clone(), value.into())))
             .collect();
         picked.sort_unstable();
         picked.shrink_to_fit();
@@ -91,19 +110,21 @@ impl Keys {
 
     fn extend<'a>(&self, keys: impl Iterator<Item = &'a str>) -> bool {
         let mut set = self.set.write().unwrap_or_else(PoisonError::into_inner);
-        let before = set.1.len();
+        let (before, next) = (set.keys.len(), set.extent + 1);
         for key in keys {
-            if !set.1.contains(key) {
-                set.1.insert(key.into());
+            if !set.keys.contains_key(key) {
+                set.keys.insert(key.into(), next);
             }
         }
-        let grown = set.1.len() > before;
-        set.0 += u64::from(grown);
+        let grown = set.keys.len() > before;
+        if grown {
+            set.extent = next;
+        }
         grown
     }
 
     fn is_crowded(&self) -> bool {
-        let count = self.set.read().unwrap_or_else(PoisonError::into_inner).1.len();
+        let count = self.set.read().unwrap_or_else(PoisonError::into_inner).keys.len();
         count > 2 * self.named.load(Ordering::Relaxed) + SURPLUS
     }
 
@@ -112,9 +133,9 @@ impl Keys {
     fn keep_only<'a>(&self, named: impl Iterator<Item = &'a str>) {
         let named: HashSet<&str> = named.collect();
         let mut set = self.set.write().unwrap_or_else(PoisonError::into_inner);
-        set.1.retain(|key| named.contains(&**key));
-        set.1.shrink_to_fit();
-        self.named.store(set.1.len(), Ordering::Relaxed);
+        set.keys.retain(|key, _| named.contains(&**key));
+        set.keys.shrink_to_fit();
+        self.named.store(set.keys.len(), Ordering::Relaxed);
     }
 }
 

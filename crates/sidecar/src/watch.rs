@@ -15,7 +15,7 @@ use pps_core::kinds;
 use pps_core::whitelist::CONFIG_MAP;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{info, warn};
 
 use crate::admin::Health;
@@ -35,6 +35,11 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(250);
 /// A watch that was taken up again and has not failed for so long works.
 const SETTLED: Duration = Duration::from_secs(1);
+
+/// Who names ever new keys makes everything be listed anew each time. So there is a rest after a list, so many
+/// times as long as it took, but no longer than this.
+const REST: u32 = 4;
+const LONGEST_REST: Duration = Duration::from_mins(1);
 
 /// How many definitions are listed at once: each comes with a schema, which can be large.
 const DEFINITIONS_AT_ONCE: u32 = 50;
@@ -195,9 +200,11 @@ impl Watches {
             let mut events = Box::pin(watcher(source.api.clone(), source.config.clone()));
             let mut waits = DefaultBackoff::default();
             let (mut lost, mut known) = (false, false);
+            // A list that has begun is read to its end: it has all that most objects need.
+            let (mut began, mut rest) = (Instant::now(), None);
             loop {
                 let event = tokio::select! {
-                    () = extent.grown() => {
+                    () = extent.grown(rest), if rest.is_some() => {
                         info!(kind = %what.name, "listing anew, since more is of interest");
                         break;
                     }
@@ -230,6 +237,13 @@ impl Watches {
                             self.heard(&what).await;
                         }
                         self.metrics.watch_event(&what.name);
+                        match event {
+                            Event::Init => began = Instant::now(),
+                            Event::InitDone => {
+                                rest = Some(Instant::now() + (REST * began.elapsed()).min(LONGEST_REST));
+                            }
+                            _ => {}
+                        }
                         match event {
                             Event::Init => Some(Update::Begin(extent.number())),
                             Event::Apply(object) | Event::InitApply(object) => {
@@ -378,12 +392,15 @@ impl Extent<'_> {
         }
     }
 
-    /// Waits until more is of interest; for ever if that cannot be.
-    async fn grown(&mut self) {
-        if let Self::Of(_, relist) = self
-            && relist.changed().await.is_ok()
-        {
-            return;
+    /// Waits until more is of interest, but not less than until then; for ever if that cannot be.
+    async fn grown(&mut self, rest: Option<Instant>) {
+        if let Self::Of(_, relist) = self {
+            if let Some(rest) = rest {
+                sleep_until(rest).await;
+            }
+            if relist.changed().await.is_ok() {
+                return;
+            }
         }
         pending::<()>().await;
     }

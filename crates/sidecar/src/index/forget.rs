@@ -246,7 +246,7 @@ impl Index {
     /// longer exists, and what pinned it there has been dropped. Otherwise its successor would be
     /// pinned again.
     pub fn release(&self, pod: &ObjectKey) -> Option<Release> {
-        if !self.is_complete() || !self.is_interest_met() {
+        if !self.is_complete() {
             return None;
         }
         let fact = self.pods.get(pod).filter(|fact| !fact.going)?;
@@ -256,6 +256,7 @@ impl Index {
         let object = self.objects.get(&key).filter(|object| !object.fact.going)?;
         if object.workload != *workload
             || !forgets_nodes(&object.fact)
+            || !self.is_interest_met(object)
             || object.has_entry(&pod.name)
             || self.obstacle(&key, object).is_some()
         {

@@ -211,11 +211,11 @@ impl Index {
     /// Makes the write that an object needs now; nothing if it is up to date, if a write of it is on
     /// its way, or if it cannot be decided yet. `now` is RFC 3339.
     pub fn status_write(&mut self, key: &ObjectKey, now: &str) -> Option<StatusWrite> {
-        if !self.is_complete() || !self.is_interest_met() {
+        if !self.is_complete() {
             return None;
         }
-        let object = self.objects.get_mut(key)?;
-        if object.in_flight.is_some() || object.fact.going {
+        let object = self.objects.get(key)?;
+        if object.in_flight.is_some() || object.fact.going || !self.is_interest_met(object) {
             return None;
         }
         let kind = object.workload.kind.clone();

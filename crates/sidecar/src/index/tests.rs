@@ -282,6 +282,29 @@ fn ever_new_keys_in_a_spec_do_not_pile_up() {
 }
 
 #[test]
+fn new_keys_of_one_object_hold_up_no_other() {
+    let mut world = World::with_workload();
+    world.settle("p");
+    let many = json!({"targetRef": spec("v")["targetRef"], "persistentPodAnnotations": [{"key": "new"}],
+        "requiredPersistentTopology": {"nodeTopologyKeys": ["new"]}});
+    world.object("many", &many, &json!({}));
+    let relist = world.index.take_work().relist;
+    assert!(relist.labels && relist.annotations);
+
+    world.pod("w-0", ready_on("node-1"));
+    assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-1");
+    world.accept("p");
+    assert_eq!(world.patch("many"), None, "what it names is not known yet");
+    let (labels, annotations) =
+        (world.index.interest.labels().extent(), world.index.interest.annotations().extent());
+    world.index.nodes(Update::Begin(labels));
+    world.index.nodes(Update::Done);
+    world.index.pods(Update::Begin(annotations));
+    world.index.pods(Update::Done);
+    assert!(world.patch("many").is_some());
+}
+
+#[test]
 fn a_pod_that_goes_or_waits_keeps_its_state() {
     let mut world = World::with_workload();
     world.pod("w-0", ready_on("node-1"));
