@@ -54,18 +54,14 @@ impl Registry {
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let authority = options.tls.then(|| write_certificate(&folder, &name)).transpose()?;
         let mut registry = Self { host: String::new(), folder, authority, credentials: options.credentials };
-        registry.write_docker_config("docker", registry.credentials.as_ref())?;
         let mut attempt = 1;
         loop {
             registry.host = format!("127.0.0.1:{}", free_port()?);
-            // Again with the address, which is the key of the credentials.
             registry.write_docker_config("docker", registry.credentials.as_ref())?;
             let config = registry.folder.join("config.yml");
             write(&config, registry.config()?.to_string())?;
             let args = vec!["serve".to_owned(), config.display().to_string()];
-            // Without that it looks for an OpenTelemetry collector.
-            let env = vec![("OTEL_TRACES_EXPORTER".to_owned(), "none".to_owned())];
-            supervisor.spawn(Spec { name: name.clone(), program: program.clone(), args, env })?;
+            supervisor.spawn(Spec { name: name.clone(), program: program.clone(), args, env: Vec::new() })?;
             match registry.wait_ready(supervisor, &name).await {
                 Ok(()) => return Ok(registry),
                 // Somebody else may have taken the port.
