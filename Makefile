@@ -74,7 +74,7 @@ static-sidecar: ## Build the sidecar as it is shipped, and print where it is
 	@hack/build-sidecar.sh
 
 .PHONY: publish
-publish: policy.wasm ## Push the policy and the sidecar's image (REGISTRY=host/path, ARGS=--plain-http)
+publish: policy.wasm ## Push the policy, the sidecar's image and the chart (REGISTRY=host/path, ARGS=--plain-http)
 	@hack/publish.sh "$(REGISTRY)" $(ARGS)
 
 .PHONY: release

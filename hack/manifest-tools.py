@@ -140,6 +140,11 @@ class Helm:
         release = json.loads(release)
         return f"NAME: {release['name']}\nSTATUS: {release['status']}\nNOTES:\n{release['notes']}\n"
 
+    def pull(self, options):
+        how = {"version": options.version, "dest_dir": options.destination, "plain_http": options.plain_http}
+        self.text("helm_pull", self.NO_HANDLE, options.chart, json.dumps(how))
+        return ""
+
     def uninstall(self, options):
         done = json.loads(self.text("helm_uninstall", self.cluster(options), options.name, "{}"))
         return f"{done.get('info') or ''}\nrelease \"{options.name}\" uninstalled\n".lstrip()
@@ -168,14 +173,19 @@ def helm(arguments):
         "install": [common, values, cluster],
         "upgrade": [common, values, cluster],
         "uninstall": [common, cluster],
+        "pull": [],
     }.items():
         command = commands.add_parser(name, parents=parents)
-        if name != "lint":
+        if name not in ("lint", "pull"):
             command.add_argument("name")
         if name != "uninstall":
             command.add_argument("chart")
         if name == "lint":
             command.add_argument("--strict", action="store_true")
+        if name == "pull":
+            command.add_argument("--version")
+            command.add_argument("--destination", "-d", default=".")
+            command.add_argument("--plain-http", action="store_true")
         if name == "install":
             command.add_argument("--create-namespace", action="store_true")
     options = parser.parse_args(arguments)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Pushes policy.wasm and the sidecar's image to a registry, each with its list of components, and prints the two
-# immutable references.
+# Pushes policy.wasm and the sidecar's image to a registry, each with its list of components, and the Helm chart.
+# Prints the three immutable references.
 #
 #   hack/publish.sh ghcr.io/kubewarden              as the manifests name them
 #   hack/publish.sh 127.0.0.1:5000 --plain-http     to a registry without TLS; see pps-publish policy --help
@@ -21,3 +21,6 @@ PUBLISH="${CARGO_TARGET_DIR:-target}/debug/pps-publish"
 VERSION="$("$PUBLISH" --version | cut -d' ' -f2)"
 "$PUBLISH" policy --module "$MODULE" "$REGISTRY/policies/persistent-pod-state:v$VERSION" "$@"
 "$PUBLISH" image --binary "$SIDECAR" "$REGISTRY/persistent-pod-state-sidecar:v$VERSION" "$@"
+CHART="$(hack/pack-chart.sh "${CARGO_TARGET_DIR:-target}/charts")"
+# Helm finds a chart by its version.
+"$PUBLISH" chart --package "$CHART" "$REGISTRY/charts/persistent-pod-state:$VERSION" "$@"

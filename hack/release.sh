@@ -18,7 +18,6 @@ cd "$REPO_DIR"
 
 VERSION="$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)"
 DIST="${DIST:-$REPO_DIR/dist}"
-CHART=persistent-pod-state
 
 # section NAME: what CHANGELOG.md has under that heading; fails if there is none.
 section() {
@@ -58,10 +57,7 @@ install -m 755 "$SIDECAR" "$DIST/pps-sidecar-linux-$(uname -m | sed 's/x86_64/am
 for overlay in deploy/overlays/*/; do
     "$KUSTOMIZE" build "$overlay" >"$DIST/install-$(basename "$overlay").yaml"
 done
-# As `helm package` does, but the same each time.
-WHEN="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}"
-tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$WHEN" --mode=u=rwX,go=rX --exclude=ci \
-    -C charts -cf - "$CHART" | gzip -9n >"$DIST/$CHART-$VERSION.tgz"
+hack/pack-chart.sh "$DIST" >/dev/null
 section "$HEADING" >"$DIST/RELEASE_NOTES.md"
 (cd "$DIST" && sha256sum -- * >SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS)
 say "made in $DIST:"

@@ -56,6 +56,11 @@ impl Publisher {
         self.push(&["image", "--binary", path(&static_sidecar_path()?)?, reference]).await
     }
 
+    /// Pushes a packed chart; the immutable reference to it.
+    pub async fn chart(&self, package: &Path, reference: &str) -> Result<String> {
+        self.push(&["chart", "--package", path(package)?, reference]).await
+    }
+
     /// What a push with these arguments prints.
     pub async fn push(&self, args: &[&str]) -> Result<String> {
         let output = self.run(args).await?;

@@ -2,6 +2,8 @@
 //! file system, and kwctl where there is one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
+#[path = "registry/chart.rs"]
+mod chart;
 #[path = "registry/image.rs"]
 mod image;
 #[path = "registry/kwctl.rs"]
@@ -65,6 +67,6 @@ async fn the_deployment_names_the_image_that_is_pushed() {
     for name in ["policies/persistent-pod-state", "persistent-pod-state-sidecar"] {
         assert!(script.contains(&format!("/{name}:v$VERSION")), "hack/publish.sh does not push {name}");
     }
-    let deployment = fs::read_to_string(repository_file("deploy/deployment.yaml")).unwrap();
+    let deployment = fs::read_to_string(repository_file("deploy/base/deployment.yaml")).unwrap();
     assert!(deployment.contains(&format!("/persistent-pod-state-sidecar:v{VERSION}\n")), "{deployment}");
 }

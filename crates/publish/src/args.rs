@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args as Arguments, Parser, Subcommand};
 
-/// Pushes the policy and the sidecar's image to an OCI registry, each with the list of its components.
+/// Pushes the policy, the sidecar's image and the Helm chart to an OCI registry, the first two with the list of their
+/// components.
 ///
 /// The same commit gives the same digests: times are those of the commit, or `SOURCE_DATE_EPOCH`. User and
 /// password come from Docker's configuration: `docker login`, or a `config.json` in the folder that `DOCKER_CONFIG`
@@ -37,6 +38,14 @@ pub(crate) enum Command {
         /// The static executable; hack/build-sidecar.sh makes it.
         #[arg(long, value_name = "FILE")]
         binary: PathBuf,
+        #[command(flatten)]
+        push: Push,
+    },
+    /// Push the Helm chart, as helm does.
+    Chart {
+        /// The packed chart; make release packs it.
+        #[arg(long, value_name = "FILE")]
+        package: PathBuf,
         #[command(flatten)]
         push: Push,
     },

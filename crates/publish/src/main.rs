@@ -1,4 +1,4 @@
-//! Pushes the policy and the sidecar's image to an OCI registry. See `--help`.
+//! Pushes the policy, the sidecar's image and the Helm chart to an OCI registry. See `--help`.
 //!
 //! What is pushed is made by pure functions of a file and of the checkout's [`provenance`]: the same commit gives
 //! the same digests. [`registry`] is the only module that talks to somebody.
@@ -6,6 +6,7 @@
 mod args;
 mod artifact;
 mod binary;
+mod chart;
 mod components;
 mod image;
 mod policy;
@@ -39,11 +40,18 @@ fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Policy { module, push } => {
             let subject = Subject::Policy { module: module.clone() };
-            publish(&subject, &args.source, &provenance, push)
+            let (artifact, sbom) = make(&subject, &args.source, &provenance)?;
+            publish(&artifact, Some(&sbom.artifact(&artifact, &provenance)?), push)
         }
         Command::Image { binary, push } => {
             let subject = Subject::Image { binary: binary.clone() };
-            publish(&subject, &args.source, &provenance, push)
+            let (artifact, sbom) = make(&subject, &args.source, &provenance)?;
+            publish(&artifact, Some(&sbom.artifact(&artifact, &provenance)?), push)
+        }
+        Command::Chart { package, push } => {
+            let artifact = chart::artifact(&read(package)?, &provenance)
+                .with_context(|| package.display().to_string())?;
+            publish(&artifact, None, push)
         }
         Command::Sbom { subject, output } => {
             let (_, sbom) = make(subject, &args.source, &provenance)?;
@@ -54,14 +62,12 @@ fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Pushes it with its list of components, and prints the immutable reference.
-fn publish(subject: &Subject, source: &Path, provenance: &Provenance, push: &Push) -> Result<()> {
+/// Pushes it, with its list of components if it has one, and prints the immutable reference.
+fn publish(artifact: &Artifact, sbom: Option<&Artifact>, push: &Push) -> Result<()> {
     let target = registry::parse_reference(&push.reference)?;
-    let (artifact, sbom) = make(subject, source, provenance)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let reference = runtime.block_on(async {
-        let registry = Registry::connect(target, &push.access).await?;
-        registry.push(&artifact, &sbom.artifact(&artifact, provenance)?).await
+        Registry::connect(target, &push.access).await?.push(artifact, sbom).await
     })?;
     println!("{reference}");
     Ok(())

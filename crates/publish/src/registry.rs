@@ -82,15 +82,17 @@ impl Registry {
         Ok(Self { client, target, situation })
     }
 
-    /// Pushes both and returns the immutable reference to the first one. The other one goes first, and the tag
+    /// Pushes it and returns the immutable reference to it. Its list of components goes first, and the tag
     /// last: whoever finds what is tagged finds what is said about it.
-    pub(crate) async fn push(&self, artifact: &Artifact, sbom: &Artifact) -> Result<String> {
+    pub(crate) async fn push(&self, artifact: &Artifact, sbom: Option<&Artifact>) -> Result<String> {
         self.push_blobs(artifact).await?;
-        self.push_blobs(sbom).await?;
-        // Under a tag of its own, since registries collect what has none.
-        let stem = artifact.digest().replace(':', "-");
-        self.push_manifest(&format!("{stem}.sbom"), &sbom.bytes, OCI_IMAGE_MEDIA_TYPE).await?;
-        self.refer(artifact, sbom, &stem).await?;
+        if let Some(sbom) = sbom {
+            self.push_blobs(sbom).await?;
+            // Under a tag of its own, since registries collect what has none.
+            let stem = artifact.digest().replace(':', "-");
+            self.push_manifest(&format!("{stem}.sbom"), &sbom.bytes, OCI_IMAGE_MEDIA_TYPE).await?;
+            self.refer(artifact, sbom, &stem).await?;
+        }
         let tag = self.target.tag().context("a reference without a tag")?;
         self.push_manifest(tag, &artifact.bytes, OCI_IMAGE_MEDIA_TYPE).await?;
         Ok(format!("{}/{}@{}", self.target.registry(), self.target.repository(), artifact.digest()))

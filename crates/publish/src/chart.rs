@@ -1,0 +1,87 @@
+//! The Helm chart as Helm pushes and pulls it.
+
+use std::{collections::BTreeMap, io::Read, path::Component};
+
+use anyhow::{Context, Result, ensure};
+use flate2::read::GzDecoder;
+use serde_json::Value;
+
+use crate::{
+    artifact::{Artifact, Blob},
+    provenance::{Provenance, VERSION},
+};
+
+const CONFIG_MEDIA_TYPE: &str = "application/vnd.cncf.helm.config.v1+json";
+const LAYER_MEDIA_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
+/// `<chart>/Chart.yaml`.
+const DEFINITION: &str = "Chart.yaml";
+
+/// The configuration is `Chart.yaml` as JSON; the layer is the packed chart as it is.
+pub(crate) fn artifact(package: &[u8], provenance: &Provenance) -> Result<Artifact> {
+    let definition = definition(package)?;
+    let text = |field: &str| {
+        definition[field].as_str().with_context(|| format!("its {DEFINITION} does not say its {field}"))
+    };
+    let version = text("version")?;
+    ensure!(version == VERSION, "it is version {version}, not {VERSION}: pack it anew (make release)");
+    let annotations = provenance.annotations(text("name")?, text("description")?);
+    let config = Blob::new(CONFIG_MEDIA_TYPE, serde_json::to_vec(&definition)?);
+    Artifact::new(config, Blob::new(LAYER_MEDIA_TYPE, package), annotations)
+}
+
+fn definition(package: &[u8]) -> Result<Value> {
+    let mut archive = tar::Archive::new(GzDecoder::new(package));
+    for entry in archive.entries().context("this is no packed chart")? {
+        let mut entry = entry.context("this is no packed chart")?;
+        let path = entry.path()?.into_owned();
+        let mut parts = path.components().filter(|part| *part != Component::CurDir).skip(1);
+        if parts.next().is_some_and(|name| name.as_os_str() == DEFINITION) {
+            let mut text = String::new();
+            entry.read_to_string(&mut text).with_context(|| path.display().to_string())?;
+            let definition: BTreeMap<String, Value> =
+                yaml_serde::from_str(&text).with_context(|| path.display().to_string())?;
+            return Ok(definition.into_iter().collect());
+        }
+    }
+    anyhow::bail!("this is no packed chart: it has no {DEFINITION} (make release packs it)")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    fn packed(files: &[(&str, &str)]) -> Vec<u8> {
+        let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
+        for (path, content) in files {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(content.len() as u64);
+            archive.append_data(&mut header, path, content.as_bytes()).unwrap();
+        }
+        archive.into_inner().unwrap().finish().unwrap()
+    }
+
+    #[test]
+    fn the_definition_is_found_and_told() {
+        let chart = "name: pps\nversion: 1.2.3\nkeywords: [a]\n";
+        let package =
+            packed(&[("pps/values.yaml", ""), ("pps/charts/x/Chart.yaml", "name: x"), ("pps/Chart.yaml", chart)]);
+        let found = definition(&package).unwrap();
+        assert_eq!((&found["name"], &found["keywords"][0]), (&"pps".into(), &"a".into()));
+    }
+
+    #[test]
+    fn what_is_no_chart_is_refused() {
+        let mut text = GzEncoder::new(Vec::new(), Compression::default());
+        text.write_all(b"text").unwrap();
+        for package in [b"PK".to_vec(), text.finish().unwrap(), packed(&[("pps/values.yaml", "")])] {
+            let error = format!("{:#}", definition(&package).unwrap_err());
+            assert!(error.contains("this is no packed chart"), "{error}");
+        }
+        let broken = format!("{:#}", definition(&packed(&[("pps/Chart.yaml", "[")])).unwrap_err());
+        assert!(broken.contains("pps/Chart.yaml"), "{broken}");
+    }
+}

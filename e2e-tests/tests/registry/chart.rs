@@ -1,0 +1,58 @@
+//! The Helm chart, pushed by us and pulled by Helm.
+
+use std::{fs, process::Command};
+
+use pps_e2e::{
+    cluster::repository_file,
+    manifest_tools::{CHART, helm},
+    manifests,
+    oci::{Reader, digest},
+    publish::Publisher,
+    registry::RegistryOptions,
+};
+use serde_json::Value;
+
+use crate::{VERSION, start};
+
+#[tokio::test]
+async fn helm_pulls_what_was_pushed() {
+    let (supervisor, registry) = start(RegistryOptions::default()).await;
+    let packed = Command::new(repository_file("hack/pack-chart.sh")).arg(supervisor.folder()).output().unwrap();
+    assert!(packed.status.success(), "{packed:?}");
+    let packed = supervisor.folder().join(format!("persistent-pod-state-{VERSION}.tgz"));
+    let repository = format!("{}/charts/persistent-pod-state", registry.host());
+    let reference = format!("{repository}:{VERSION}");
+    let publisher = Publisher::to(&registry);
+    let pushed = publisher.chart(&packed, &reference).await.unwrap();
+    assert_eq!(publisher.chart(&packed, &reference).await.unwrap(), pushed);
+
+    let reader = Reader::of(&registry).unwrap();
+    let manifest = reader.manifest(&reference).await.unwrap();
+    assert!(pushed.ends_with(&manifest.digest), "{pushed}");
+    let config = manifest.config.unwrap();
+    assert_eq!(config.media_type, "application/vnd.cncf.helm.config.v1+json");
+    let config: Value = serde_json::from_slice(&reader.blob(&reference, &config).await.unwrap()).unwrap();
+    assert_eq!(config, manifests::read(&repository_file(CHART).join("Chart.yaml")).unwrap()[0]);
+
+    let pulled = supervisor.folder().join("pulled");
+    fs::create_dir(&pulled).unwrap();
+    let source = format!("oci://{repository}");
+    helm(&["pull", &source, "--version", VERSION, "--plain-http", "--destination", pulled.to_str().unwrap()])
+        .unwrap();
+    let pulled = fs::read(pulled.join(packed.file_name().unwrap())).unwrap();
+    assert_eq!(digest(&pulled), digest(&fs::read(&packed).unwrap()));
+}
+
+#[tokio::test]
+async fn a_chart_of_another_version_is_refused() {
+    let (supervisor, registry) = start(RegistryOptions::default()).await;
+    let chart = supervisor.folder().join("chart/other");
+    fs::create_dir_all(&chart).unwrap();
+    fs::write(chart.join("Chart.yaml"), "name: other\nversion: 9.9.9\n").unwrap();
+    let packed = supervisor.folder().join("other.tgz");
+    let status = Command::new("tar").arg("-czf").arg(&packed).arg("-C").arg(chart.parent().unwrap()).arg("other");
+    assert!({ status }.status().unwrap().success());
+    let reference = format!("{}/charts/other:9.9.9", registry.host());
+    let refusal = Publisher::to(&registry).chart(&packed, &reference).await.unwrap_err().to_string();
+    assert!(refusal.contains(&format!("it is version 9.9.9, not {VERSION}")), "{refusal}");
+}
