@@ -145,7 +145,8 @@ impl Registry {
 
     async fn wait_ready(&self, supervisor: &Supervisor, name: &str) -> Result<()> {
         let reader = Reader::of(self)?;
-        let ready = wait_for(&format!("{name} to answer"), Duration::from_secs(30), async || {
+        let what = format!("{name} to answer");
+        let ready = wait_for(&what, Duration::from_secs(30), async || {
             if !supervisor.status(name)?.running {
                 return Ok(Progress::Done(false));
             }

@@ -49,7 +49,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         push: Push,
     },
-    /// Write the list of components (CycloneDX) to a file; the same as is pushed.
+    /// Write the list of components to a file, as CycloneDX has it; the same as is pushed.
     Sbom {
         #[command(subcommand)]
         subject: Subject,

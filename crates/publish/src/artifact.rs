@@ -81,5 +81,5 @@ pub(crate) fn digest(data: &[u8]) -> String {
 
 /// The SHA-256 of these bytes, in hexadecimal.
 pub(crate) fn hex(data: &[u8]) -> String {
-    Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(data).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

@@ -24,7 +24,7 @@ const USER: &str = "65532:65532";
 
 /// What a runtime reads. The order of the fields is that of the bytes.
 #[derive(Serialize)]
-struct Config<'a> {
+struct Image<'a> {
     created: &'a str,
     architecture: &'a str,
     os: &'a str,
@@ -62,7 +62,7 @@ pub(crate) fn artifact(
     let archive = archive(binary, provenance).context("cannot pack the layer")?;
     let annotations = provenance.annotations(TITLE, DESCRIPTION);
     let created = provenance.created();
-    let config = Config {
+    let config = Image {
         created: &created,
         architecture: architecture.name(),
         os: "linux",

@@ -57,11 +57,11 @@ fn of_metadata(annotations: Annotations) -> Annotations {
 fn metadata(module: &[u8]) -> Result<Metadata> {
     ensure!(module.starts_with(b"\0asm"), "this is no Wasm module");
     for payload in Parser::new(0).parse_all(module) {
-        if let Payload::CustomSection(section) = payload.context("this is no Wasm module")? {
-            if section.name() == SECTION {
-                return serde_json::from_slice(section.data())
-                    .with_context(|| format!("what is embedded as {SECTION} is no metadata of a policy"));
-            }
+        if let Payload::CustomSection(section) = payload.context("this is no Wasm module")?
+            && section.name() == SECTION
+        {
+            return serde_json::from_slice(section.data())
+                .with_context(|| format!("what is embedded as {SECTION} is no metadata of a policy"));
         }
     }
     bail!("this is no policy of Kubewarden: it has no section {SECTION} (make policy.wasm embeds it)")

@@ -74,11 +74,11 @@ impl Registry {
             ca_file: access.ca_file.clone(),
             credentials,
         };
-        let client = Client::try_from(config).map_err(|error| situation.explain(error))?;
+        let client = Client::try_from(config).map_err(|error| situation.explain(&error))?;
         client
             .auth(&target, &auth, RegistryOperation::Push)
             .await
-            .map_err(|error| situation.explain(error))?;
+            .map_err(|error| situation.explain(&error))?;
         Ok(Self { client, target, situation })
     }
 
@@ -107,7 +107,7 @@ impl Registry {
                 continue;
             }
             let pushed = self.client.push_blob(&self.target, blob.data.clone(), &digest).await;
-            pushed.map_err(|error| self.situation.explain(error))?;
+            pushed.map_err(|error| self.situation.explain(&error))?;
             eprintln!("{digest} {} ({} bytes)", blob.media_type, blob.data.len());
         }
         Ok(())
@@ -117,7 +117,7 @@ impl Registry {
         let reference = with_tag(&self.target, tag.to_owned());
         let kind = media_type.parse().context("a media type")?;
         let pushed = self.client.push_manifest_raw(&reference, bytes.to_vec(), kind).await;
-        pushed.map_err(|error| self.situation.explain(error))?;
+        pushed.map_err(|error| self.situation.explain(&error))?;
         eprintln!("{} {media_type} as {tag}", digest(bytes));
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Registry {
     async fn refer(&self, artifact: &Artifact, sbom: &Artifact, tag: &str) -> Result<()> {
         let subject = self.target.clone_with_digest(artifact.digest());
         let known = self.client.pull_referrers(&subject, None).await;
-        let known = known.map_err(|error| self.situation.explain(error))?;
+        let known = known.map_err(|error| self.situation.explain(&error))?;
         match index(known, sbom)? {
             Some(index) => {
                 self.push_manifest(tag, &serde_json::to_vec(&index)?, OCI_IMAGE_INDEX_MEDIA_TYPE).await

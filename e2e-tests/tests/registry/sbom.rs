@@ -1,6 +1,9 @@
 //! The lists of components: found from what they are about.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use pps_e2e::{
     cluster::policy_path,
@@ -102,4 +105,12 @@ async fn the_list_of_each_is_found_from_it_and_names_what_is_in_it() {
         assert!(output.status.success(), "{output:?}");
         assert!(std::fs::read(&path).unwrap() == stored, "{args:?}");
     }
+
+    // Its time is the one that is asked for.
+    let path = supervisor.folder().join("of-another-time.cdx.json");
+    let args = ["sbom", "policy", "--module", module.to_str().unwrap(), "--output", path.to_str().unwrap()];
+    let output = run(&args, &[("SOURCE_DATE_EPOCH", Path::new("1700000000"))]).await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let list: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!(list["metadata"]["timestamp"], "2023-11-14T22:13:20Z");
 }

@@ -17,9 +17,9 @@ pub(super) struct Situation {
 }
 
 impl Situation {
-    pub(super) fn explain(&self, failure: Failure) -> Error {
+    pub(super) fn explain(&self, failure: &Failure) -> Error {
         let host = &self.host;
-        match &failure {
+        match failure {
             Failure::AuthenticationFailure(_) | Failure::UnauthorizedError { .. } => self.unauthorized(),
             Failure::ServerError { code, message, .. } => self.status(*code, message),
             Failure::RegistryError { envelope, .. } => {
@@ -154,7 +154,7 @@ mod tests {
 
     fn answer(user: Option<&str>, code: u16, message: &str) -> String {
         let (url, message) = (String::new(), message.to_owned());
-        situation(user).explain(Failure::ServerError { code, url, message }).to_string()
+        situation(user).explain(&Failure::ServerError { code, url, message }).to_string()
     }
 
     #[test]
