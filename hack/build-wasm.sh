@@ -38,7 +38,7 @@ compile() {
 
 # optimise FROM TO: the compiler's features have to be named for older versions of wasm-opt.
 optimise() {
-    wasm-opt -Oz --flatten --rereloop -Oz -Oz --strip-debug --strip-producers --enable-bulk-memory --enable-mutable-globals --enable-multivalue \
+    wasm-opt -Oz --flatten --rereloop -Oz -Oz --converge --strip-debug --strip-producers --enable-bulk-memory --enable-mutable-globals --enable-multivalue \
         --enable-nontrapping-float-to-int --enable-reference-types --enable-sign-ext "$1" -o "$2"
 }
 
