@@ -99,7 +99,7 @@ fn run(command: &str, variables: &[(&str, String)]) -> String {
     for (index, part) in text.split("\u{1b}[").enumerate() {
         plain.push_str(if index == 0 { part } else { part.split_once('m').map_or("", |(_, rest)| rest) });
     }
-    plain.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    plain.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
 /// A program, ended when this goes.
@@ -179,7 +179,6 @@ async fn the_commands_print_what_the_document_says() {
         let mut variables = Vec::new();
         let (mut running_cluster, mut running_registry) = (None, None);
         match block.needs.as_deref() {
-            None => {}
             Some("cluster") if env::var_os("PPS_CONTROL_PLANE_DIR").is_some() => {
                 let cluster = cluster().await;
                 let kubeconfig = cluster.control_plane.kubeconfig_for(ADMIN).unwrap();
@@ -189,7 +188,7 @@ async fn the_commands_print_what_the_document_says() {
                 running_cluster = Some(cluster);
             }
             Some("registry") => running_registry = registry(&folder).await,
-            Some("cluster") => {}
+            None | Some("cluster") => {}
             Some(other) => panic!("nobody knows how to give a block {other}"),
         }
         if block.needs.is_some() && running_cluster.is_none() && running_registry.is_none() {
