@@ -46,7 +46,7 @@ fn run(args: &Args) -> Result<()> {
             publish(&subject, &args.source, &provenance, push)
         }
         Command::Sbom { subject, output } => {
-            let (_, sbom) = make(subject, &args.source, &provenance)?;
+            let sbom = make(subject, &provenance)?.sbom(&args.source, &provenance)?;
             fs::write(output, &sbom.json).with_context(|| format!("cannot write {}", output.display()))?;
             eprintln!("{}: {} components", output.display(), sbom.components);
             Ok(())
@@ -57,32 +57,46 @@ fn run(args: &Args) -> Result<()> {
 /// Pushes it with its list of components, and prints the immutable reference.
 fn publish(subject: &Subject, source: &Path, provenance: &Provenance, push: &Push) -> Result<()> {
     let target = registry::parse_reference(&push.reference)?;
-    let (artifact, sbom) = make(subject, source, provenance)?;
+    let made = make(subject, provenance)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let reference = runtime.block_on(async {
-        let registry = Registry::connect(target, &push.access).await?;
-        registry.push(&artifact, &sbom.artifact(&artifact, provenance)?).await
-    })?;
+    let registry = runtime.block_on(Registry::connect(target, &push.access))?;
+    // Cargo takes a while for it; whoever cannot push need not wait for that.
+    let sbom = made.sbom(source, provenance)?.artifact(&made.artifact, provenance)?;
+    let reference = runtime.block_on(registry.push(&made.artifact, &sbom))?;
     println!("{reference}");
     Ok(())
 }
 
-/// What is pushed, and the list of what is in it.
-fn make(subject: &Subject, source: &Path, provenance: &Provenance) -> Result<(Artifact, Sbom)> {
+/// What is pushed, and what it is made of.
+struct Made {
+    artifact: Artifact,
+    file: Vec<u8>,
+    package: &'static str,
+    target: &'static str,
+    name: &'static str,
+}
+
+impl Made {
+    /// The list of what is in it.
+    fn sbom(&self, source: &Path, provenance: &Provenance) -> Result<Sbom> {
+        sbom::of(self.name, &self.file, &components::of(source, self.package, self.target)?, provenance)
+    }
+}
+
+fn make(subject: &Subject, provenance: &Provenance) -> Result<Made> {
     match subject {
         Subject::Policy { module } => {
-            let bytes = read(module)?;
+            let file = read(module)?;
             let artifact =
-                policy::artifact(&bytes, provenance).with_context(|| module.display().to_string())?;
-            let components = components::of(source, policy::PACKAGE, policy::TARGET)?;
-            Ok((artifact, sbom::of("policy", &bytes, &components, provenance)?))
+                policy::artifact(&file, provenance).with_context(|| module.display().to_string())?;
+            Ok(Made { artifact, file, package: policy::PACKAGE, target: policy::TARGET, name: "policy" })
         }
         Subject::Image { binary } => {
-            let bytes = read(binary)?;
-            let architecture = binary::check(&bytes).with_context(|| binary.display().to_string())?;
-            let artifact = image::artifact(&bytes, architecture, provenance)?;
-            let components = components::of(source, image::PACKAGE, architecture.target())?;
-            Ok((artifact, sbom::of(image::PACKAGE, &bytes, &components, provenance)?))
+            let file = read(binary)?;
+            let architecture = binary::check(&file).with_context(|| binary.display().to_string())?;
+            let artifact = image::artifact(&file, architecture, provenance)?;
+            let target = architecture.target();
+            Ok(Made { artifact, file, package: image::PACKAGE, target, name: image::PACKAGE })
         }
     }
 }
