@@ -61,8 +61,8 @@ fn provenance() -> Vec<(&'static str, String)> {
     ]
 }
 
-#[tokio::test]
-async fn the_deployment_names_the_image_that_is_pushed() {
+#[test]
+fn the_deployment_names_the_image_that_is_pushed() {
     let script = fs::read_to_string(repository_file("hack/publish.sh")).unwrap();
     for name in ["policies/persistent-pod-state", "persistent-pod-state-sidecar"] {
         assert!(script.contains(&format!("/{name}:v$VERSION")), "hack/publish.sh does not push {name}");

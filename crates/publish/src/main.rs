@@ -39,22 +39,19 @@ fn run(args: &Args) -> Result<()> {
     let provenance = Provenance::of(&args.source, args.revision.as_deref())?;
     match &args.command {
         Command::Policy { module, push } => {
-            let subject = Subject::Policy { module: module.clone() };
-            let (artifact, sbom) = make(&subject, &args.source, &provenance)?;
-            publish(&artifact, Some(&sbom.artifact(&artifact, &provenance)?), push)
+            let made = make(&Subject::Policy { module: module.clone() }, &provenance)?;
+            publish(&made.artifact, || made.listed(&args.source, &provenance).map(Some), push)
         }
         Command::Image { binary, push } => {
-            let subject = Subject::Image { binary: binary.clone() };
-            let (artifact, sbom) = make(&subject, &args.source, &provenance)?;
-            publish(&artifact, Some(&sbom.artifact(&artifact, &provenance)?), push)
+            let made = make(&Subject::Image { binary: binary.clone() }, &provenance)?;
+            publish(&made.artifact, || made.listed(&args.source, &provenance).map(Some), push)
         }
         Command::Chart { package, push } => {
-            let artifact = chart::artifact(&read(package)?, &provenance)
-                .with_context(|| package.display().to_string())?;
-            publish(&artifact, None, push)
+            let artifact = chart::artifact(&read(package)?, &provenance);
+            publish(&artifact.with_context(|| package.display().to_string())?, || Ok(None), push)
         }
         Command::Sbom { subject, output } => {
-            let (_, sbom) = make(subject, &args.source, &provenance)?;
+            let sbom = make(subject, &provenance)?.sbom(&args.source, &provenance)?;
             fs::write(output, &sbom.json).with_context(|| format!("cannot write {}", output.display()))?;
             eprintln!("{}: {} components", output.display(), sbom.components);
             Ok(())
@@ -63,32 +60,51 @@ fn run(args: &Args) -> Result<()> {
 }
 
 /// Pushes it, with its list of components if it has one, and prints the immutable reference.
-fn publish(artifact: &Artifact, sbom: Option<&Artifact>, push: &Push) -> Result<()> {
+fn publish(artifact: &Artifact, sbom: impl FnOnce() -> Result<Option<Artifact>>, push: &Push) -> Result<()> {
     let target = registry::parse_reference(&push.reference)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let reference = runtime.block_on(async {
-        Registry::connect(target, &push.access).await?.push(artifact, sbom).await
-    })?;
-    println!("{reference}");
+    let registry = runtime.block_on(Registry::connect(target, &push.access))?;
+    // Cargo takes a while for it; whoever cannot push need not wait for that.
+    let sbom = sbom()?;
+    println!("{}", runtime.block_on(registry.push(artifact, sbom.as_ref()))?);
     Ok(())
 }
 
-/// What is pushed, and the list of what is in it.
-fn make(subject: &Subject, source: &Path, provenance: &Provenance) -> Result<(Artifact, Sbom)> {
+/// What is pushed, and what it is made of.
+struct Made {
+    artifact: Artifact,
+    file: Vec<u8>,
+    package: &'static str,
+    target: &'static str,
+    name: &'static str,
+}
+
+impl Made {
+    /// The list of what is in it.
+    fn sbom(&self, source: &Path, provenance: &Provenance) -> Result<Sbom> {
+        sbom::of(self.name, &self.file, &components::of(source, self.package, self.target)?, provenance)
+    }
+
+    /// The same, as it is pushed.
+    fn listed(&self, source: &Path, provenance: &Provenance) -> Result<Artifact> {
+        self.sbom(source, provenance)?.artifact(&self.artifact, provenance)
+    }
+}
+
+fn make(subject: &Subject, provenance: &Provenance) -> Result<Made> {
     match subject {
         Subject::Policy { module } => {
-            let bytes = read(module)?;
+            let file = read(module)?;
             let artifact =
-                policy::artifact(&bytes, provenance).with_context(|| module.display().to_string())?;
-            let components = components::of(source, policy::PACKAGE, policy::TARGET)?;
-            Ok((artifact, sbom::of("policy", &bytes, &components, provenance)?))
+                policy::artifact(&file, provenance).with_context(|| module.display().to_string())?;
+            Ok(Made { artifact, file, package: policy::PACKAGE, target: policy::TARGET, name: "policy" })
         }
         Subject::Image { binary } => {
-            let bytes = read(binary)?;
-            let architecture = binary::check(&bytes).with_context(|| binary.display().to_string())?;
-            let artifact = image::artifact(&bytes, architecture, provenance)?;
-            let components = components::of(source, image::PACKAGE, architecture.target())?;
-            Ok((artifact, sbom::of(image::PACKAGE, &bytes, &components, provenance)?))
+            let file = read(binary)?;
+            let architecture = binary::check(&file).with_context(|| binary.display().to_string())?;
+            let artifact = image::artifact(&file, architecture, provenance)?;
+            let target = architecture.target();
+            Ok(Made { artifact, file, package: image::PACKAGE, target, name: image::PACKAGE })
         }
     }
 }

@@ -50,8 +50,9 @@ async fn a_chart_of_another_version_is_refused() {
     fs::create_dir_all(&chart).unwrap();
     fs::write(chart.join("Chart.yaml"), "name: other\nversion: 9.9.9\n").unwrap();
     let packed = supervisor.folder().join("other.tgz");
-    let status = Command::new("tar").arg("-czf").arg(&packed).arg("-C").arg(chart.parent().unwrap()).arg("other");
-    assert!({ status }.status().unwrap().success());
+    let folder = chart.parent().unwrap();
+    let tar = Command::new("tar").arg("-czf").arg(&packed).arg("-C").arg(folder).arg("other").status();
+    assert!(tar.unwrap().success());
     let reference = format!("{}/charts/other:9.9.9", registry.host());
     let refusal = Publisher::to(&registry).chart(&packed, &reference).await.unwrap_err().to_string();
     assert!(refusal.contains(&format!("it is version 9.9.9, not {VERSION}")), "{refusal}");

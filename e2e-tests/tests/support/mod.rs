@@ -31,6 +31,7 @@ pub(crate) use pps_e2e::{
     kubelet::IP_ANNOTATION,
     nodes::{HOSTNAME, ZONE},
 };
+#[allow(unused_imports, reason = "no test program needs all of it")]
 pub(crate) use random::Random;
 
 /// For what depends on the machine's speed.
