@@ -143,18 +143,15 @@ impl Installation {
         let policy = installed_policy(cluster).await?;
         let reference = policy.module()?.strip_prefix("registry://").context("not a registry:// module")?;
         let token = cluster.control_plane.service_account_token(kubewarden::NAMESPACE, account).await?;
-        match policy_server::executable().filter(|_| real) {
-            Some(program) => {
-                let host = self.registry.host();
-                let server = PolicyServer::start(&cluster.control_plane, program, policy, &token, host)?;
-                server.wait_ready(TIMEOUT).await?;
-                server.register(&cluster.client(), cluster.control_plane.version()).await?;
-                self.policy_server = Some(server);
-            }
-            None => {
-                let wasm = Reader::of(&self.registry)?.pull_policy(reference).await?;
-                cluster.start_installed_webhook(&PolicyModule::load(&wasm)?, policy, &token).await?;
-            }
+        if let Some(program) = policy_server::executable().filter(|_| real) {
+            let host = self.registry.host();
+            let server = PolicyServer::start(&cluster.control_plane, program, policy, &token, host)?;
+            server.wait_ready(TIMEOUT).await?;
+            server.register(&cluster.client(), cluster.control_plane.version()).await?;
+            self.policy_server = Some(server);
+        } else {
+            let wasm = Reader::of(&self.registry)?.pull_policy(reference).await?;
+            cluster.start_installed_webhook(&PolicyModule::load(&wasm)?, policy, &token).await?;
         }
         wait_until_asked(cluster).await
     }
@@ -186,10 +183,12 @@ async fn installed_policy(cluster: &Cluster) -> Result<Policy> {
 /// The API server learns of a webhook a moment later: tries an object (as a dry run) that only the policy refuses.
 async fn wait_until_asked(cluster: &Cluster) -> Result<()> {
     let objects: Api<DynamicObject> = Api::namespaced_with(cluster.client(), "default", &pps_resource());
-    let object = serde_json::from_value(json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+    let object = serde_json::from_value(
+        json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
         "metadata": {"name": "probe"},
         "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "probe"},
-            "requiredPersistentTopology": {"nodeTopologyKeys": ["a"]}}}))?;
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["a"]}}}),
+    )?;
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     wait_for("the API server to ask the policy", TIMEOUT, async || {
         let answer = objects.create(&dry, &object).await.map(|_| "accepted".to_owned());

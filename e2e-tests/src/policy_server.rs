@@ -3,11 +3,11 @@
 use std::{env, fs, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use serde_json::{Value, json};
 
 use crate::{

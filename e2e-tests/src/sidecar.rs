@@ -7,14 +7,14 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Result, anyhow, bail};
-use nix::sys::signal::Signal;
 use crate::{
     control_plane::{ControlPlane, free_port},
     http,
     supervisor::{ProcessStatus, Spec, Supervisor, beside_current_exe},
     wait::{Progress, wait_for},
 };
+use anyhow::{Result, anyhow, bail};
+use nix::sys::signal::Signal;
 
 const EXECUTABLE: &str = "pps-sidecar";
 const EXECUTABLE_ENV: &str = "PPS_SIDECAR";

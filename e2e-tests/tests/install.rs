@@ -13,11 +13,11 @@ mod coming_back;
 #[path = "scenarios/generated.rs"]
 #[allow(dead_code, reason = "some of its scenarios are enough here")]
 mod generated;
-#[path = "install/running.rs"]
-mod running;
 #[path = "scenarios/rights.rs"]
 #[allow(dead_code, reason = "not all is asked here")]
 mod rights;
+#[path = "install/running.rs"]
+mod running;
 
 use pps_e2e::{
     cluster::Cluster,
@@ -28,7 +28,8 @@ use pps_e2e::{
 
 /// A cluster with Kubewarden's definitions and namespace, and nothing of the product.
 async fn cluster() -> Cluster {
-    let cluster = Cluster::builder().without_crd().nodes(6, 3).control_plane(|options| options.audit_log = true);
+    let cluster =
+        Cluster::builder().without_crd().nodes(6, 3).control_plane(|options| options.audit_log = true);
     let cluster = cluster.start().await.unwrap();
     kubewarden::install_definitions(&cluster).await.unwrap();
     cluster
@@ -79,7 +80,8 @@ async fn highly_available_with_a_policy_server_of_its_own() {
     let _turn = support::turn().await;
     let mut cluster = cluster().await;
     let overlay = "deploy/overlays/high-availability";
-    let installation = install(&mut cluster, overlay, "persistent-pod-state", false).await;
+    let account = "policy-server-persistent-pod-state";
+    let installation = install(&mut cluster, overlay, account, false).await;
     running::no_node_has_two(&cluster, &installation).await;
     support::run(scenarios![&cluster; coming_back::a_deleted_pod_returns_to_its_node_and_address])
         .await

@@ -45,13 +45,16 @@ fn a_release_has_all_its_parts_and_is_the_same_each_time() {
     let files: BTreeSet<String> =
         fs::read_dir(&dist).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     let chart = format!("persistent-pod-state-{VERSION}.tgz");
-    for name in ["policy.wasm", "policy.cdx.json", "pps-sidecar.cdx.json", "install.yaml", "RELEASE_NOTES.md", &chart] {
+    for name in
+        ["policy.wasm", "policy.cdx.json", "pps-sidecar.cdx.json", "install.yaml", "RELEASE_NOTES.md", &chart]
+    {
         assert!(files.contains(name), "{name} is not in {files:?}");
     }
     let sums = digest_sums(&dist);
     let summed: BTreeSet<&str> = sums.lines().map(|line| line.split_once("  ").unwrap().1).collect();
     assert_eq!(summed, files.iter().map(String::as_str).filter(|name| *name != "SHA256SUMS").collect());
-    let check = Command::new("sha256sum").args(["--check", "--quiet", "SHA256SUMS"]).current_dir(&dist).status();
+    let check =
+        Command::new("sha256sum").args(["--check", "--quiet", "SHA256SUMS"]).current_dir(&dist).status();
     assert!(check.unwrap().success());
 
     // The manifests and the chart are those that all other tests are about.
@@ -63,7 +66,8 @@ fn a_release_has_all_its_parts_and_is_the_same_each_time() {
         assert_eq!(objects(&format!("install-{name}.yaml")), rendered);
     }
     let packed = dist.join(chart);
-    let rendered = helm(&["template", "pps", packed.to_str().unwrap(), "--namespace", "persistent-pod-state"]);
+    let rendered =
+        helm(&["template", "pps", packed.to_str().unwrap(), "--namespace", "persistent-pod-state"]);
     let unpacked = render_chart("pps", "persistent-pod-state", None).unwrap();
     assert_eq!(manifests::parse(&rendered.unwrap()).unwrap(), unpacked);
 
@@ -83,6 +87,9 @@ fn a_tag_that_is_not_the_version_is_refused() {
     let refused = release(&dist, "v9.9.9");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success());
-    assert!(said.contains(&format!("the tag is v9.9.9, but the version in Cargo.toml is {VERSION}")), "{said}");
+    assert!(
+        said.contains(&format!("the tag is v9.9.9, but the version in Cargo.toml is {VERSION}")),
+        "{said}"
+    );
     assert!(!dist.exists());
 }

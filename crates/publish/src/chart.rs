@@ -67,8 +67,11 @@ mod tests {
     #[test]
     fn the_definition_is_found_and_told() {
         let chart = "name: pps\nversion: 1.2.3\nkeywords: [a]\n";
-        let package =
-            packed(&[("pps/values.yaml", ""), ("pps/charts/x/Chart.yaml", "name: x"), ("pps/Chart.yaml", chart)]);
+        let package = packed(&[
+            ("pps/values.yaml", ""),
+            ("pps/charts/x/Chart.yaml", "name: x"),
+            ("pps/Chart.yaml", chart),
+        ]);
         let found = definition(&package).unwrap();
         assert_eq!((&found["name"], &found["keywords"][0]), (&"pps".into(), &"a".into()));
     }

@@ -101,7 +101,9 @@ impl Keys {
         let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let mut picked: Vec<_> = pairs
             .into_iter()
-            .filter_map(|(key, value)| set.keys.get_key_value(key).map(|(key, _)| (key.clone(), value.into())))
+            .filter_map(|(key, value)| {
+                set.keys.get_key_value(key).map(|(key, _)| (key.clone(), value.into()))
+            })
             .collect();
         picked.sort_unstable();
         picked.shrink_to_fit();

@@ -19,10 +19,7 @@ use k8s_openapi::api::{
     authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
     core::v1::{Container, ContainerPort, EnvVar, Pod, Probe, ServiceAccount},
 };
-use kube::{
-    Api, Client, ResourceExt,
-    api::PostParams,
-};
+use kube::{Api, Client, ResourceExt, api::PostParams};
 use nix::{sys::signal::Signal, unistd::geteuid};
 use tokio::time::Instant;
 
@@ -90,7 +87,9 @@ impl Containers {
     /// Pulls the image and starts the process.
     pub(super) async fn start(&self, pod: &Pod, address: &str) -> Result<Running> {
         let spec = pod.spec.as_ref().context("a Pod without spec")?;
-        let [container] = spec.containers.as_slice() else { bail!("only Pods with one container can run here") };
+        let [container] = spec.containers.as_slice() else {
+            bail!("only Pods with one container can run here")
+        };
         let folder = self.supervisor.folder().join("pods").join(pod.uid().context("a Pod without UID")?);
         let root = folder.join("root");
         fs::create_dir_all(&root)?;
@@ -108,7 +107,8 @@ impl Containers {
         let user = user_of(pod, container, &image)?;
         let environment = self.environment(pod, container, &image, address)?;
         let command = command_of(container, &image, &environment, port)?;
-        let ready = container.readiness_probe.as_ref().map(|probe| probe_path(probe, container)).transpose()?;
+        let ready =
+            container.readiness_probe.as_ref().map(|probe| probe_path(probe, container)).transpose()?;
         let program = Spec {
             name: pod.name_any(),
             program: PathBuf::from("/usr/bin/env"),
@@ -230,7 +230,13 @@ fn in_container(
     let root = root.display().to_string();
     let enter = if geteuid().is_root() {
         let user = format!("--userspec={}:{}", user.0, user.1);
-        vec!["/usr/bin/setpriv".to_owned(), "--no-new-privs".to_owned(), "/usr/sbin/chroot".to_owned(), user, root]
+        vec![
+            "/usr/bin/setpriv".to_owned(),
+            "--no-new-privs".to_owned(),
+            "/usr/sbin/chroot".to_owned(),
+            user,
+            root,
+        ]
     } else {
         // Who is not root is the only user that there is.
         let unshare = ["/usr/bin/unshare", "--user", "--map-root-user", "/usr/sbin/chroot"];
@@ -252,7 +258,8 @@ fn user_of(pod: &Pod, container: &Container, image: &ImageConfig) -> Result<(u32
     let own = container.security_context.as_ref();
     let pods = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     let (image_user, image_group) = image.user().split_once(':').unwrap_or((image.user(), "0"));
-    let number = |text: &str| text.parse::<u32>().with_context(|| format!("the image's user {text:?} is no number"));
+    let number =
+        |text: &str| text.parse::<u32>().with_context(|| format!("the image's user {text:?} is no number"));
     let set = |own: Option<i64>, pods: Option<i64>| own.or(pods).and_then(|id| u32::try_from(id).ok());
     let user = set(own.and_then(|one| one.run_as_user), pods.and_then(|one| one.run_as_user));
     let group = set(own.and_then(|one| one.run_as_group), pods.and_then(|one| one.run_as_group));
@@ -292,9 +299,7 @@ fn command_of(
 
 /// `$(NAME)` becomes the variable's value, where there is one.
 fn expand(text: &str, environment: &BTreeMap<String, String>) -> String {
-    environment
-        .iter()
-        .fold(text.to_owned(), |text, (name, value)| text.replace(&format!("$({name})"), value))
+    environment.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("$({name})"), value))
 }
 
 fn value_of(variable: &EnvVar, pod: &Pod, address: &str) -> Result<String> {
@@ -304,7 +309,9 @@ fn value_of(variable: &EnvVar, pod: &Pod, address: &str) -> Result<String> {
         Some("metadata.name") => pod.name_any(),
         Some("metadata.namespace") => pod.namespace().unwrap_or_default(),
         Some("metadata.uid") => pod.uid().unwrap_or_default(),
-        Some("spec.nodeName") => pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
+        Some("spec.nodeName") => {
+            pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default()
+        }
         Some("status.podIP") => address.to_owned(),
         _ => bail!("{}: this source of a value is not known here: {source:?}", variable.name),
     })

@@ -51,7 +51,9 @@ impl Policy {
         let mut excluded = vec![json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn",
             "values": [NAMESPACE]})];
         // Of the selector it takes the expressions only.
-        excluded.extend(self.spec("namespaceSelector")["matchExpressions"].as_array().into_iter().flatten().cloned());
+        excluded.extend(
+            self.spec("namespaceSelector")["matchExpressions"].as_array().into_iter().flatten().cloned(),
+        );
         let mut webhook = json!({
             "name": format!("{id}.kubewarden.admission"),
             "clientConfig": {"url": format!("{server}/validate/{id}"), "caBundle": base64(authority)},
@@ -124,12 +126,18 @@ mod tests {
         let old = policy.webhook_configuration("https://s", "CA", Version::minor(20));
         let webhook = &old["webhooks"][0];
         assert_eq!(old["metadata"]["name"], "clusterwide-p");
-        assert_eq!(webhook["clientConfig"], json!({"url": "https://s/validate/clusterwide-p", "caBundle": "Q0E="}));
+        assert_eq!(
+            webhook["clientConfig"],
+            json!({"url": "https://s/validate/clusterwide-p", "caBundle": "Q0E="})
+        );
         assert_eq!(webhook["failurePolicy"], "Ignore");
         assert_eq!(webhook["timeoutSeconds"], 3);
-        assert_eq!(webhook["namespaceSelector"], json!({"matchExpressions": [
+        assert_eq!(
+            webhook["namespaceSelector"],
+            json!({"matchExpressions": [
             {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kubewarden"]},
-            {"key": "a", "operator": "Exists"}]}));
+            {"key": "a", "operator": "Exists"}]})
+        );
         assert_eq!(webhook.get("matchConditions"), None);
         let new = policy.webhook_configuration("https://s", "CA", Version::minor(28));
         assert_eq!(new["webhooks"][0]["matchConditions"][0]["name"], "c");

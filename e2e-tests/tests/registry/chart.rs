@@ -17,7 +17,8 @@ use crate::{VERSION, start};
 #[tokio::test]
 async fn helm_pulls_what_was_pushed() {
     let (supervisor, registry) = start(RegistryOptions::default()).await;
-    let packed = Command::new(repository_file("hack/pack-chart.sh")).arg(supervisor.folder()).output().unwrap();
+    let packed =
+        Command::new(repository_file("hack/pack-chart.sh")).arg(supervisor.folder()).output().unwrap();
     assert!(packed.status.success(), "{packed:?}");
     let packed = supervisor.folder().join(format!("persistent-pod-state-{VERSION}.tgz"));
     let repository = format!("{}/charts/persistent-pod-state", registry.host());
