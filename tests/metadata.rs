@@ -193,7 +193,7 @@ fn everything_is_of_one_version() {
         );
     }
     for file in [
-        "README.md",
+        "docs/publishing.md",
         "charts/persistent-pod-state/Chart.yaml",
         "charts/persistent-pod-state/README.md",
         "charts/persistent-pod-state/files/cluster-admission-policy.yaml",

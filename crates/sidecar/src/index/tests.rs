@@ -285,6 +285,16 @@ fn ever_new_keys_in_a_spec_do_not_pile_up() {
 fn new_keys_of_one_object_hold_up_no_other() {
     let mut world = World::with_workload();
     world.settle("p");
+    let list_anew = |world: &mut World| {
+        let interest = &world.index.interest;
+        let (labels, annotations) = (interest.labels().extent(), interest.annotations().extent());
+        world.index.nodes(Update::Begin(labels));
+        world.node("node-1", &[]);
+        world.index.nodes(Update::Done);
+        world.index.pods(Update::Begin(annotations));
+        world.index.pods(Update::Done);
+    };
+    list_anew(&mut world);
     let many = json!({"targetRef": spec("v")["targetRef"], "persistentPodAnnotations": [{"key": "new"}],
         "requiredPersistentTopology": {"nodeTopologyKeys": ["new"]}});
     world.object("many", &many, &json!({}));
@@ -292,15 +302,10 @@ fn new_keys_of_one_object_hold_up_no_other() {
     assert!(relist.labels && relist.annotations);
 
     world.pod("w-0", ready_on("node-1"));
-    assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-1");
+    assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-1", "it goes on");
     world.accept("p");
     assert_eq!(world.patch("many"), None, "what it names is not known yet");
-    let (labels, annotations) =
-        (world.index.interest.labels().extent(), world.index.interest.annotations().extent());
-    world.index.nodes(Update::Begin(labels));
-    world.index.nodes(Update::Done);
-    world.index.pods(Update::Begin(annotations));
-    world.index.pods(Update::Done);
+    list_anew(&mut world);
     assert!(world.patch("many").is_some());
 }
 

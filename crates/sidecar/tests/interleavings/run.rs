@@ -153,8 +153,12 @@ impl Run {
     /// Asks for the write of an object, and judges it.
     pub(crate) fn ask(&mut self, name: Name) -> bool {
         let is_away = self.flights.iter().any(|flight| flight.name == name && flight.is_awaited);
-        let is_met = self.view.pods.listed >= Some(self.interest.annotations().extent())
-            && self.view.nodes.listed >= Some(self.interest.labels().extent());
+        // What other objects name does not matter. That it is met is not taken on trust: what is written is
+        // held against all that the cluster shows.
+        let is_met = self.view.objects.facts.get(name).is_none_or(|object| {
+            let spec = serde_json::from_value(object.spec.clone()).unwrap();
+            self.interest.is_met(&spec, self.view.nodes.listed, self.view.pods.listed)
+        });
         let is_listed = self.view.objects.listed.is_some() && self.view.kinds[&0].listed.is_some();
         let wanted = if is_away || !is_met || !is_listed { None } else { wanted(&self.view, name) };
         let write = self.index.status_write(&key(name), NOW);

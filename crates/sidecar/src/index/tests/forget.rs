@@ -326,9 +326,15 @@ fn no_pod_is_released_before_the_labels_of_all_nodes_are_known() {
     world.pod("w-0", waiting_for("a"));
     assert!(world.index.release(&key("w-0")).is_some());
 
+    // Of another object it does not matter.
     let mut other = spec("other");
-    other["requiredPersistentTopology"] = json!({"nodeTopologyKeys": ["host"]});
+    other["requiredPersistentTopology"] = json!({"nodeTopologyKeys": ["rack"]});
     world.object("other", &other, &json!({}));
+    assert!(world.index.release(&key("w-0")).is_some());
+    let extent = world.index.interest.labels().extent();
+    let mut wider = forgetting("Forget");
+    wider["requiredPersistentTopology"]["nodeTopologyKeys"] = json!(["zone", "host"]);
+    world.object("p", &wider, &json!({}));
     world.index.take_work();
     assert_eq!(world.index.release(&key("w-0")), None);
     world.index.nodes(Update::Begin(extent + 1));
