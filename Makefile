@@ -7,6 +7,9 @@ SHELL := /bin/bash
 CARGO := hack/cargo.sh
 # With the features that the tests have, so that nothing is compiled twice.
 PROGRAMS := --workspace --bins
+# Kubewarden's own programs and definitions, where they are to be had.
+export KWCTL POLICY_SERVER KUBEWARDEN_CRDS
+
 # Where the tests find what is not built by cargo for them.
 WITH_TOOLS = PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" PPS_MANIFEST_TOOLS_DIR="$$(hack/manifest-tools.sh)"
 
