@@ -127,6 +127,8 @@ pub(crate) async fn what_others_write_survives(cluster: &Cluster) {
     .unwrap();
 
     pool.ready("web", 6).await;
+    // A Pod that is Ready for a moment only need not be recorded.
+    pool.wait_for_entries("web", &["web-0", "web-1", "web-2", "web-3", "web-4", "web-5", "web-9"]).await;
     pool.scale("web", 4).await;
     let done = |pps: &DynamicObject| {
         let status = &pps.data["status"];
