@@ -22,6 +22,8 @@ const PAUSE_PART: u32 = 8;
 /// After a failure, wait this long, and twice as long each time.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(30);
+/// After so many conflicts the waits become no longer: up to a second.
+const CONFLICTS: u32 = 2;
 
 /// How long changes to an object with so many entries are gathered.
 pub fn window(entries: usize) -> Duration {
@@ -155,6 +157,14 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         timing.not_before = Some(now + wait.max(asked.unwrap_or_default()));
     }
 
+    /// A write of this key met one of somebody else. The API server is well, so there is no reason to wait ever
+    /// longer; and whoever waits long meets a writer that never rests each time.
+    pub fn contended(&mut self, key: &K, now: Instant) {
+        let timing = self.keys.entry(key.clone()).or_default();
+        timing.failures = timing.failures.min(CONFLICTS);
+        self.failed(key, None, now);
+    }
+
     /// Forgets a key.
     pub fn forget(&mut self, key: &K) {
         if let Some(Timing { due: Some(due), .. }) = self.keys.remove(key) {
@@ -235,6 +245,16 @@ mod tests {
         batch.written(&"a", 0, now);
         batch.mark(&"a", now + LONGEST);
         assert_eq!(take(&mut batch, now + LONGEST), Some("a"));
+    }
+
+    #[test]
+    fn conflicts_do_not_wait_ever_longer() {
+        let (mut batch, now) = (Batch::default(), Instant::now());
+        for wait in [250_u32, 500, 1000, 1000, 1000] {
+            batch.contended(&"a", now);
+            batch.mark(&"a", now);
+            assert_eq!(batch.next(Of::All), Some(now + wait * MS));
+        }
     }
 
     #[test]

@@ -56,7 +56,10 @@ impl Worker {
             }
             Written::Status(write, Err(failure)) => {
                 self.count_failure("status", &failure);
-                self.statuses.failed(&write.key, retry_after(&failure), now);
+                match &failure {
+                    Failure::Conflict => self.statuses.contended(&write.key, now),
+                    other => self.statuses.failed(&write.key, retry_after(other), now),
+                }
                 if let Failure::TooLarge(words) = &failure {
                     warn!(object = %write.key, error = words, "the API server stores no more in this object");
                     self.index.status_too_large(&write.key, &write.uid);
