@@ -238,7 +238,7 @@ impl Watches {
                         }
                         self.metrics.watch_event(&what.name);
                         match event {
-                            Event::Init => began = Instant::now(),
+                            Event::Init => (began, rest) = (Instant::now(), None),
                             Event::InitDone => {
                                 rest = Some(Instant::now() + (REST * began.elapsed()).min(LONGEST_REST));
                             }
