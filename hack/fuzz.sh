@@ -28,7 +28,7 @@ if [ ${#targets[@]} -eq 0 ]; then
     for file in fuzz/fuzz_targets/*.rs; do targets+=("$(basename "$file" .rs)"); done
 fi
 
-step "write the seeds" "$CARGO" run --quiet --locked -p pps-laws --example seeds -- "$TARGET_DIR/fuzz-seeds"
+step "write the seeds" "$CARGO" run --quiet --locked -p pps-invariants --example seeds -- "$TARGET_DIR/fuzz-seeds"
 step "build the targets" "$TOOL" fuzz build "${FUZZ[@]}"
 for target in "${targets[@]}"; do
     kept="fuzz/corpus/$target" found="$TARGET_DIR/fuzz-corpus/$target" seeds="$TARGET_DIR/fuzz-seeds/$target"

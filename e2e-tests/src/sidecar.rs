@@ -118,7 +118,7 @@ impl Sidecar {
 
     /// Whether it leads.
     pub async fn leads(&self) -> Result<bool> {
-        Ok(self.metric("pps_leader").await? == Some(1.0))
+        Ok(self.metric("persistentpodstate_leader").await? == Some(1.0))
     }
 
     /// Starts it again after it has ended, with the same arguments.
@@ -168,7 +168,7 @@ impl Sidecar {
     }
 
     /// The value of one metric: the line that starts with `name_and_labels`, such as
-    /// `pps_writes_total{result="ok"}`.
+    /// `persistentpodstate_writes_total{result="ok"}`.
     pub async fn metric(&self, name_and_labels: &str) -> Result<Option<f64>> {
         Ok(http::metric(&self.metrics().await?, name_and_labels))
     }

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| pps_laws::request::check(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| pps_invariants::request::check(data));

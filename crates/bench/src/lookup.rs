@@ -170,7 +170,7 @@ async fn in_trouble(cluster: &Cluster) -> Result<String> {
                 proxy.slow_down(delay);
             }
             let outcome = trial(cluster, &proxy, scene, user, 20, PATIENCE).await?;
-            row.push(match (outcome.ended, outcome.failure) {
+            row.push(match (outcome.on_write_done, outcome.failure) {
                 (0, _) => format!("no answer in {PATIENCE} s"),
                 (_, Some(failure)) => {
                     let kind = if failure.contains("forbidden") { "refused" } else { "failed" };

@@ -172,7 +172,8 @@ impl Running {
             if let Some(status) = self.child.try_wait()? {
                 bail!("the sidecar ended with {status}");
             }
-            let written = self.metric("pps_written_entries_total").await.unwrap_or_default();
+            let written =
+                self.metric("persistentpodstate_status_patch_entries_total").await.unwrap_or_default();
             if written >= states as u64 {
                 return Ok(Instant::now());
             }
@@ -196,7 +197,9 @@ impl Running {
     }
 
     async fn writes(&self) -> u64 {
-        self.metric(r#"pps_writes_total{what="status",outcome="ok"}"#).await.unwrap_or_default()
+        self.metric(r#"persistentpodstate_writes_total{what="status",outcome="ok"}"#)
+            .await
+            .unwrap_or_default()
     }
 
     async fn get(&self, path: &str) -> Option<String> {
@@ -242,7 +245,7 @@ async fn becoming_ready(a_second: Option<u64>) -> Result<Vec<String>> {
     Ok(vec![
         name,
         count(sidecar.writes().await - writes),
-        count(sidecar.metric("pps_written_bytes_total").await.unwrap_or_default()),
+        count(sidecar.metric("persistentpodstate_status_patch_bytes_total").await.unwrap_or_default()),
         count(ground.proxy.bytes().0 - sent),
         format!("{used:.2} s"),
         format!("{:.2} s", after.as_secs_f64()),

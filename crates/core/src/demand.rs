@@ -50,12 +50,12 @@ pub struct Demand {
 
 /// Whether a workload wants a Pod of some name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Want {
+pub enum Wanted {
     /// It does.
     Yes,
     /// The name does not tell, but the workload has fewer Pods than it wants: this may be one of those
     /// that are missing.
-    Perhaps,
+    Maybe,
     /// It does not.
     No,
 }
@@ -94,13 +94,13 @@ impl Demand {
 
     /// Whether the workload of that name, of which so many Pods live, wants a Pod of this name. If
     /// nobody knows how many it wants, it wants all.
-    pub fn wants(&self, workload: &str, pod: &str, pods: usize) -> Want {
+    pub fn wants(&self, workload: &str, pod: &str, pods: usize) -> Wanted {
         if !self.is_counted || self.ordinals.wants(workload, pod) {
-            Want::Yes
+            Wanted::Yes
         } else if self.is_freely_named && !self.is_met_by(pods) {
-            Want::Perhaps
+            Wanted::Maybe
         } else {
-            Want::No
+            Wanted::No
         }
     }
 }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn wanted(demand: &Demand, pods: usize) -> Vec<u32> {
-        (0..20).filter(|ordinal| demand.wants("w", &format!("w-{ordinal}"), pods) == Want::Yes).collect()
+        (0..20).filter(|ordinal| demand.wants("w", &format!("w-{ordinal}"), pods) == Wanted::Yes).collect()
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
         let spec = json!({"replicas": 2, "ordinals": {"start": 4}, "reserveOrdinals": [4]});
         assert_eq!(wanted(&read(spec), 0), [5, 6]);
         assert_eq!(read(json!({})).replicas(), Some(1));
-        assert_eq!(read(json!({"replicas": 2})).wants("w", "w-2", 0), Want::No);
+        assert_eq!(read(json!({"replicas": 2})).wants("w", "w-2", 0), Wanted::No);
         assert_eq!(read(Value::Null).replicas(), Some(1));
     }
 
@@ -154,11 +154,11 @@ mod tests {
     fn a_name_that_does_not_tell_is_wanted_while_pods_are_missing() {
         let demand = Demand::read(&json!({"replicas": 2}), &Naming::Custom(ReplicasPath::default()));
         for (name, pods, want) in [
-            ("w-1", 2, Want::Yes),
-            ("w-blue", 1, Want::Perhaps),
-            ("w-blue", 2, Want::No),
-            ("w-2", 1, Want::Perhaps),
-            ("w-2", 2, Want::No),
+            ("w-1", 2, Wanted::Yes),
+            ("w-blue", 1, Wanted::Maybe),
+            ("w-blue", 2, Wanted::No),
+            ("w-2", 1, Wanted::Maybe),
+            ("w-2", 2, Wanted::No),
         ] {
             assert_eq!(demand.wants("w", name, pods), want, "{name} {pods}");
         }
@@ -169,7 +169,7 @@ mod tests {
     fn if_nobody_knows_how_many_are_wanted_all_are() {
         for spec in [json!({}), json!({"replicas": "3"}), json!({"replicas": -1})] {
             let demand = Demand::read(&spec, &Naming::Custom(ReplicasPath::default()));
-            assert_eq!((demand.replicas(), demand.wants("w", "w-7", 9)), (None, Want::Yes), "{spec}");
+            assert_eq!((demand.replicas(), demand.wants("w", "w-7", 9)), (None, Wanted::Yes), "{spec}");
         }
     }
 }

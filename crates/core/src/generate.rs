@@ -18,6 +18,11 @@ pub const POD_ANNOTATIONS: &str = "kruise.io/persistent-pod-annotations";
 pub const WORKLOAD_ANNOTATIONS: [&str; 4] =
     [AUTO_GENERATE, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, POD_ANNOTATIONS];
 
+/// The label on every generated PPS; its value is [`FIELD_MANAGER`].
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// The sidecar's field manager in server-side apply, and the component that its Events name.
+pub const FIELD_MANAGER: &str = "pps-sidecar";
+
 /// What a workload's annotations ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {

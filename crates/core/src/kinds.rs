@@ -21,7 +21,7 @@ pub struct Definition {
     /// Whether the API server serves it.
     pub established: bool,
     /// Whether it is being deleted, and all objects of the kind with it.
-    pub going: bool,
+    pub terminating: bool,
     /// The served versions.
     pub versions: Vec<Version>,
 }
@@ -150,7 +150,7 @@ mod tests {
             plural: kind.to_lowercase() + "s",
             namespaced: true,
             established: true,
-            going: false,
+            terminating: false,
             versions: versions.iter().map(version).collect(),
         }
     }
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn only_what_is_listed_and_served_in_namespaces_is_watched() {
-        let absent = entry("Absent", None);
+        let on_node_absence = entry("Absent", None);
         let mut pending = definition("Pending", &[("v1", None)]);
         pending.established = false;
         let mut wide = definition("Wide", &[("v1", None)]);
@@ -188,7 +188,7 @@ mod tests {
             pending,
             wide,
         ];
-        let entries = [entry("A", None), absent, entry("Pending", None), entry("Wide", None)];
+        let entries = [entry("A", None), on_node_absence, entry("Pending", None), entry("Wide", None)];
         let watchable = watchable(&entries, &definitions);
         let resource = Resource {
             group: "a.io".into(),

@@ -15,7 +15,7 @@
 //! | [`conflict`] | can the Pod's own rules be met together with the pin? |
 //! | [`record`] | what is to be remembered of a running Pod? |
 //! | [`workload`] | which Pod names does a workload want, and which states stay? |
-//! | [`pins`] | can a Pod that waits for a node still get one? |
+//! | [`required_affinity`] | can a Pod that waits for a node still get one? |
 //! | [`demand`] | how does a workload's spec say that? |
 //! | [`whitelist`] | which kinds of workloads are listed by a ConfigMap? |
 //! | [`kinds`] | which of these does the cluster serve, and how are they watched? |
@@ -38,11 +38,11 @@ pub mod demand;
 pub mod generate;
 pub mod kinds;
 pub mod owner;
-pub mod pins;
 pub mod plan;
 pub mod pps;
 pub mod reason;
 pub mod record;
+pub mod required_affinity;
 pub mod select;
 pub mod size;
 pub mod status;

@@ -14,31 +14,31 @@ pub enum Reason {
     /// Workloads of that kind may not be listed or watched.
     WorkloadKindForbidden,
     /// A kind that a ConfigMap lists cannot be watched.
-    WorkloadKindRefused,
+    WorkloadKindUnsupported,
     /// The list of kinds cannot be read.
     MalformedWhitelist,
     /// A node lacks a topology label that the PPS names.
     TopologyKeyMissing,
     /// The PPS is near the size that the API server stores.
-    ObjectNearlyFull,
+    NearCapacity,
     /// The API server does not store more in the PPS: some states are not recorded.
-    ObjectFull,
+    CapacityExceeded,
     /// OpenKruise's manager runs in the cluster and writes the same objects.
-    OtherRecorder,
+    ConflictingRecorder,
     /// Another PPS names the same workload, and governs it.
-    NotInCharge,
+    Superseded,
     /// A PPS was made for an annotated workload.
     Generated,
     /// A generated PPS was deleted, since nobody asks for it any longer.
-    Removed,
+    Deleted,
     /// A PPS that somebody else made has the name that a generated one would have.
-    NameTaken,
+    NameConflict,
     /// An annotation of the workload says nothing that can be used.
     InvalidAnnotation,
     /// What was recorded on a node was dropped: the node is gone.
-    NodeForgotten,
+    StatesForgotten,
     /// A Pod that waited for a node that no longer exists was deleted, to be made anew.
-    PodReleased,
+    PodEvicted,
 }
 
 impl Reason {
@@ -49,19 +49,19 @@ impl Reason {
             Self::WorkloadNotFound => "WorkloadNotFound",
             Self::WorkloadKindNotWatched => "WorkloadKindNotWatched",
             Self::WorkloadKindForbidden => "WorkloadKindForbidden",
-            Self::WorkloadKindRefused => "WorkloadKindRefused",
+            Self::WorkloadKindUnsupported => "WorkloadKindUnsupported",
             Self::MalformedWhitelist => "MalformedWhitelist",
             Self::TopologyKeyMissing => "TopologyKeyMissing",
-            Self::ObjectNearlyFull => "ObjectNearlyFull",
-            Self::ObjectFull => "ObjectFull",
-            Self::OtherRecorder => "OtherRecorder",
-            Self::NotInCharge => "NotInCharge",
+            Self::NearCapacity => "NearCapacity",
+            Self::CapacityExceeded => "CapacityExceeded",
+            Self::ConflictingRecorder => "ConflictingRecorder",
+            Self::Superseded => "Superseded",
             Self::Generated => "Generated",
-            Self::Removed => "Removed",
-            Self::NameTaken => "NameTaken",
+            Self::Deleted => "Deleted",
+            Self::NameConflict => "NameConflict",
             Self::InvalidAnnotation => "InvalidAnnotation",
-            Self::NodeForgotten => "NodeForgotten",
-            Self::PodReleased => "PodReleased",
+            Self::StatesForgotten => "StatesForgotten",
+            Self::PodEvicted => "PodEvicted",
         }
     }
 }

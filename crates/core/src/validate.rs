@@ -507,9 +507,9 @@ mod tests {
         let mut touched = wrong.clone();
         touched["metadata"]["finalizers"] = json!([]);
         assert!(is_exempt(&touched, Some(&wrong)));
-        let mut going = object(&json!({"targetRef": {"kind": "Job"}}));
-        going["metadata"]["deletionTimestamp"] = json!("2026-03-01T10:00:00Z");
-        assert!(is_exempt(&going, Some(&wrong)) && is_exempt(&going, None));
+        let mut terminating = object(&json!({"targetRef": {"kind": "Job"}}));
+        terminating["metadata"]["deletionTimestamp"] = json!("2026-03-01T10:00:00Z");
+        assert!(is_exempt(&terminating, Some(&wrong)) && is_exempt(&terminating, None));
         assert!(!is_exempt(&object(&json!({})), Some(&wrong)) && !is_exempt(&wrong, None));
     }
 

@@ -73,7 +73,7 @@ pub fn ordinal(workload: &str, pod: &str) -> Option<u64> {
 
 /// What is known of the workload that a state belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
+pub enum WorkloadPresence {
     /// It exists, and is the one for which the states were recorded.
     Present,
     /// It exists, but was created anew since: it has another UID than the one of the states.
@@ -84,11 +84,11 @@ pub enum Presence {
 
 /// What is known of the Pod whose name a state bears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bearer {
+pub enum PodOwnership {
     /// There is no such Pod.
     Absent,
     /// It is being deleted, and belongs to the workload.
-    Going,
+    Terminating,
     /// It lives, and belongs to the workload.
     Adopted,
     /// It lives without a controller, so the workload may yet adopt it.
@@ -100,14 +100,19 @@ pub enum Bearer {
 /// Whether a recorded state stays.
 ///
 /// `wanted` says whether the workload wants a Pod of that name.
-pub fn keeps(retention: RetentionPolicy, presence: Presence, wanted: bool, bearer: Bearer) -> bool {
-    let lives = matches!(bearer, Bearer::Adopted | Bearer::Orphan);
+pub fn keeps(
+    retention: RetentionPolicy,
+    presence: WorkloadPresence,
+    wanted: bool,
+    bearer: PodOwnership,
+) -> bool {
+    let lives = matches!(bearer, PodOwnership::Adopted | PodOwnership::Orphan);
     match (retention, presence) {
-        (RetentionPolicy::Retain, _) | (RetentionPolicy::WhenDeleted, Presence::Present) => true,
-        (RetentionPolicy::WhenScaled, Presence::Present) => wanted || bearer != Bearer::Absent,
+        (RetentionPolicy::Retain, _) | (RetentionPolicy::WhenDeleted, WorkloadPresence::Present) => true,
+        (RetentionPolicy::WhenScaled, WorkloadPresence::Present) => wanted || bearer != PodOwnership::Absent,
         // After an orphaning delete the Pods live on, and their states with them.
-        (_, Presence::Gone) => lives || bearer == Bearer::Foreign,
-        (_, Presence::Replaced) => lives || bearer == Bearer::Going,
+        (_, WorkloadPresence::Gone) => lives || bearer == PodOwnership::Foreign,
+        (_, WorkloadPresence::Replaced) => lives || bearer == PodOwnership::Terminating,
     }
 }
 
@@ -127,8 +132,8 @@ pub enum Place {
 ///
 /// A Pod that lives and is Ready backs its state, whatever became of the node's object. One that starts
 /// on another node will be recorded there, and needs until then what it had.
-pub fn forgets(policy: NodeDeletionPolicy, bearer: Bearer, ready: bool, place: Place) -> bool {
-    let lives = matches!(bearer, Bearer::Adopted | Bearer::Orphan);
+pub fn forgets(policy: NodeDeletionPolicy, bearer: PodOwnership, ready: bool, place: Place) -> bool {
+    let lives = matches!(bearer, PodOwnership::Adopted | PodOwnership::Orphan);
     policy == NodeDeletionPolicy::Forget && !(lives && (ready || place == Place::Elsewhere))
 }
 
@@ -184,11 +189,11 @@ mod tests {
 
     #[test]
     fn states_stay_as_long_as_the_retention_policy_says() {
-        use Bearer::{Absent, Adopted, Foreign, Going, Orphan};
-        use Presence::{Gone, Present, Replaced};
+        use PodOwnership::{Absent, Adopted, Foreign, Orphan, Terminating};
         use RetentionPolicy::{Retain, WhenDeleted, WhenScaled};
-        let bearers = [Absent, Going, Adopted, Orphan, Foreign];
-        let kept = |retention, presence, wanted| -> Vec<Bearer> {
+        use WorkloadPresence::{Gone, Present, Replaced};
+        let bearers = [Absent, Terminating, Adopted, Orphan, Foreign];
+        let kept = |retention, presence, wanted| -> Vec<PodOwnership> {
             bearers.into_iter().filter(|bearer| keeps(retention, presence, wanted, *bearer)).collect()
         };
         for (presence, wanted) in [(Present, true), (Present, false), (Replaced, true), (Gone, false)] {
@@ -196,19 +201,19 @@ mod tests {
         }
         assert_eq!(kept(WhenDeleted, Present, false), bearers);
         assert_eq!(kept(WhenScaled, Present, true), bearers);
-        assert_eq!(kept(WhenScaled, Present, false), [Going, Adopted, Orphan, Foreign]);
+        assert_eq!(kept(WhenScaled, Present, false), [Terminating, Adopted, Orphan, Foreign]);
         for retention in [WhenScaled, WhenDeleted] {
             assert_eq!(kept(retention, Gone, false), [Adopted, Orphan, Foreign]);
-            assert_eq!(kept(retention, Replaced, true), [Going, Adopted, Orphan]);
+            assert_eq!(kept(retention, Replaced, true), [Terminating, Adopted, Orphan]);
         }
     }
 
     #[test]
     fn a_state_of_a_node_that_is_gone_goes_unless_a_pod_backs_it() {
-        use Bearer::{Absent, Adopted, Foreign, Going, Orphan};
         use NodeDeletionPolicy::{Forget, Keep};
         use Place::{Elsewhere, Nowhere, There};
-        for bearer in [Absent, Going, Adopted, Orphan, Foreign] {
+        use PodOwnership::{Absent, Adopted, Foreign, Orphan, Terminating};
+        for bearer in [Absent, Terminating, Adopted, Orphan, Foreign] {
             for (ready, place) in [(false, Nowhere), (false, There), (true, There), (false, Elsewhere)] {
                 assert!(!forgets(Keep, bearer, ready, place));
                 let backed = matches!(bearer, Adopted | Orphan) && (ready || place == Elsewhere);

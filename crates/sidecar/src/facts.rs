@@ -5,81 +5,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use pps_core::demand::Demand;
-use pps_core::pins::Pins;
-use pps_core::pps::{Condition, TargetReference, null_as_default};
+use pps_core::pps::{Condition, null_as_default};
+use pps_core::required_affinity::RequiredAffinity;
 use pps_core::{OwnerReference, Reason, Spec};
 use serde::Deserialize;
 
-use crate::states::States;
+pub mod interest;
+pub mod interner;
+mod keys;
+pub mod states;
+pub mod store;
 
-/// Namespace and name of an object whose kind is clear from the context.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectKey {
-    /// Namespace.
-    pub namespace: Arc<str>,
-    /// Name.
-    pub name: Arc<str>,
-}
-
-impl ObjectKey {
-    /// The object of that name in that namespace.
-    pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
-    }
-}
-
-impl fmt::Display for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-/// A kind of workload: API group and kind.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupKind {
-    /// API group; empty for the core group.
-    pub group: Arc<str>,
-    /// Kind.
-    pub kind: Arc<str>,
-}
-
-impl GroupKind {
-    /// The StatefulSet of Kubernetes itself, the one kind that is always watched.
-    pub fn stateful_set() -> Self {
-        Self { group: "apps".into(), kind: "StatefulSet".into() }
-    }
-}
-
-impl fmt::Display for GroupKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.kind, self.group)
-    }
-}
-
-/// Namespace, kind and name of a workload. Its version does not count.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WorkloadKey {
-    /// Namespace and name.
-    pub object: ObjectKey,
-    /// Kind.
-    pub kind: GroupKind,
-}
-
-impl WorkloadKey {
-    /// The workload that a PPS in this namespace refers to.
-    pub fn of_target(namespace: &Arc<str>, target: &TargetReference) -> Self {
-        Self {
-            object: ObjectKey::new(namespace.clone(), target.name.as_str()),
-            kind: GroupKind { group: target.group().into(), kind: target.kind.as_str().into() },
-        }
-    }
-}
-
-impl fmt::Display for WorkloadKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind.kind, self.object)
-    }
-}
+pub use self::keys::{GroupKind, NamespacedName, WorkloadKey};
+use self::states::States;
 
 /// A Pod, as far as its state can be recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,18 +29,18 @@ pub struct PodFact {
     /// Whether the Pod is Ready.
     pub ready: bool,
     /// Whether the Pod is being deleted.
-    pub going: bool,
+    pub terminating: bool,
     /// The annotations that some PPS names.
     pub annotations: Vec<(Arc<str>, Arc<str>)>,
     /// The Pod's addresses.
     pub ips: Vec<String>,
     /// What pins it, if it bears the policy's mark and waits for a node.
-    pub pinned: Option<Box<Pinned>>,
+    pub pending: Option<Box<PendingPod>>,
 }
 
 /// What pins a Pod that waits for a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pinned {
+pub struct PendingPod {
     /// The Pod's UID.
     pub uid: String,
     /// The Pod's resource version.
@@ -110,7 +48,7 @@ pub struct Pinned {
     /// The PPS that the mark names.
     pub object: Arc<str>,
     /// The values that a node has to have.
-    pub pins: Pins,
+    pub required_affinity: RequiredAffinity,
 }
 
 /// A node: the labels that some PPS names.
@@ -135,7 +73,7 @@ pub struct WorkloadFact {
     /// UID.
     pub uid: Arc<str>,
     /// Whether it is being deleted.
-    pub going: bool,
+    pub terminating: bool,
     /// The Pods that it wants.
     pub demand: Demand,
     /// Those of its annotations that ask for a PPS.
@@ -159,7 +97,7 @@ pub struct Subject {
     /// Kind.
     pub kind: String,
     /// Namespace and name.
-    pub object: ObjectKey,
+    pub object: NamespacedName,
     /// UID.
     pub uid: String,
 }
@@ -183,17 +121,17 @@ pub struct Notice {
 
 /// A PPS as the API server has it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ObjectFact {
+pub struct PpsFact {
     /// UID.
     pub uid: String,
     /// Resource version.
     pub resource_version: String,
-    /// Generation of the spec.
+    /// GeneratedPps of the spec.
     pub generation: Option<i64>,
     /// Creation time, in RFC 3339.
     pub created: String,
     /// Whether it is being deleted.
-    pub going: bool,
+    pub terminating: bool,
     /// Whether it bears the label that says that this program made it.
     pub generated: bool,
     /// Its owners.
@@ -201,13 +139,13 @@ pub struct ObjectFact {
     /// Its spec.
     pub spec: Spec,
     /// Its status.
-    pub status: ObjectStatus,
+    pub status: PpsStatus,
 }
 
 /// The status of a PPS; for its fields see [`pps_core::pps::Status`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct ObjectStatus {
+pub struct PpsStatus {
     /// The generation of the spec that it was made from.
     pub observed_generation: Option<i64>,
     /// What is remembered.

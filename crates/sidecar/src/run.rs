@@ -20,24 +20,25 @@ use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
 use self::kinds::Kinds;
-use self::leading::Role;
-use crate::admin::{self, Health};
+use self::leading::LeadershipState;
 use crate::args::{Args, LogFormat, Recorder};
-use crate::batch::{Batch, Of};
-use crate::client;
-use crate::discover::Discovery;
-use crate::events::Publisher;
-use crate::facts::{ObjectKey, WorkloadKey};
-use crate::grace::Grace;
-use crate::hopeless::Hopeless;
-use crate::index::Index;
-use crate::interest::Interest;
-use crate::lease::Election;
-use crate::metrics::Metrics;
-use crate::openkruise::Manager;
-use crate::store::Update;
-use crate::watch::{Seen, Watches};
-use crate::write::{Writer, Written};
+use crate::decide::index::Index;
+use crate::decide::missing_nodes::MissingNodes;
+use crate::decide::schedule::{Batch, Of};
+use crate::decide::unschedulable::UnschedulablePods;
+use crate::facts::interest::Interest;
+use crate::facts::store::Update;
+use crate::facts::{NamespacedName, WorkloadKey};
+use crate::lead::Election;
+use crate::observe::client;
+use crate::observe::discovery::Discovery;
+use crate::observe::openkruise::Manager;
+use crate::observe::watch::{Observation, Watches};
+use crate::serve;
+use crate::serve::health::Health;
+use crate::serve::metrics::Metrics;
+use crate::write::events::Publisher;
+use crate::write::{WriteResult, Writer};
 
 /// How many facts may wait for the index before the watches wait for it.
 const QUEUE: usize = 1024;
@@ -78,7 +79,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     let (health, metrics) = (Health::default(), Arc::new(Metrics::default()));
     let election = election(args, &client, &health);
     let mut leadership = election.leadership();
-    let served = admin::serve(args.admin_address, health.clone(), metrics.clone(), leadership.clone());
+    let served = serve::serve(args.admin_address, health.clone(), metrics.clone(), leadership.clone());
     // Not within the log entry: what is not logged is not evaluated.
     let address = served.await?;
     info!(version = env!("CARGO_PKG_VERSION"), %address, "started");
@@ -96,7 +97,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     let (seen, mut facts) = mpsc::channel(QUEUE);
     let interest = Interest::default();
     let watches = Watches::new(client.clone(), interest.clone(), health.clone(), metrics.clone(), seen);
-    let role = Role::new(leadership.clone());
+    let role = LeadershipState::new(leadership.clone());
     let client_of_looks = client.clone();
     let mut worker = Worker::new(args, client, interest, watches, role, health, metrics);
     worker.start_first_watches(args.config_namespace.clone());
@@ -114,7 +115,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
                     worker.take(seen);
                 }
             }
-            Some(outcome) = worker.writes.join_next() => worker.ended(outcome?),
+            Some(outcome) = worker.writes.join_next() => worker.on_write_done(outcome?),
             () = sleep_until(due.unwrap_or_else(|| Instant::now() + SWEEP).into()), if due.is_some() => {}
             _ = sweep.tick() => worker.sweep(),
             Some(look) = looks.recv() => worker.look_at_other(look, &args.config_namespace),
@@ -155,18 +156,18 @@ struct Worker {
     index: Index,
     discovery: Discovery,
     kinds: Kinds,
-    statuses: Batch<ObjectKey>,
-    generations: Batch<WorkloadKey>,
-    releases: Batch<ObjectKey>,
-    hopeless: Hopeless,
-    grace: Grace,
+    statuses: Batch<NamespacedName>,
+    generated: Batch<WorkloadKey>,
+    evictions: Batch<NamespacedName>,
+    unschedulable: UnschedulablePods,
+    grace: MissingNodes,
     /// The writes that are on their way, each with whether it is a retry.
-    writes: JoinSet<(bool, Written)>,
+    writes: JoinSet<(bool, WriteResult)>,
     retries: usize,
     max_writes: usize,
     writer: Writer,
     publisher: Publisher,
-    role: Role,
+    role: LeadershipState,
     watches: Watches,
     relist_pods: watch::Sender<()>,
     relist_nodes: watch::Sender<()>,
@@ -184,7 +185,7 @@ impl Worker {
         client: Client,
         interest: Interest,
         watches: Watches,
-        role: Role,
+        role: LeadershipState,
         health: Health,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -195,10 +196,10 @@ impl Worker {
             discovery: Discovery::new(&args.config_namespace),
             kinds: Kinds::default(),
             statuses: Batch::default(),
-            generations: Batch::default(),
-            releases: Batch::default(),
-            hopeless: Hopeless::new(args.node_grace_period),
-            grace: Grace::new(args.node_grace_period),
+            generated: Batch::default(),
+            evictions: Batch::default(),
+            unschedulable: UnschedulablePods::new(args.node_grace_period),
+            grace: MissingNodes::new(args.node_grace_period),
             writes: JoinSet::new(),
             retries: 0,
             max_writes: args.max_writes.into(),
@@ -226,26 +227,26 @@ impl Worker {
         tokio::spawn(self.watches.clone().config(config_namespace));
     }
 
-    fn take(&mut self, seen: Seen) {
+    fn take(&mut self, seen: Observation) {
         match seen {
-            Seen::Pods(update) => self.index.pods(update),
-            Seen::Nodes(update) => self.index.nodes(update),
-            Seen::Workloads(id, update) => self.workloads(&id, update),
-            Seen::Lost(id, forbidden) => self.lost_kind(&id, forbidden),
-            Seen::Heard(id) => self.heard_kind(&id, false),
-            Seen::Config(update) => {
+            Observation::Pods(update) => self.index.apply_pods(update),
+            Observation::Nodes(update) => self.index.apply_nodes(update),
+            Observation::Workloads(id, update) => self.workloads(&id, update),
+            Observation::Lost(id, forbidden) => self.on_kind_lost(&id, forbidden),
+            Observation::Heard(id) => self.on_kind_reported(&id, false),
+            Observation::Config(update) => {
                 self.discovery.config(update);
                 self.follow_discovery();
             }
-            Seen::Definitions(update) => {
+            Observation::Definitions(update) => {
                 self.discovery.definitions(update);
                 self.follow_discovery();
             }
-            Seen::Objects(update) => {
+            Observation::Objects(update) => {
                 if let Update::Delete(key) = &update {
                     self.statuses.forget(key);
                 }
-                self.index.objects(update);
+                self.index.apply_objects(update);
             }
         }
     }
@@ -255,7 +256,7 @@ impl Worker {
             return None;
         }
         let of = self.allowed();
-        let generation = if self.discovery.is_own_going() { None } else { self.generations.next(of) };
+        let generation = if self.discovery.is_own_terminating() { None } else { self.generated.next(of) };
         let due = [self.statuses.next(of), generation, self.next_gone()];
         due.into_iter().flatten().min()
     }
@@ -286,8 +287,8 @@ impl Worker {
         }
         while self.role.leads() && self.writes.len() < self.max_writes {
             let of = self.allowed();
-            if !self.discovery.is_own_going()
-                && let Some((workload, retry)) = self.generations.take(of, now)
+            if !self.discovery.is_own_terminating()
+                && let Some((workload, retry)) = self.generated.take(of, now)
             {
                 self.write_generation(workload, retry);
             } else if let Some((key, retry)) = self.statuses.take(of, now) {
@@ -295,8 +296,8 @@ impl Worker {
                 self.take_questions();
             } else if let Some(node) = self.grace.question() {
                 self.look_for(node);
-            } else if let Some((pod, _)) = self.releases.take(Of::All, now) {
-                self.release(&pod, now);
+            } else if let Some((pod, _)) = self.evictions.take(Of::All, now) {
+                self.evict(&pod, now);
             } else {
                 break;
             }
@@ -310,15 +311,15 @@ impl Worker {
             for key in &work.statuses {
                 self.statuses.mark(key, now);
             }
-            for workload in &work.generations {
-                self.generations.mark(workload, now);
+            for workload in &work.generated {
+                self.generated.mark(workload, now);
             }
-            for pod in &work.releases {
-                self.releases.mark(pod, now);
+            for pod in &work.evictions {
+                self.evictions.mark(pod, now);
             }
         }
         for node in &work.absences {
-            self.absent(node, now);
+            self.on_node_absence(node, now);
         }
         for notice in work.notices {
             self.publish(notice);
@@ -336,9 +337,9 @@ impl Worker {
     fn sweep(&mut self) {
         let now = Instant::now();
         self.statuses.sweep(now);
-        self.generations.sweep(now);
-        self.releases.sweep(now);
-        let waiting = self.statuses.len() + self.generations.len() + self.releases.len();
+        self.generated.sweep(now);
+        self.evictions.sweep(now);
+        let waiting = self.statuses.len() + self.generated.len() + self.evictions.len();
         self.metrics.sizes(self.index.counts(), waiting);
         let (largest, nearly, full) = self.index.sizes();
         self.metrics.fullness(largest, nearly, full);
@@ -356,10 +357,12 @@ impl Worker {
                 self.write_status(&key, false);
             }
             let Some(outcome) = self.writes.join_next().await else { return };
-            if let Ok(ended) = outcome {
-                let failed =
-                    matches!(&ended.1, Written::Status(_, Err(_)) | Written::Generation(_, _, Err(_)));
-                self.ended(ended);
+            if let Ok(on_write_done) = outcome {
+                let failed = matches!(
+                    &on_write_done.1,
+                    WriteResult::Status(_, Err(_)) | WriteResult::Generated(_, _, Err(_))
+                );
+                self.on_write_done(on_write_done);
                 self.take_work(Instant::now());
                 if failed {
                     tokio::time::sleep(Duration::from_millis(100)).await;

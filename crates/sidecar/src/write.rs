@@ -1,5 +1,7 @@
 //! The only place that writes to the API server.
 
+pub mod events;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,14 +10,15 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::{Request, Status};
 use kube::{Api, Client};
+use pps_core::generate;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::facts::{ObjectKey, WorkloadKey};
-use crate::index::{Generation, Release, StatusWrite};
-use crate::lease::Permit;
-use crate::wire::{Pod, PpsObject};
+use crate::decide::index::{GeneratedPps, PodEviction, StatusWrite};
+use crate::facts::{NamespacedName, WorkloadKey};
+use crate::lead::Permit;
+use crate::observe::wire::{Pod, PpsObject};
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -24,20 +27,20 @@ const UNKNOWN_SOURCE: &str = ".valueFrom: field not declared in schema";
 
 /// The outcome of one write.
 #[derive(Debug)]
-pub enum Written {
+pub enum WriteResult {
     /// Of a status: the new resource version.
     Status(StatusWrite, Result<String, Failure>),
     /// Of a generated PPS.
-    Generation(WorkloadKey, Generation, Result<Taken, Failure>),
+    Generated(WorkloadKey, GeneratedPps, Result<ApplyResult, Failure>),
     /// Of a Pod that was to be deleted.
-    Release(Release, Result<(), Failure>),
+    Eviction(PodEviction, Result<(), Failure>),
     /// Nothing was written: a node was looked for, on which a write depends.
-    Looked(Arc<str>, Result<Sight, Failure>),
+    Looked(Arc<str>, Result<NodeLookup, Failure>),
 }
 
 /// Whether the API server has a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum NodeLookup {
     /// It has.
     There,
     /// It says that there is none.
@@ -46,7 +49,7 @@ pub enum Sight {
 
 /// How much of a generated PPS the API server has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum ApplyResult {
     /// All of it.
     Whole,
     /// All but where the values of annotations come from: OpenKruise's definition does not know that.
@@ -93,16 +96,16 @@ impl Writer {
     }
 
     /// Writes a status.
-    pub async fn status(self, write: StatusWrite) -> Written {
+    pub async fn status(self, write: StatusWrite) -> WriteResult {
         let result = self.permitted(self.patch_status(&write)).await;
-        Written::Status(write, result)
+        WriteResult::Status(write, result)
     }
 
     /// Makes, changes or deletes a generated PPS.
-    pub async fn generation(self, workload: WorkloadKey, generation: Generation) -> Written {
+    pub async fn generation(self, workload: WorkloadKey, generation: GeneratedPps) -> WriteResult {
         let result = match &generation {
-            Generation::Apply { key, body, new } => {
-                let mut params = PatchParams::apply(Generation::MANAGER);
+            GeneratedPps::Apply { key, body, new } => {
+                let mut params = PatchParams::apply(generate::FIELD_MANAGER);
                 params.force = !new;
                 let api = self.api(key);
                 let apply = async |body: &Value| {
@@ -112,12 +115,12 @@ impl Writer {
                 };
                 match apply(body).await {
                     Err(Failure::Refused { message, .. }) if message.contains(UNKNOWN_SOURCE) => {
-                        apply(&without_sources(body)).await.map(|()| Taken::WithoutSources)
+                        apply(&without_sources(body)).await.map(|()| ApplyResult::WithoutSources)
                     }
-                    other => other.map(|()| Taken::Whole),
+                    other => other.map(|()| ApplyResult::Whole),
                 }
             }
-            Generation::Delete { key, uid, resource_version } => {
+            GeneratedPps::Delete { key, uid, resource_version } => {
                 let preconditions = Preconditions {
                     uid: Some(uid.clone()),
                     resource_version: Some(resource_version.clone()),
@@ -125,37 +128,37 @@ impl Writer {
                 let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
                 let api = self.api(key);
                 match self.permitted(async { api.delete(&key.name, &params).await.map(drop) }).await {
-                    Err(Failure::Gone) => Ok(Taken::Whole),
-                    other => other.map(|()| Taken::Whole),
+                    Err(Failure::Gone) => Ok(ApplyResult::Whole),
+                    other => other.map(|()| ApplyResult::Whole),
                 }
             }
         };
-        Written::Generation(workload, generation, result)
+        WriteResult::Generated(workload, generation, result)
     }
 
     /// Deletes a Pod, if it still is the one that it was and has no node.
-    pub async fn release(self, release: Release) -> Written {
+    pub async fn evict(self, eviction: PodEviction) -> WriteResult {
         let preconditions = Preconditions {
-            uid: Some(release.uid.clone()),
-            resource_version: Some(release.resource_version.clone()),
+            uid: Some(eviction.uid.clone()),
+            resource_version: Some(eviction.resource_version.clone()),
         };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &release.pod.namespace);
-        let result = self.permitted(async { api.delete(&release.pod.name, &params).await.map(drop) }).await;
-        Written::Release(release, result)
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &eviction.pod.namespace);
+        let result = self.permitted(async { api.delete(&eviction.pod.name, &params).await.map(drop) }).await;
+        WriteResult::Eviction(eviction, result)
     }
 
     /// Asks whether there is a node of this name: the store itself, not a cache. Nothing but a clear no
     /// counts as one; something between may answer with 404, too.
-    pub async fn look_for(self, node: Arc<str>) -> Written {
+    pub async fn look_for(self, node: Arc<str>) -> WriteResult {
         let api: Api<Node> = Api::all(self.client.clone());
         let sight = match timeout(REQUEST_TIMEOUT, api.get_metadata(&node)).await {
-            Ok(Err(kube::Error::Api(status))) if says_gone(&status, &node) => Ok(Sight::Gone),
-            Ok(Ok(_)) => Ok(Sight::There),
+            Ok(Err(kube::Error::Api(status))) if says_gone(&status, &node) => Ok(NodeLookup::Gone),
+            Ok(Ok(_)) => Ok(NodeLookup::There),
             Ok(Err(error)) => Err(failure(error)),
             Err(_) => Err(no_answer()),
         };
-        Written::Looked(node, sight)
+        WriteResult::Looked(node, sight)
     }
 
     /// Sends a status patch and asks for nothing but the metadata in return: the whole object would
@@ -172,7 +175,7 @@ impl Writer {
         }
         let url = <PpsObject as kube::Resource>::url_path(&(), Some(&write.key.namespace));
         let params =
-            PatchParams { field_manager: Some(Generation::MANAGER.into()), ..PatchParams::default() };
+            PatchParams { field_manager: Some(generate::FIELD_MANAGER.into()), ..PatchParams::default() };
         let mut request = Request::new(url)
             .patch_subresource("status", &write.key.name, &params, &Patch::Merge(&write.patch))
             .map_err(kube::Error::BuildRequest)?;
@@ -192,7 +195,7 @@ impl Writer {
         self.permit.during(bounded(request)).await.unwrap_or(Err(Failure::NotLeading))
     }
 
-    fn api(&self, key: &ObjectKey) -> Api<PpsObject> {
+    fn api(&self, key: &NamespacedName) -> Api<PpsObject> {
         Api::namespaced(self.client.clone(), &key.namespace)
     }
 }

@@ -131,9 +131,11 @@ impl Run {
             }
         }
         for (number, (name, workload)) in PODS.into_iter().enumerate() {
-            let owner = self.cluster.workloads.get(&workload).filter(|workload| !workload.going).cloned();
+            let owner =
+                self.cluster.workloads.get(&workload).filter(|workload| !workload.terminating).cloned();
             let wanted = owner.filter(|owner| {
-                demand(workload, owner).wants(WORKLOADS[workload].2, name, 99) == pps_core::demand::Want::Yes
+                demand(workload, owner).wants(WORKLOADS[workload].2, name, 99)
+                    == pps_core::demand::Wanted::Yes
             });
             self.remove_pod(name);
             if let Some(owner) = wanted {
@@ -141,7 +143,7 @@ impl Run {
                     owner: Some(owner.uid),
                     node: Some(NODES[number % NODES.len()]),
                     ready: true,
-                    going: false,
+                    terminating: false,
                     ip: Some(7),
                     address: Some(7),
                 };
@@ -201,7 +203,7 @@ fn assert_rest(run: &mut Run) {
             assert!(!run.ask(name), "{name} was to be written and nobody said so");
         }
     }
-    for (name, object) in run.cluster.objects.iter().filter(|(_, object)| !object.going) {
+    for (name, object) in run.cluster.objects.iter().filter(|(_, object)| !object.terminating) {
         let Some(wanted) = model::wanted(run.view(), name) else {
             panic!("{name} is not decided at the end")
         };
@@ -228,7 +230,7 @@ fn assert_rest(run: &mut Run) {
 /// After the grace period of all missing nodes no entry names one where the policy says Forget, but for those
 /// that a Pod backs.
 fn assert_forgotten(run: &Run) {
-    for (name, object) in run.cluster.objects.iter().filter(|(_, object)| !object.going) {
+    for (name, object) in run.cluster.objects.iter().filter(|(_, object)| !object.terminating) {
         let wanted = model::wanted(run.view(), name).unwrap();
         assert!(
             wanted.questions.is_empty(),

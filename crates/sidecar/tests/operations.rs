@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use pps_sidecar::metrics::Metrics;
+use pps_sidecar::serve::metrics::Metrics;
 use serde_json::Value;
 
 const RULES: &str = "deploy/components/monitoring/prometheus-rule.yaml";
@@ -38,14 +38,14 @@ fn metrics() -> BTreeSet<String> {
 /// Every word of a text that begins like the name of a metric.
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-    let names = words.filter(|word| word.starts_with("pps_") && *word != "pps_sidecar");
+    let names = words.filter(|word| word.starts_with("persistentpodstate_"));
     names.map(|name| name.trim_end_matches("_bucket").to_owned()).collect()
 }
 
 #[test]
 fn all_metrics_are_documented_and_no_others_are_spoken_of() {
     let metrics = metrics();
-    assert!(metrics.contains("pps_writes_total"), "{metrics:?}");
+    assert!(metrics.contains("persistentpodstate_writes_total"), "{metrics:?}");
     assert_eq!(metrics_in(&file("docs/operations.md")), metrics);
     for path in [RULES, DASHBOARD] {
         let named = metrics_in(&file(path));

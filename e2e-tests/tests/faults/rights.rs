@@ -71,7 +71,7 @@ pub(crate) async fn what_may_not_be_written_is_written_later(road: &Road) {
     let fleet = Fleet::new(&road.cluster, "unwritten", 3, 3).await;
     let sidecar = road.sidecar();
     let before = fleet.states().await;
-    let metric = "pps_writes_total{what=\"status\",outcome=\"refused\"}";
+    let metric = "persistentpodstate_writes_total{what=\"status\",outcome=\"refused\"}";
     let refused = async || sidecar.metric(metric).await.map(Option::unwrap_or_default);
     let count = refused().await.unwrap();
 
@@ -95,7 +95,7 @@ pub(crate) async fn what_may_not_be_seen_is_not_taken_for_gone(road: &Road) {
     let mut fleet = Fleet::new(&road.cluster, "unseen", 3, 3).await;
     let sidecar = road.sidecar();
     let errors = async || {
-        let metric = sidecar.metric("pps_watch_errors_total{kind=\"pods\"}").await;
+        let metric = sidecar.metric("persistentpodstate_watch_errors_total{kind=\"pods\"}").await;
         metric.map(Option::unwrap_or_default)
     };
     let before = errors().await.unwrap();
@@ -110,13 +110,13 @@ pub(crate) async fn what_may_not_be_seen_is_not_taken_for_gone(road: &Road) {
     fleet.ready().await;
     wait_for("the watch to be tried again and again", TIMEOUT, async || {
         let more = errors().await? - before;
-        let watching = sidecar.metric("pps_watching{kind=\"pods\"}").await?;
+        let watching = sidecar.metric("persistentpodstate_watch_up{kind=\"pods\"}").await?;
         Ok(Progress::when(more >= 3.0 && watching == Some(0.0), (), format!("{more} errors, {watching:?}")))
     })
     .await
     .unwrap();
     assert!(sidecar.log().contains(r#"cannot watch resource \"nodes\""#), "who has to mend it is told how");
-    assert_eq!(sidecar.metric("pps_ready").await.unwrap(), Some(0.0));
+    assert_eq!(sidecar.metric("persistentpodstate_ready").await.unwrap(), Some(0.0));
     assert_eq!(sidecar.get("/healthz").await.unwrap().0, 200);
 
     // Nor does one that starts without the right know better.

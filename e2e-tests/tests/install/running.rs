@@ -28,7 +28,7 @@ pub(crate) async fn both_replicas_are_as_the_deployment_says(cluster: &Cluster, 
         let (address, process) = installation.process(pod).unwrap();
         assert_eq!(http::get(&address, "/healthz").await.unwrap().0, 200, "{name}");
         let (_, metrics) = http::get(&address, "/metrics").await.unwrap();
-        leaders += http::metric(&metrics, "pps_leader").unwrap();
+        leaders += http::metric(&metrics, "persistentpodstate_leader").unwrap();
 
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
         if nix_is_root() {

@@ -99,7 +99,7 @@ async fn config_event(cluster: &Cluster, reason: &str) -> String {
 
 /// Waits until the sidecar watches a kind, or does not.
 async fn watched(cluster: &Cluster, kind: &OperatedKind, expected: bool) {
-    let metric = format!("pps_watching{{kind=\"{}\"}}", definition_of(kind));
+    let metric = format!("persistentpodstate_watch_up{{kind=\"{}\"}}", definition_of(kind));
     wait_for(&format!("{metric} to be {expected}"), TIMEOUT, async || {
         let value = cluster.sidecar()?.metric(&metric).await?;
         Ok(Progress::when((value == Some(1.0)) == expected, (), format!("{value:?}")))
@@ -277,7 +277,7 @@ pub(crate) async fn a_malformed_list_changes_nothing(cluster: &Cluster) {
         json!({"workloads": [{"group": "apps", "kind": "Deployment"}, {"group": GROUP, "kind": "Database"}]});
     write_list(cluster, &list.to_string()).await;
     watched(cluster, &database(), true).await;
-    let message = config_event(cluster, "WorkloadKindRefused").await;
+    let message = config_event(cluster, "WorkloadKindUnsupported").await;
     assert!(message.contains("workloads[0] names Deployment of apps"), "{message}");
 
     write_list(cluster, r#"{"workloads":[{"group":"e2e.pps.kubewarden.io"}]}"#).await;
@@ -356,7 +356,8 @@ pub(crate) async fn a_kind_that_may_not_be_watched_holds_nobody_up(cluster: &Clu
     let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     cluster.run_stateful_set(&web).await.unwrap();
     pool.recorded("web", "web").await;
-    let errors = sidecar.metric("pps_watch_errors_total{kind=\"caches.e2e.pps.kubewarden.io\"}").await;
+    let errors =
+        sidecar.metric("persistentpodstate_watch_errors_total{kind=\"caches.e2e.pps.kubewarden.io\"}").await;
     assert!(errors.unwrap().is_some_and(|errors| errors >= 1.0));
 
     // The right comes: it is taken up without a restart.

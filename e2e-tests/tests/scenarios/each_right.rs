@@ -233,12 +233,13 @@ impl<'a> Stage<'a> {
             }
             Errand::Lead => self.elector.leads().await.unwrap_or_default(),
             Errand::Notice => {
-                let other = pool.cluster.sidecar().unwrap().metric("pps_other_recorder").await;
+                let other =
+                    pool.cluster.sidecar().unwrap().metric("persistentpodstate_conflicting_recorder").await;
                 other.unwrap_or_default() == Some(1.0)
             }
             Errand::Follow => {
                 // Without a watch it is listed again and again, which is not to follow it.
-                let watching = r#"pps_watching{kind="statefulsets.apps.kruise.io"}"#;
+                let watching = r#"persistentpodstate_watch_up{kind="statefulsets.apps.kruise.io"}"#;
                 let watching = pool.cluster.sidecar().unwrap().metric(watching).await.unwrap_or_default();
                 let desired = pool.pps("other").await.unwrap().data["status"]["desired"].clone();
                 watching == Some(1.0) && desired == pool_replicas(text)

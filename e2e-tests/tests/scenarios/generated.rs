@@ -116,14 +116,14 @@ pub(crate) async fn what_is_no_longer_asked_for_is_deleted_and_what_is_missing_m
     pool.wait_until_no_object("web").await;
     tokio::time::sleep(WHILE).await;
     assert!(names(&pool).await.is_empty());
-    pool.event("web", "Removed").await;
+    pool.event("web", "Deleted").await;
 }
 
 pub(crate) async fn a_foreign_object_of_that_name_is_left_alone(cluster: &Cluster) {
     let pool = Pool::new(cluster, "taken", 2, 1).await;
     let foreign = pool.object("web", &required("another", &[HOSTNAME])).await;
     cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
-    let message = pool.event("web", "NameTaken").await;
+    let message = pool.event("web", "NameConflict").await;
     assert!(message.contains("PersistentPodState web"), "{message}");
     tokio::time::sleep(WHILE).await;
     let untouched = |pps: &DynamicObject| {

@@ -108,7 +108,7 @@ impl<'a> Pair<'a> {
         let states = self.pool.recorded("mine", "web").await;
         assert_eq!(states["web-1"], self.states["web-1"]);
         assert_eq!(states["web-0"]["nodeName"], json!(pods["web-0"].node));
-        let message = self.pool.event("web", "NodeForgotten").await;
+        let message = self.pool.event("web", "StatesForgotten").await;
         assert!(message.contains("web-0") && message.contains(&self.node), "{message}");
     }
 }
@@ -125,10 +125,11 @@ pub(crate) async fn a_pod_whose_node_is_gone_starts_anew_elsewhere(cluster: &Clu
         pair.starts_anew_elsewhere().await;
         assert!(deleted.elapsed() >= GRACE, "after {:?}", deleted.elapsed());
         assert_ne!(pair.now().await["web-0"].uid, waiting.uid);
-        let message = pair.pool.event("web", "PodReleased").await;
+        let message = pair.pool.event("web", "PodEvicted").await;
         assert!(message.contains("web-0"), "{message}");
     }
-    let metric = cluster.sidecar().unwrap().metric("pps_forgotten_states_total").await.unwrap();
+    let metric =
+        cluster.sidecar().unwrap().metric("persistentpodstate_states_forgotten_total").await.unwrap();
     assert!(metric.is_some_and(|states| states >= 2.0), "{metric:?}");
 }
 
@@ -266,7 +267,10 @@ pub(crate) async fn what_cannot_be_confirmed_is_not_dropped(cluster: &Cluster) {
     pair.waiting().await;
     let sidecar = cluster.sidecar().unwrap();
     wait_for("the sidecar to ask for the node in vain, and again", TIMEOUT, async || {
-        let asked = sidecar.metric("pps_node_looks_total{outcome=\"unknown\"}").await?.unwrap_or_default();
+        let asked = sidecar
+            .metric("persistentpodstate_node_lookups_total{outcome=\"unknown\"}")
+            .await?
+            .unwrap_or_default();
         Ok(Progress::when(asked >= 3.0, (), format!("{asked} times")))
     })
     .await
@@ -289,7 +293,8 @@ pub(crate) async fn a_pod_is_deleted_late_if_it_could_not_be_at_once(cluster: &C
     pair.pool.wait_for_entries("mine", &["web-1"]).await;
     let sidecar = cluster.sidecar().unwrap();
     wait_for("the sidecar to say that it may not", TIMEOUT, async || {
-        let refused = sidecar.metric("pps_writes_total{what=\"pod\",outcome=\"refused\"}").await?;
+        let refused =
+            sidecar.metric("persistentpodstate_writes_total{what=\"pod\",outcome=\"refused\"}").await?;
         Ok(Progress::when(refused.is_some(), (), "not yet"))
     })
     .await

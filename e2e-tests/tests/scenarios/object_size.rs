@@ -48,12 +48,12 @@ pub(crate) async fn an_object_that_is_full_warns_and_goes_on(cluster: &Cluster) 
 
     // Somebody restores what was recorded of thousands of Pods, and writes a condition.
     patch_status(&pool, &entries(1000..6000, entry)).await.unwrap();
-    let pps = pool.wait_for_object("big", "the warning", SOON, |pps| has(pps, "ObjectNearlyFull")).await;
+    let pps = pool.wait_for_object("big", "the warning", SOON, |pps| has(pps, "NearCapacity")).await;
     let condition = recording(&pps);
     assert_eq!(condition["status"], "True");
     let message = condition["message"].as_str().unwrap();
     assert!(message.starts_with("5001 states take 85 % of the 1536 KiB"), "{message}");
-    assert!(pool.event("big", "ObjectNearlyFull").await.contains("split the workload"));
+    assert!(pool.event("big", "NearCapacity").await.contains("split the workload"));
 
     // Until there is room for nothing but a few bytes.
     let length = serde_json::to_string(&pool.pps("big").await.unwrap()).unwrap().len();
@@ -74,7 +74,7 @@ pub(crate) async fn an_object_that_is_full_warns_and_goes_on(cluster: &Cluster) 
 
     // Another Pod has no room. That is told, in vain if that has no room either; and others go on.
     let refused = async || {
-        let metric = r#"pps_writes_total{what="status",outcome="too_large"}"#;
+        let metric = r#"persistentpodstate_writes_total{what="status",outcome="too_large"}"#;
         cluster.sidecar().unwrap().metric(metric).await.unwrap().unwrap_or_default()
     };
     pool.scale("big", 2).await;

@@ -141,7 +141,7 @@ pub(crate) async fn recording_is_left_to_its_manager(cluster: &Cluster) {
     let sidecar = cluster.sidecar().unwrap();
     let told = async |runs: f64| {
         wait_for("the metric to tell of the manager", TIMEOUT, async || {
-            let now = cluster.sidecar().unwrap().metric("pps_other_recorder").await?;
+            let now = cluster.sidecar().unwrap().metric("persistentpodstate_conflicting_recorder").await?;
             Ok(Progress::when(now == Some(runs), (), format!("{now:?}")))
         })
         .await
@@ -163,7 +163,7 @@ pub(crate) async fn recording_is_left_to_its_manager(cluster: &Cluster) {
             .map(|event| format!("{} {}", event["verb"], event["objectRef"]["name"]))
             .collect();
         assert_eq!(Vec::from_iter(asked), [r#""get" "kruise-manager""#]);
-        assert_eq!(sidecar.metric("pps_leader").await.unwrap(), Some(0.0));
+        assert_eq!(sidecar.metric("persistentpodstate_leader").await.unwrap(), Some(0.0));
 
         // One that records says that it is not alone.
         sidecar.terminate(SOON).await.unwrap();
@@ -174,8 +174,10 @@ pub(crate) async fn recording_is_left_to_its_manager(cluster: &Cluster) {
         pool.recorded("mine", "mine").await;
         pool.recorded("web", "web").await;
         let system = Pool { cluster, namespace: "kruise-system" };
-        assert!(system.event("kruise-manager", "OtherRecorder").await.contains("--recorder openkruise"));
-        assert_eq!(recording.metric("pps_other_recorder").await.unwrap(), Some(1.0));
+        assert!(
+            system.event("kruise-manager", "ConflictingRecorder").await.contains("--recorder openkruise")
+        );
+        assert_eq!(recording.metric("persistentpodstate_conflicting_recorder").await.unwrap(), Some(1.0));
         recording.terminate(SOON).await.unwrap();
     };
     tokio::select! {

@@ -143,7 +143,7 @@ pub(crate) async fn of_two_objects_the_older_governs(cluster: &Cluster) {
     pool.recorded("z-older", "web").await;
     let newer = pool
         .wait_for_object("a-newer", "the newer to say that it is not in charge", TIMEOUT, |pps| {
-            recording(pps)["reason"] == "NotInCharge"
+            recording(pps)["reason"] == "Superseded"
         })
         .await;
     assert_eq!(recording(&newer)["status"], "False");
@@ -175,7 +175,7 @@ pub(crate) async fn the_object_of_the_workloads_own_name_governs(cluster: &Clust
     tokio::time::sleep(Duration::from_millis(1100)).await;
     pool.second_object("web", &required("web", &[HOSTNAME])).await;
     let before = cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
-    let not_in_charge = |pps: &DynamicObject| recording(pps)["reason"] == "NotInCharge";
+    let not_in_charge = |pps: &DynamicObject| recording(pps)["reason"] == "Superseded";
     pool.recorded("web", "web").await;
     pool.wait_for_object("older", "the other to say that it is not in charge", TIMEOUT, not_in_charge).await;
     tokio::time::sleep(WHILE).await;

@@ -60,7 +60,7 @@ pub(crate) struct Task {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     /// How many look-ups came to an end.
-    pub(crate) ended: usize,
+    pub(crate) on_write_done: usize,
     /// How many of them found the right state.
     pub(crate) found: usize,
     /// What the first failure said.
@@ -126,7 +126,7 @@ pub(crate) fn run(task: &Task) -> Result<()> {
     times.sort_unstable_by(f64::total_cmp);
     let at = |percent: usize| times.get((times.len() * percent / 100).min(times.len().saturating_sub(1)));
     let outcome = Outcome {
-        ended: ends.len(),
+        on_write_done: ends.len(),
         found: ends.iter().filter(|(_, end)| *end == Ok(true)).count(),
         failure: ends.iter().find_map(|(_, end)| end.clone().err()),
         first,

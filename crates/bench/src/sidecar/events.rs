@@ -7,11 +7,11 @@ use k8s_openapi::Metadata;
 use k8s_openapi::api::core::v1::Node;
 use kube::core::{PartialObjectMeta, WatchEvent};
 use pps_core::to_text;
+use pps_sidecar::decide::index::Index;
 use pps_sidecar::facts::GroupKind;
-use pps_sidecar::index::Index;
-use pps_sidecar::interest::Interest;
-use pps_sidecar::store::Update;
-use pps_sidecar::wire::{self, Pod, PpsObject, StatefulSet};
+use pps_sidecar::facts::interest::Interest;
+use pps_sidecar::facts::store::Update;
+use pps_sidecar::observe::wire::{self, Pod, PpsObject, StatefulSet};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -69,34 +69,34 @@ impl Cluster {
     fn fill(&mut self) -> Result<()> {
         let (world, index) = (self.world, &mut self.index);
         index.kinds_are_known();
-        index.objects(Update::Begin(0));
+        index.apply_objects(Update::Begin(0));
         for number in 0..world.workloads {
             let object: PpsObject = read(world.object(number))?;
             let key = wire::key_of(&object.metadata);
-            index.objects(Update::Apply(key, Box::new(wire::object_fact(object))));
+            index.apply_objects(Update::Apply(key, Box::new(wire::object_fact(object))));
         }
-        index.objects(Update::Done);
+        index.apply_objects(Update::Done);
         let kind = GroupKind::stateful_set();
-        index.workloads(&kind, Update::Begin(0));
+        index.apply_workloads(&kind, Update::Begin(0));
         for number in 0..world.workloads {
             let workload: StatefulSet = read(world.workload(number))?;
             let fact = wire::workload_fact(&workload);
-            index.workloads(&kind, Update::Apply(wire::key_of(workload.metadata()), fact));
+            index.apply_workloads(&kind, Update::Apply(wire::key_of(workload.metadata()), fact));
         }
-        index.workloads(&kind, Update::Done);
-        index.nodes(Update::Begin(self.interest.labels().extent()));
+        index.apply_workloads(&kind, Update::Done);
+        index.apply_nodes(Update::Begin(self.interest.labels().revision()));
         for number in 0..NODES {
             let node: PartialObjectMeta<Node> = read(super::world::node(number))?;
-            index.nodes(Update::Apply(wire::node_key(&node), wire::node_fact(&node, &self.interest)));
+            index.apply_nodes(Update::Apply(wire::node_key(&node), wire::node_fact(&node, &self.interest)));
         }
-        index.nodes(Update::Done);
-        index.pods(Update::Begin(self.interest.annotations().extent()));
+        index.apply_nodes(Update::Done);
+        index.apply_pods(Update::Begin(self.interest.annotations().revision()));
         for number in 0..world.all_pods() {
             let pod: Pod = read(world.pod(number))?;
             let fact = wire::pod_fact(&pod, &self.interest).context("a Pod that may have a state")?;
-            index.pods(Update::Apply(wire::key_of(pod.metadata()), fact));
+            index.apply_pods(Update::Apply(wire::key_of(pod.metadata()), fact));
         }
-        index.pods(Update::Done);
+        index.apply_pods(Update::Done);
         let written = self.write();
         anyhow::ensure!(written == world.all_pods(), "{written} entries");
         Ok(())
@@ -112,7 +112,7 @@ impl Cluster {
             return;
         };
         let Some(fact) = wire::pod_fact(&pod, &self.interest) else { return };
-        self.index.pods(Update::Apply(wire::key_of(pod.metadata()), fact));
+        self.index.apply_pods(Update::Apply(wire::key_of(pod.metadata()), fact));
         self.write();
     }
 
@@ -123,7 +123,7 @@ impl Cluster {
             if let Some(write) = self.index.status_write(&key, "2026-01-07T09:10:14Z") {
                 entries += write.entries;
                 drop(black_box(write.patch.to_string()));
-                self.index.status_written(&key, &write.uid, "2");
+                self.index.on_status_written(&key, &write.uid, "2");
             }
         }
         entries

@@ -8,17 +8,17 @@ use tracing::{debug, info, warn};
 
 use super::Worker;
 use super::writing::retry_after;
-use crate::batch::Of;
-use crate::facts::ObjectKey;
-use crate::index::{Release, StatusWrite};
-use crate::write::{Failure, Sight};
+use crate::decide::index::{PodEviction, StatusWrite};
+use crate::decide::schedule::Of;
+use crate::facts::NamespacedName;
+use crate::write::{Failure, NodeLookup};
 
 /// How many names one Event tells.
 const NAMES: usize = 5;
 
 impl Worker {
     /// Follows which nodes are missing.
-    pub(super) fn absent(&mut self, node: &Arc<str>, now: Instant) {
+    pub(super) fn on_node_absence(&mut self, node: &Arc<str>, now: Instant) {
         if self.index.is_missing(node) {
             info!(%node, "a node is missing that a PersistentPodState is to forget when it is gone");
             self.grace.begins(node, now);
@@ -28,18 +28,21 @@ impl Worker {
     }
 
     pub(super) fn next_gone(&self) -> Option<Instant> {
-        [self.releases.next(Of::All), self.hopeless.next(), self.grace.next()].into_iter().flatten().min()
+        [self.evictions.next(Of::All), self.unschedulable.next(), self.grace.next()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Tells the index which nodes are overdue; whether there are any. All that the index has brought up
     /// has to be taken before: a node may have been back for a moment.
     pub(super) fn overdue(&mut self, now: Instant) -> bool {
-        while let Some(pod) = self.hopeless.take(now) {
-            self.releases.mark(&pod, now);
+        while let Some(pod) = self.unschedulable.take(now) {
+            self.evictions.mark(&pod, now);
         }
         let mut any = false;
         while let Some(node) = self.grace.take(now) {
-            self.index.node_overdue(&node);
+            self.index.on_node_overdue(&node);
             any = true;
         }
         any
@@ -57,19 +60,19 @@ impl Worker {
     }
 
     /// The API server has answered whether a node is gone, or has not.
-    pub(super) fn looked(&mut self, node: &Arc<str>, sight: Result<Sight, Failure>) {
+    pub(super) fn on_node_lookup(&mut self, node: &Arc<str>, sight: Result<NodeLookup, Failure>) {
         let now = Instant::now();
         match sight {
-            Ok(Sight::Gone) => {
+            Ok(NodeLookup::Gone) => {
                 self.metrics.node_looked_for("gone");
                 if self.grace.gone(node, now) {
-                    self.index.node_gone(node);
+                    self.index.on_node_gone(node);
                 }
             }
-            Ok(Sight::There) => {
+            Ok(NodeLookup::There) => {
                 self.metrics.node_looked_for("there");
                 if self.grace.there(node, now) {
-                    self.index.node_there(node);
+                    self.index.on_node_there(node);
                 }
             }
             Err(failure) => {
@@ -93,9 +96,9 @@ impl Worker {
         self.metrics.forgotten(write.forgotten.len());
         let now = Instant::now();
         for (node, pod) in &write.forgotten {
-            let key = ObjectKey { namespace: write.key.namespace.clone(), name: pod.clone() };
+            let key = NamespacedName { namespace: write.key.namespace.clone(), name: pod.clone() };
             if self.index.is_waiting(&key) {
-                self.hopeless.at_once(&key, now);
+                self.unschedulable.at_once(&key, now);
             }
             info!(object = %write.key, %node, %pod, "dropped what was recorded on a node that is gone");
         }
@@ -110,42 +113,42 @@ impl Worker {
             entries.join(", "),
             self.grace.period().as_secs()
         );
-        self.index.tell(&write.workload, Reason::NodeForgotten, message);
+        self.index.tell(&write.workload, Reason::StatesForgotten, message);
     }
 
     /// Deletes a Pod that waits for a node that no longer exists, if it has done so for long enough.
-    pub(super) fn release(&mut self, pod: &ObjectKey, now: Instant) {
-        match self.index.release(pod) {
-            None => self.hopeless.ends(pod),
-            Some(release) => {
-                if self.hopeless.found(pod, now) {
-                    self.begin(false, self.writer.clone().release(release));
+    pub(super) fn evict(&mut self, pod: &NamespacedName, now: Instant) {
+        match self.index.eviction(pod) {
+            None => self.unschedulable.ends(pod),
+            Some(eviction) => {
+                if self.unschedulable.found(pod, now) {
+                    self.begin(false, self.writer.clone().evict(eviction));
                 }
             }
         }
     }
 
     /// A Pod that waited for a node that no longer exists was deleted, or could not be.
-    pub(super) fn released(&mut self, release: &Release, result: Result<(), Failure>) {
-        let (pod, now) = (&release.pod, Instant::now());
+    pub(super) fn on_evicted(&mut self, eviction: &PodEviction, result: Result<(), Failure>) {
+        let (pod, now) = (&eviction.pod, Instant::now());
         match result {
             Ok(()) => {
                 self.metrics.write("pod", "ok");
-                self.releases.written(pod, 0, now);
-                self.hopeless.ends(pod);
+                self.evictions.written(pod, 0, now);
+                self.unschedulable.ends(pod);
                 let message = format!(
                     "deleted Pod {}, which waited for a node that no longer exists, so that it is made anew",
                     pod.name
                 );
-                self.index.tell(&release.workload, Reason::PodReleased, message);
+                self.index.tell(&eviction.workload, Reason::PodEvicted, message);
             }
             Err(failure) => {
                 self.count_failure("pod", &failure);
                 if !matches!(failure, Failure::Conflict | Failure::Gone | Failure::NotLeading) {
                     warn!(%pod, error = %failure, "a Pod that waits for a node that no longer exists could not be deleted; it is tried again");
                 }
-                self.releases.failed(pod, retry_after(&failure), now);
-                self.releases.mark(pod, now);
+                self.evictions.failed(pod, retry_after(&failure), now);
+                self.evictions.mark(pod, now);
             }
         }
     }

@@ -7,35 +7,35 @@ use tokio::task::AbortHandle;
 use tracing::info;
 
 use super::Worker;
-use crate::discover::{Step, WatchId};
-use crate::facts::{GroupKind, ObjectKey, WorkloadFact};
-use crate::store::Update;
-use crate::watch::{Forbidden, name_of};
+use crate::facts::store::Update;
+use crate::facts::{GroupKind, NamespacedName, WorkloadFact};
+use crate::observe::discovery::{WatchAction, WatchId};
+use crate::observe::watch::{Forbidden, name_of};
 
 /// The tasks that watch them, each with its name in metrics.
 pub(super) type Kinds = HashMap<GroupKind, (AbortHandle, Arc<str>)>;
 
 impl Worker {
-    pub(super) fn workloads(&mut self, id: &WatchId, update: Update<ObjectKey, WorkloadFact>) {
+    pub(super) fn workloads(&mut self, id: &WatchId, update: Update<NamespacedName, WorkloadFact>) {
         let is_listed = update == Update::Done;
         if id.kind == GroupKind::stateful_set() {
-            self.index.workloads(&id.kind, update);
+            self.index.apply_workloads(&id.kind, update);
         } else if self.discovery.is_current(id) {
-            self.index.workloads(&id.kind, update);
+            self.index.apply_workloads(&id.kind, update);
             if is_listed {
-                self.heard_kind(id, true);
+                self.on_kind_reported(id, true);
             }
         }
     }
 
-    pub(super) fn heard_kind(&mut self, id: &WatchId, is_listed: bool) {
+    pub(super) fn on_kind_reported(&mut self, id: &WatchId, is_listed: bool) {
         if self.discovery.is_current(id) {
             self.discovery.heard(id, is_listed);
             self.follow_discovery();
         }
     }
 
-    pub(super) fn lost_kind(&mut self, id: &WatchId, forbidden: Forbidden) {
+    pub(super) fn on_kind_lost(&mut self, id: &WatchId, forbidden: Forbidden) {
         if self.discovery.is_current(id) {
             self.discovery.lost(id, forbidden);
             self.follow_discovery();
@@ -44,9 +44,9 @@ impl Worker {
 
     /// Does what the discovery asks for.
     pub(super) fn follow_discovery(&mut self) {
-        for step in self.discovery.take_steps() {
+        for step in self.discovery.take_actions() {
             match step {
-                Step::Start(id, resource) => {
+                WatchAction::Start(id, resource) => {
                     info!(kind = %id.kind, version = resource.version, "watching workloads of this kind");
                     self.index.watch_kind(id.kind.clone());
                     let (kind, name) = (id.kind.clone(), name_of(&resource));
@@ -55,7 +55,7 @@ impl Worker {
                         before.abort();
                     }
                 }
-                Step::Stop(kind) => {
+                WatchAction::Stop(kind) => {
                     info!(%kind, "no longer watching workloads of this kind");
                     if let Some((task, name)) = self.kinds.remove(&kind) {
                         task.abort();
@@ -63,8 +63,8 @@ impl Worker {
                     }
                     self.index.unwatch_kind(&kind);
                 }
-                Step::Forbid(kind, forbidden) => self.index.forbid_kind(&kind, forbidden),
-                Step::Tell(notice) => self.publish(notice),
+                WatchAction::Forbid(kind, forbidden) => self.index.forbid_kind(&kind, forbidden),
+                WatchAction::Tell(notice) => self.publish(notice),
             }
         }
         if self.discovery.is_known() {

@@ -7,20 +7,20 @@ use tracing::info;
 
 use super::Worker;
 use crate::facts::Notice;
-use crate::lease::{Leadership, PERHAPS_UNTOLD, Permit};
+use crate::lead::{Leadership, PERHAPS_UNTOLD, Permit};
 
 /// More than this many notices at once help nobody.
 const NOTICES: usize = 100;
 
 /// Whether this process leads, as far as the worker has taken it up.
-pub(super) struct Role {
+pub(super) struct LeadershipState {
     leadership: Leadership,
     term: Option<u64>,
     /// What a standby would have told. Its leader does that, unless it is just then that it fails.
     untold: VecDeque<(Instant, Notice)>,
 }
 
-impl Role {
+impl LeadershipState {
     pub(super) fn new(leadership: Leadership) -> Self {
         Self { leadership, term: None, untold: VecDeque::new() }
     }
@@ -55,8 +55,8 @@ impl Worker {
         self.writer.permit = permit.clone();
         self.publisher.permit = permit;
         self.statuses.take_all();
-        self.generations.take_all();
-        self.releases.take_all();
+        self.generated.take_all();
+        self.evictions.take_all();
         if term.is_some() {
             self.index.retry_all();
             let untold = std::mem::take(&mut self.role.untold);

@@ -5,8 +5,8 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use super::Worker;
-use crate::metrics::Metrics;
-use crate::openkruise::{Look, Manager, look};
+use crate::observe::openkruise::{Look, Manager, look};
+use crate::serve::metrics::Metrics;
 
 /// Looks at the manager's Lease in this namespace again and again.
 pub(super) fn looks(client: Client, namespace: String) -> mpsc::Receiver<Look> {

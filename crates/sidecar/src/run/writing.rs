@@ -7,12 +7,12 @@ use pps_core::Reason;
 use tracing::{debug, warn};
 
 use super::Worker;
-use crate::facts::{ObjectKey, WorkloadKey};
-use crate::index::Generation;
-use crate::write::{Failure, Taken, Written};
+use crate::decide::index::GeneratedPps;
+use crate::facts::{NamespacedName, WorkloadKey};
+use crate::write::{ApplyResult, Failure, WriteResult};
 
 impl Worker {
-    pub(super) fn write_status(&mut self, key: &ObjectKey, retry: bool) {
+    pub(super) fn write_status(&mut self, key: &NamespacedName, retry: bool) {
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         if let Some(write) = self.index.status_write(key, &now) {
             let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
@@ -20,7 +20,7 @@ impl Worker {
                 let (start, entries) = (Instant::now(), write.entries);
                 let bytes = write.patch.to_string().len();
                 let written = writer.status(write).await;
-                if matches!(written, Written::Status(_, Ok(_))) {
+                if matches!(written, WriteResult::Status(_, Ok(_))) {
                     metrics.status_written(bytes, entries, start.elapsed().as_secs_f64());
                 }
                 written
@@ -29,32 +29,32 @@ impl Worker {
     }
 
     pub(super) fn write_generation(&mut self, workload: WorkloadKey, retry: bool) {
-        if let Some(generation) = self.index.generation(&workload) {
+        if let Some(generation) = self.index.generated_pps(&workload) {
             self.begin(retry, self.writer.clone().generation(workload, generation));
         }
     }
 
-    pub(super) fn begin(&mut self, retry: bool, write: impl Future<Output = Written> + Send + 'static) {
+    pub(super) fn begin(&mut self, retry: bool, write: impl Future<Output = WriteResult> + Send + 'static) {
         self.retries += usize::from(retry);
         self.writes.spawn(async move { (retry, write.await) });
     }
 
-    pub(super) fn ended(&mut self, (retry, outcome): (bool, Written)) {
+    pub(super) fn on_write_done(&mut self, (retry, outcome): (bool, WriteResult)) {
         self.retries -= usize::from(retry);
         self.written(outcome);
     }
 
-    fn written(&mut self, outcome: Written) {
+    fn written(&mut self, outcome: WriteResult) {
         let now = Instant::now();
         match outcome {
-            Written::Status(write, Ok(resource_version)) => {
+            WriteResult::Status(write, Ok(resource_version)) => {
                 debug!(object = %write.key, entries = write.entries, "status written");
                 self.metrics.write("status", "ok");
                 self.statuses.written(&write.key, write.recorded, now);
-                self.index.status_written(&write.key, &write.uid, &resource_version);
+                self.index.on_status_written(&write.key, &write.uid, &resource_version);
                 self.tell_forgotten(&write);
             }
-            Written::Status(write, Err(failure)) => {
+            WriteResult::Status(write, Err(failure)) => {
                 self.count_failure("status", &failure);
                 match &failure {
                     Failure::Conflict => self.statuses.contended(&write.key, now),
@@ -62,48 +62,48 @@ impl Worker {
                 }
                 if let Failure::TooLarge(words) = &failure {
                     warn!(object = %write.key, error = words, "the API server stores no more in this object");
-                    self.index.status_too_large(&write.key, &write.uid);
+                    self.index.on_status_too_large(&write.key, &write.uid);
                     return;
                 }
                 if !matches!(failure, Failure::Conflict | Failure::Gone | Failure::NotLeading) {
                     warn!(object = %write.key, error = %failure, "a status could not be written and is tried again");
                 }
-                self.index.status_not_written(&write.key, &write.uid);
+                self.index.on_status_not_written(&write.key, &write.uid);
             }
-            Written::Generation(workload, generation, Ok(taken)) => {
+            WriteResult::Generated(workload, generation, Ok(taken)) => {
                 self.metrics.write("generated", "ok");
-                self.generations.written(&workload, 0, now);
+                self.generated.written(&workload, 0, now);
                 self.tell_generated(&workload, generation, taken);
-                self.index.generation_done(&workload, true);
+                self.index.on_generated_pps_written(&workload, true);
             }
-            Written::Generation(workload, _, Err(failure)) => {
+            WriteResult::Generated(workload, _, Err(failure)) => {
                 self.count_failure("generated", &failure);
                 if !matches!(failure, Failure::NotLeading) {
                     warn!(%workload, error = %failure, "a generated PersistentPodState could not be written and is tried again");
                 }
-                self.generations.failed(&workload, retry_after(&failure), now);
-                self.index.generation_done(&workload, false);
+                self.generated.failed(&workload, retry_after(&failure), now);
+                self.index.on_generated_pps_written(&workload, false);
             }
-            Written::Release(release, result) => self.released(&release, result),
-            Written::Looked(node, sight) => self.looked(&node, sight),
+            WriteResult::Eviction(eviction, result) => self.on_evicted(&eviction, result),
+            WriteResult::Looked(node, sight) => self.on_node_lookup(&node, sight),
         }
     }
 
-    fn tell_generated(&mut self, workload: &WorkloadKey, generation: Generation, taken: Taken) {
+    fn tell_generated(&mut self, workload: &WorkloadKey, generation: GeneratedPps, taken: ApplyResult) {
         let (reason, message) = match generation {
-            Generation::Apply { key, .. } if taken == Taken::WithoutSources => (
+            GeneratedPps::Apply { key, .. } if taken == ApplyResult::WithoutSources => (
                 Reason::InvalidAnnotation,
                 format!(
                     "PersistentPodState {} was made without the sources PodIPsJSON and PodIPsCSV, which this cluster's definition of the kind does not know; install the one of this product",
                     key.name
                 ),
             ),
-            Generation::Apply { key, new: true, .. } => {
+            GeneratedPps::Apply { key, new: true, .. } => {
                 (Reason::Generated, format!("made PersistentPodState {}", key.name))
             }
-            Generation::Apply { .. } => return,
-            Generation::Delete { key, .. } => (
-                Reason::Removed,
+            GeneratedPps::Apply { .. } => return,
+            GeneratedPps::Delete { key, .. } => (
+                Reason::Deleted,
                 format!("deleted PersistentPodState {}, which the annotations no longer ask for", key.name),
             ),
         };

@@ -39,7 +39,7 @@ pub(crate) struct Pod {
     pub(crate) owner: Option<String>,
     pub(crate) node: Option<Name>,
     pub(crate) ready: bool,
-    pub(crate) going: bool,
+    pub(crate) terminating: bool,
     /// The annotation `ip`: none, blank, or some value.
     pub(crate) ip: Option<u8>,
     /// `status.podIP`.
@@ -55,7 +55,7 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Workload {
     pub(crate) uid: String,
-    pub(crate) going: bool,
+    pub(crate) terminating: bool,
     pub(crate) spec: Value,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Object {
     pub(crate) version: u64,
     pub(crate) generation: i64,
     pub(crate) created: String,
-    pub(crate) going: bool,
+    pub(crate) terminating: bool,
     /// The number of the workload that it names.
     pub(crate) target: usize,
     pub(crate) spec: Value,
@@ -116,7 +116,7 @@ impl Choice {
 /// What an API server says to a write of a status.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    Taken(u64),
+    ApplyResult(u64),
     Conflict,
     Gone,
 }
@@ -160,7 +160,7 @@ impl Cluster {
     pub(crate) fn make_workload(&mut self, number: usize, spec: Value) {
         if !self.workloads.contains_key(&number) {
             let uid = self.new_uid();
-            self.workloads.insert(number, Workload { uid, going: false, spec });
+            self.workloads.insert(number, Workload { uid, terminating: false, spec });
         }
     }
 
@@ -181,8 +181,16 @@ impl Cluster {
         let uid = self.new_uid();
         let created = format!("2026-01-01T00:{:02}:00Z", self.made / 2 % 60);
         let spec = choice.spec(target);
-        let object =
-            Object { uid, version: 0, generation: 1, created, going: false, target, spec, status: json!({}) };
+        let object = Object {
+            uid,
+            version: 0,
+            generation: 1,
+            created,
+            terminating: false,
+            target,
+            spec,
+            status: json!({}),
+        };
         self.store(name, object);
         true
     }
@@ -204,10 +212,10 @@ impl Cluster {
 
     /// Somebody asks for the deletion of an object that has a finalizer.
     pub(crate) fn object_goes(&mut self, name: Name) -> bool {
-        let Some(mut object) = self.objects.get(name).filter(|object| !object.going).cloned() else {
+        let Some(mut object) = self.objects.get(name).filter(|object| !object.terminating).cloned() else {
             return false;
         };
-        object.going = true;
+        object.terminating = true;
         self.store(name, object);
         true
     }
@@ -239,7 +247,7 @@ impl Cluster {
         json_patch::merge(&mut object.status, &patch["status"]);
         assert_ne!(before, object.status, "a write that changes nothing: {patch}");
         self.store(name, object);
-        Answer::Taken(self.version)
+        Answer::ApplyResult(self.version)
     }
 
     fn store(&mut self, name: Name, mut object: Object) {

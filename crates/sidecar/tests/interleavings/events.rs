@@ -198,7 +198,7 @@ impl Run {
                     let owner = self.owner(workload, *owner);
                     let node = node.map(|node| pick(&NODES, node));
                     let (ready, ip) = (*ready && node.is_some(), Some(*ip).filter(|ip| *ip < 3));
-                    self.put_pod(name, Pod { owner, node, ready, ip, address: Some(1), going: false });
+                    self.put_pod(name, Pod { owner, node, ready, ip, address: Some(1), terminating: false });
                 }
             }
             World::PodReady(pod, node) => self.alter_pod(*pod, |pod| {
@@ -206,7 +206,7 @@ impl Run {
                 pod.ready = true;
             }),
             World::PodUnready(pod) => self.alter_pod(*pod, |pod| pod.ready = false),
-            World::PodGoes(pod) => self.alter_pod(*pod, |pod| pod.going = true),
+            World::PodGoes(pod) => self.alter_pod(*pod, |pod| pod.terminating = true),
             World::PodGone(pod) => self.remove_pod(pick(&PODS, *pod).0),
             World::PodMoved(number, node) => {
                 let name = pick(&PODS, *number).0;
@@ -214,7 +214,7 @@ impl Run {
                     self.remove_pod(name);
                     self.put_pod(
                         name,
-                        Pod { node: Some(pick(&NODES, *node)), ready: true, going: false, ..pod },
+                        Pod { node: Some(pick(&NODES, *node)), ready: true, terminating: false, ..pod },
                     );
                 }
             }
@@ -234,7 +234,9 @@ impl Run {
             World::Scaled(number, spec) => {
                 self.alter_workload(*number, |workload| workload.spec.clone_from(spec));
             }
-            World::WorkloadGoes(number) => self.alter_workload(*number, |workload| workload.going = true),
+            World::WorkloadGoes(number) => {
+                self.alter_workload(*number, |workload| workload.terminating = true)
+            }
             World::WorkloadGone(number) => {
                 if self.cluster.workloads.remove(&usize::from(*number)).is_some() {
                     self.tell_workload(usize::from(*number));

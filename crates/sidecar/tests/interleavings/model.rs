@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pps_core::Spec;
-use pps_core::demand::{Demand, Want};
+use pps_core::demand::{Demand, Wanted};
 use pps_core::pps::{NodeDeletionPolicy, PodState, RetentionPolicy, Status};
 use pps_core::record::{Running, record};
 use pps_core::workload::Ordinals;
@@ -14,7 +14,7 @@ use super::view::{Absence, View, address, ip, label, naming};
 
 /// What a status has to say.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct Expected {
     pub(crate) entries: BTreeMap<String, PodState>,
     pub(crate) target_uid: Option<String>,
     pub(crate) desired: Option<i32>,
@@ -27,7 +27,7 @@ pub(crate) struct Wanted {
 
 /// Whose the Pod of a name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bearer {
+enum PodOwnership {
     Nobodys,
     Going,
     Ours,
@@ -54,33 +54,34 @@ pub(crate) fn status_of(status: &Value) -> Status {
 
 /// Which object is in charge of a workload.
 fn in_charge(view: &View, target: usize) -> Option<Name> {
-    let rivals = view.objects.facts.iter().filter(|(_, object)| object.target == target && !object.going);
+    let rivals =
+        view.objects.facts.iter().filter(|(_, object)| object.target == target && !object.terminating);
     let workload = WORKLOADS[target].2;
     rivals
         .min_by_key(|(name, object)| (**name != workload, object.created.clone(), **name))
         .map(|(name, _)| *name)
 }
 
-fn bearer(pod: Option<&Pod>, workload: Option<&Workload>) -> Bearer {
-    let Some(pod) = pod else { return Bearer::Nobodys };
+fn bearer(pod: Option<&Pod>, workload: Option<&Workload>) -> PodOwnership {
+    let Some(pod) = pod else { return PodOwnership::Nobodys };
     match (&pod.owner, workload) {
         (Some(owner), Some(workload)) if *owner == workload.uid => {
-            if pod.going {
-                Bearer::Going
+            if pod.terminating {
+                PodOwnership::Going
             } else {
-                Bearer::Ours
+                PodOwnership::Ours
             }
         }
-        (Some(_), Some(_)) => Bearer::Strangers,
-        (Some(_), None) if !pod.going => Bearer::Ours,
-        (None, _) if !pod.going => Bearer::Orphan,
-        _ => Bearer::Nobodys,
+        (Some(_), Some(_)) => PodOwnership::Strangers,
+        (Some(_), None) if !pod.terminating => PodOwnership::Ours,
+        (None, _) if !pod.terminating => PodOwnership::Orphan,
+        _ => PodOwnership::Nobodys,
     }
 }
 
 /// What the state of a running Pod is; nothing if it does not run, or on a node that is not known.
 pub(crate) fn running(view: &View, spec: &Spec, pod: &Pod, before: Option<&PodState>) -> Option<PodState> {
-    let node_name = pod.node.filter(|_| pod.ready && !pod.going)?;
+    let node_name = pod.node.filter(|_| pod.ready && !pod.terminating)?;
     let node = view.nodes.facts.get(node_name)?;
     let labels = ["zone", "host"].map(|key| (key, label(node_name, node, key)));
     let (ip, addresses) = (ip(pod), Vec::from_iter(address(pod)));
@@ -98,22 +99,22 @@ fn lacks(spec: &Spec, state: &PodState) -> bool {
 }
 
 /// Whether an entry stays that no running Pod makes.
-fn stays(retention: RetentionPolicy, gone: bool, replaced: bool, wanted: bool, bearer: Bearer) -> bool {
-    let lives = matches!(bearer, Bearer::Ours | Bearer::Orphan);
+fn stays(retention: RetentionPolicy, gone: bool, replaced: bool, wanted: bool, bearer: PodOwnership) -> bool {
+    let lives = matches!(bearer, PodOwnership::Ours | PodOwnership::Orphan);
     match retention {
         RetentionPolicy::Retain => true,
-        _ if gone => lives || bearer == Bearer::Strangers,
-        _ if replaced => lives || bearer == Bearer::Going,
+        _ if gone => lives || bearer == PodOwnership::Strangers,
+        _ if replaced => lives || bearer == PodOwnership::Going,
         RetentionPolicy::WhenDeleted => true,
-        RetentionPolicy::WhenScaled => wanted || bearer != Bearer::Nobodys,
+        RetentionPolicy::WhenScaled => wanted || bearer != PodOwnership::Nobodys,
     }
 }
 
 /// What the status of this object has to be; nothing if that cannot be told yet.
-pub(crate) fn wanted(view: &View, name: Name) -> Option<Wanted> {
-    let object = view.objects.facts.get(name).filter(|object| !object.going)?;
+pub(crate) fn wanted(view: &View, name: Name) -> Option<Expected> {
+    let object = view.objects.facts.get(name).filter(|object| !object.terminating)?;
     let (spec, base) = (spec_of(object), status_of(&object.status));
-    let all = |entries, reason, desired| Wanted {
+    let all = |entries, reason, desired| Expected {
         entries,
         target_uid: base.target_uid.clone(),
         desired,
@@ -134,14 +135,14 @@ pub(crate) fn wanted(view: &View, name: Name) -> Option<Wanted> {
     let desired =
         demand.as_ref().map_or(Some(0), Demand::replicas).map(|number| i32::try_from(number).unwrap());
     if in_charge(view, object.target) != Some(name) {
-        return Some(all(base.pod_states.clone(), "NotInCharge", desired));
+        return Some(all(base.pod_states.clone(), "Superseded", desired));
     }
 
-    let present = workload.filter(|workload| !workload.going);
+    let present = workload.filter(|workload| !workload.terminating);
     let replaced =
         present.is_some_and(|present| base.target_uid.as_ref().is_some_and(|uid| *uid != present.uid));
     let is_ours = |pod: &Pod| workload.is_some_and(|workload| pod.owner.as_ref() == Some(&workload.uid));
-    let living = view.pods.facts.values().filter(|pod| is_ours(pod) && !pod.going).count();
+    let living = view.pods.facts.values().filter(|pod| is_ours(pod) && !pod.terminating).count();
     let mut wanted = all(BTreeMap::new(), "Recording", desired);
     let (mut must_lack, mut may_lack) = (false, false);
     let owned = view.pods.facts.iter().filter(|(_, pod)| is_ours(pod)).map(|(name, _)| (*name).to_owned());
@@ -150,7 +151,7 @@ pub(crate) fn wanted(view: &View, name: Name) -> Option<Wanted> {
         let before = base.pod_states.get(&pod_name);
         let pod = view.pods.facts.get(pod_name.as_str());
         let bearer = bearer(pod, workload);
-        let runs = pod.filter(|pod| present.is_some() && bearer == Bearer::Ours && pod.ready);
+        let runs = pod.filter(|pod| present.is_some() && bearer == PodOwnership::Ours && pod.ready);
         if let Some(pod) = runs.filter(|pod| pod.node.is_some()) {
             // The labels of a node that is not known are not known either.
             let state = running(view, &spec, pod, before).or_else(|| before.cloned());
@@ -162,7 +163,7 @@ pub(crate) fn wanted(view: &View, name: Name) -> Option<Wanted> {
         let Some(before) = before else { continue };
         let absence =
             view.absences.iter().find(|(node, _)| **node == before.node_name).map(|(_, absence)| *absence);
-        let lives = matches!(bearer, Bearer::Ours | Bearer::Orphan);
+        let lives = matches!(bearer, PodOwnership::Ours | PodOwnership::Orphan);
         let elsewhere = pod.and_then(|pod| pod.node).is_some_and(|node| node != before.node_name);
         let backed = lives && (pod.is_some_and(|pod| pod.ready) || elsewhere);
         let absence = absence.filter(|_| spec.node_deletion() == NodeDeletionPolicy::Forget && !backed);
@@ -171,8 +172,8 @@ pub(crate) fn wanted(view: &View, name: Name) -> Option<Wanted> {
         }
         let want = present
             .and(demand.as_ref())
-            .map_or(Want::No, |demand| demand.wants(WORKLOADS[object.target].2, &pod_name, living));
-        if stays(spec.retention(), present.is_none(), replaced, want != Want::No, bearer) {
+            .map_or(Wanted::No, |demand| demand.wants(WORKLOADS[object.target].2, &pod_name, living));
+        if stays(spec.retention(), present.is_none(), replaced, want != Wanted::No, bearer) {
             if absence == Some(Absence::Overdue) {
                 wanted.questions.push(before.node_name.clone());
             }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pps_core::status::RECORDING;
-use pps_sidecar::facts::{NodeFact, ObjectFact, ObjectKey, PodFact, WorkloadFact};
-use pps_sidecar::index::{Index, StatusWrite};
-use pps_sidecar::interest::Interest;
+use pps_sidecar::decide::index::{Index, StatusWrite};
+use pps_sidecar::facts::interest::Interest;
+use pps_sidecar::facts::{NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
 
 use super::cluster::{Answer, Cluster, NAMED_NODES, Name, Node, OBJECTS, Object, Pod, Workload};
 use super::model::{status_of, wanted};
@@ -42,7 +42,7 @@ pub(crate) struct Run {
     view: View,
     pods: Queue<Pod, PodFact>,
     nodes: Queue<Node, NodeFact>,
-    objects: Queue<Object, Box<ObjectFact>>,
+    objects: Queue<Object, Box<PpsFact>>,
     kinds: [Queue<Workload, WorkloadFact>; 3],
     later_watches: bool,
     due: BTreeSet<Name>,
@@ -53,8 +53,8 @@ pub(crate) struct Run {
     writes: [usize; OBJECTS.len()],
 }
 
-fn key(name: Name) -> ObjectKey {
-    ObjectKey::new("n", name)
+fn key(name: Name) -> NamespacedName {
+    NamespacedName::new("n", name)
 }
 
 fn object_number(name: Name) -> usize {
@@ -119,7 +119,7 @@ impl Run {
         if let Some(absence) = self.view.absences.get_mut(node) {
             *absence = Absence::Overdue;
         }
-        self.index.node_overdue(&Arc::from(node));
+        self.index.on_node_overdue(&Arc::from(node));
         self.take_up();
     }
 
@@ -130,12 +130,12 @@ impl Run {
         }
         let (absence, node) = (self.view.absences.get_mut(node), Arc::from(node));
         if self.cluster.nodes.contains_key(&*node) {
-            self.index.node_there(&node);
+            self.index.on_node_there(&node);
             if let Some(absence) = absence {
                 *absence = Absence::Excused;
             }
         } else {
-            self.index.node_gone(&node);
+            self.index.on_node_gone(&node);
             if let Some(absence) = absence.filter(|absence| **absence == Absence::Overdue) {
                 *absence = Absence::Confirmed;
             }
@@ -219,7 +219,7 @@ impl Run {
         let answer = self.cluster.patch_status(flight.name, &flight.write.patch);
         let name = flight.name;
         flight.answer = Some(answer.clone());
-        if matches!(answer, Answer::Taken(_)) {
+        if matches!(answer, Answer::ApplyResult(_)) {
             self.tell_object(name);
         }
     }
@@ -228,7 +228,7 @@ impl Run {
     pub(crate) fn serve_stray(&mut self, number: usize) {
         if number < self.strays.len() {
             let (name, write) = self.strays.swap_remove(number);
-            if matches!(self.cluster.patch_status(name, &write.patch), Answer::Taken(_)) {
+            if matches!(self.cluster.patch_status(name, &write.patch), Answer::ApplyResult(_)) {
                 self.tell_object(name);
             }
         }
@@ -242,20 +242,20 @@ impl Run {
         let flight = self.flights.swap_remove(number);
         let name = flight.name;
         match flight.answer.filter(|_| !lost) {
-            Some(Answer::Taken(version)) => {
-                self.index.status_written(&key(name), &flight.uid, &version.to_string());
+            Some(Answer::ApplyResult(version)) => {
+                self.index.on_status_written(&key(name), &flight.uid, &version.to_string());
                 if flight.is_awaited {
                     self.view.objects.facts.insert(name, self.cluster.history[&version].clone());
                 }
                 self.landed(name, flight.told);
             }
             Some(_) => {
-                self.index.status_not_written(&key(name), &flight.uid);
+                self.index.on_status_not_written(&key(name), &flight.uid);
                 self.landed(name, flight.told);
             }
             None => {
                 self.strays.push((name, flight.write.clone()));
-                self.index.status_not_written(&key(name), &flight.uid);
+                self.index.on_status_not_written(&key(name), &flight.uid);
                 self.landed(name, flight.told);
             }
         }

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pps_core::demand::{Naming, ReplicasPath};
-use pps_sidecar::facts::{GroupKind, NodeFact, ObjectFact, PodFact, WorkloadFact};
-use pps_sidecar::interest::Interest;
-use pps_sidecar::store::Update;
-use pps_sidecar::wire;
+use pps_sidecar::facts::interest::Interest;
+use pps_sidecar::facts::store::Update;
+use pps_sidecar::facts::{GroupKind, NodeFact, PodFact, PpsFact, WorkloadFact};
+use pps_sidecar::observe::wire;
 use serde_json::{Value, json};
 
 use super::cluster::{Name, Node, Object, Pod, WORKLOADS, Workload};
@@ -39,8 +39,8 @@ impl<T> Default for Known<T> {
 }
 
 impl<T> Known<T> {
-    pub(crate) fn begin(&mut self, extent: u64) {
-        self.listing = Some((extent, BTreeSet::new()));
+    pub(crate) fn begin(&mut self, revision: u64) {
+        self.listing = Some((revision, BTreeSet::new()));
     }
 
     pub(crate) fn names(&mut self, name: Name) {
@@ -59,9 +59,9 @@ impl<T> Known<T> {
     /// Takes what a watch tells, and gives it as the index is told it.
     pub(crate) fn hear<K, F>(&mut self, told: Told<T, F>, key: impl Fn(Name) -> K) -> Update<K, F> {
         match told {
-            Told::Begin(extent) => {
-                self.begin(extent);
-                Update::Begin(extent)
+            Told::Begin(revision) => {
+                self.begin(revision);
+                Update::Begin(revision)
             }
             Told::Apply(name, one, fact) => {
                 self.names(name);
@@ -80,8 +80,8 @@ impl<T> Known<T> {
     }
 
     pub(crate) fn done(&mut self) {
-        let Some((extent, named)) = self.listing.take() else { return };
-        self.listed = Some(extent);
+        let Some((revision, named)) = self.listing.take() else { return };
+        self.listed = Some(revision);
         self.facts.retain(|name, _| named.contains(name));
     }
 }
@@ -152,7 +152,7 @@ pub(crate) fn pod_fact(name: Name, pod: &Pod, interest: &Interest) -> PodFact {
     if let Some(ip) = ip(pod) {
         metadata["annotations"]["ip"] = ip.into();
     }
-    if pod.going {
+    if pod.terminating {
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     }
     let ready = if pod.ready { "True" } else { "False" };
@@ -174,7 +174,7 @@ pub(crate) fn node_fact(name: Name, node: &Node, interest: &Interest) -> NodeFac
 pub(crate) fn workload_fact(number: usize, workload: &Workload) -> WorkloadFact {
     let (api_version, _, name) = WORKLOADS[number];
     let mut metadata = json!({"name": name, "namespace": "n", "uid": workload.uid});
-    if workload.going {
+    if workload.terminating {
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     }
     let workload = json!({"metadata": metadata, "spec": workload.spec});
@@ -185,11 +185,11 @@ pub(crate) fn workload_fact(number: usize, workload: &Workload) -> WorkloadFact 
     }
 }
 
-pub(crate) fn object_fact(name: &str, object: &Object) -> Box<ObjectFact> {
+pub(crate) fn object_fact(name: &str, object: &Object) -> Box<PpsFact> {
     let mut metadata = json!({"name": name, "namespace": "n", "uid": object.uid,
         "resourceVersion": object.version.to_string(), "generation": object.generation,
         "creationTimestamp": object.created});
-    if object.going {
+    if object.terminating {
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     }
     let object = json!({"metadata": metadata, "spec": object.spec, "status": object.status});

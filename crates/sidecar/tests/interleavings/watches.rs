@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use pps_sidecar::index::Work;
-use pps_sidecar::store::Update;
+use pps_sidecar::decide::index::Work;
+use pps_sidecar::facts::store::Update;
 
 use super::super::cluster::{NAMED_NODES, Name, OBJECTS, Object, WORKLOADS};
 use super::super::view::{Absence, Known, Told, group_kind, node_fact, object_fact, pod_fact, workload_fact};
@@ -43,7 +43,7 @@ impl Run {
     }
 
     fn list_pods(&mut self) {
-        self.pods.push_back(Told::Begin(self.interest.annotations().extent()));
+        self.pods.push_back(Told::Begin(self.interest.annotations().revision()));
         for (name, pod) in &self.cluster.pods {
             self.pods.push_back(Told::Apply(name, pod.clone(), pod_fact(name, pod, &self.interest)));
         }
@@ -51,7 +51,7 @@ impl Run {
     }
 
     fn list_nodes(&mut self) {
-        self.nodes.push_back(Told::Begin(self.interest.labels().extent()));
+        self.nodes.push_back(Told::Begin(self.interest.labels().revision()));
         for (name, node) in &self.cluster.nodes {
             self.nodes.push_back(Told::Apply(name, node.clone(), node_fact(name, node, &self.interest)));
         }
@@ -148,14 +148,14 @@ impl Run {
     fn deliver_pod(&mut self) -> bool {
         let (known, Some(told)) = (&mut self.view.pods, self.pods.pop_front()) else { return false };
         let update = known.hear(told, key);
-        self.index.pods(update);
+        self.index.apply_pods(update);
         true
     }
 
     fn deliver_node(&mut self) -> bool {
         let (known, Some(told)) = (&mut self.view.nodes, self.nodes.pop_front()) else { return false };
         let update = known.hear(told, Arc::from);
-        self.index.nodes(update);
+        self.index.apply_nodes(update);
         true
     }
 
@@ -163,16 +163,16 @@ impl Run {
         let Some(told) = self.kinds[number].pop_front() else { return false };
         let known = self.view.kinds.get_mut(&number).unwrap();
         let update = known.hear(told, key);
-        self.index.workloads(&group_kind(number), update);
+        self.index.apply_workloads(&group_kind(number), update);
         true
     }
 
     fn deliver_object(&mut self) -> bool {
         let Some(told) = self.objects.pop_front() else { return false };
         let update = match told {
-            Told::Begin(extent) => {
-                self.view.objects.begin(extent);
-                Update::Begin(extent)
+            Told::Begin(revision) => {
+                self.view.objects.begin(revision);
+                Update::Begin(revision)
             }
             Told::Apply(name, object, fact) => {
                 self.view.objects.names(name);
@@ -190,7 +190,7 @@ impl Run {
                 Update::Done
             }
         };
-        self.index.objects(update);
+        self.index.apply_objects(update);
         true
     }
 

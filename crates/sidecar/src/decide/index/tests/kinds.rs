@@ -1,0 +1,238 @@
+//! Kinds of workloads that come and go.
+
+use pps_core::demand::{Naming, ReplicasPath};
+
+use super::*;
+
+fn database() -> GroupKind {
+    GroupKind { group: "a.io".into(), kind: "Database".into() }
+}
+
+fn database_key(name: &str) -> WorkloadKey {
+    WorkloadKey { object: key(name), kind: database() }
+}
+
+fn spec_of_database() -> Value {
+    let mut spec = spec("w");
+    spec["targetRef"] = json!({"apiVersion": "a.io/v1", "kind": "Database", "name": "w"});
+    spec
+}
+
+fn recorded(names: &[&str]) -> Value {
+    let states: serde_json::Map<_, _> =
+        names.iter().map(|name| ((*name).to_owned(), state("node-1", "a"))).collect();
+    json!({"targetUID": "uid-w", "podStates": states})
+}
+
+impl World {
+    fn tell(&mut self, update: Update<NamespacedName, WorkloadFact>) {
+        self.index.apply_workloads(&database(), update);
+    }
+
+    fn database(&mut self, name: &str, spec: &Value, annotations: &[(&str, &str)]) {
+        let fact = WorkloadFact {
+            api_version: "a.io/v1".into(),
+            uid: format!("uid-{name}").into(),
+            terminating: false,
+            demand: Demand::read(spec, &Naming::Custom(ReplicasPath::default())),
+            annotations: annotations.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+        };
+        self.tell(Update::Apply(key(name), fact));
+    }
+
+    /// The kind is watched, and has one workload `w` that wants so many Pods.
+    fn with_database(spec: &Value) -> Self {
+        let mut world = Self::new();
+        world.index.watch_kind(database());
+        world.tell(Update::Begin(0));
+        world.database("w", spec, &[]);
+        world.tell(Update::Done);
+        world
+    }
+
+    fn reason(&self, object: &str) -> String {
+        let conditions = &self.index.objects[&key(object)].fact.status.conditions;
+        conditions.first().map(|condition| condition.reason.clone()).unwrap_or_default()
+    }
+}
+
+#[test]
+fn a_kind_whose_list_has_not_come_loses_nothing_and_holds_nobody_up() {
+    let mut world = World::new();
+    world.index.watch_kind(database());
+    world.object("d", &spec_of_database(), &recorded(&["w-0", "w-9"]));
+    assert_eq!(world.patch("d"), None, "the workload may be there");
+    world.tell(Update::Begin(0));
+    assert_eq!(world.patch("d"), None);
+
+    // Those of another kind are recorded meanwhile.
+    world.workload("v", "uid-v", 1, &[]);
+    world.object("p", &spec("v"), &json!({}));
+    world.pod("v-0", PodFact { owner: Some("uid-v".into()), ..ready_on("node-1") });
+    assert_eq!(world.pod_states("p"), json!({"v-0": state("node-1", "a")}));
+
+    world.database("w", &json!({"replicas": 1}), &[]);
+    world.pod("w-0", ready_on("node-1"));
+    world.index.take_work();
+    world.tell(Update::Done);
+    assert!(world.index.take_work().statuses.contains(&key("d")), "it is brought up again");
+    assert_eq!(world.pod_states("d"), json!({"w-9": null}));
+}
+
+#[test]
+fn before_the_kinds_are_known_nobody_says_that_one_is_not_watched() {
+    let mut index = World::new().index;
+    index.kinds_known = false;
+    let mut world = World { index, version: 100 };
+    world.object("d", &spec_of_database(), &recorded(&["w-0"]));
+    assert_eq!(world.patch("d"), None);
+    world.index.take_work();
+    world.index.kinds_are_known();
+    assert!(world.index.take_work().statuses.contains(&key("d")));
+    world.settle("d");
+    assert_eq!(world.reason("d"), "WorkloadKindNotWatched");
+}
+
+#[test]
+fn a_new_list_of_one_kind_deletes_only_its_own() {
+    let mut world = World::with_database(&json!({"replicas": 1}));
+    world.workload("v", "uid-v", 1, &[]);
+    world.object("p", &spec("v"), &json!({"targetUID": "uid-v", "podStates": {"v-0": state("node-1", "a")}}));
+    world.object("d", &spec_of_database(), &recorded(&["w-0"]));
+    world.settle("p");
+    world.settle("d");
+    world.tell(Update::Begin(0));
+    world.tell(Update::Done);
+    world.settle("p");
+    world.settle("d");
+    assert_eq!((world.states("p"), world.states("d")), (vec!["v-0".to_owned()], vec![]));
+}
+
+#[test]
+fn a_kind_that_is_let_go_keeps_its_states_and_may_come_back() {
+    let mut world = World::with_database(&json!({"replicas": 1}));
+    world.object("d", &spec_of_database(), &recorded(&["w-0"]));
+    world.settle("d");
+    assert_eq!(world.reason("d"), "Recording");
+
+    world.index.unwatch_kind(&database());
+    assert_eq!(world.index.workloads.keys().count(), 0, "nothing is kept of the workloads themselves");
+    // What was still on its way does not count, nor do Pods.
+    world.tell(Update::Delete(key("w")));
+    world.database("w", &json!({"replicas": 0}), ASK);
+    world.pod("w-0", ready_on("node-2"));
+    world.index.apply_pods(Update::Delete(key("w-0")));
+    world.settle("d");
+    assert_eq!(
+        (world.states("d"), world.reason("d")),
+        (vec!["w-0".to_owned()], "WorkloadKindNotWatched".into())
+    );
+    assert_eq!(world.index.objects[&key("d")].fact.status.desired, Some(1), "the last that was known");
+    assert_eq!(world.index.generated_pps(&database_key("w")), None);
+
+    world.index.watch_kind(database());
+    assert_eq!(world.patch("d"), None);
+    world.tell(Update::Begin(0));
+    world.database("w", &json!({"replicas": 1}), &[]);
+    world.tell(Update::Done);
+    world.settle("d");
+    assert_eq!((world.states("d"), world.reason("d")), (vec!["w-0".to_owned()], "Recording".into()));
+}
+
+#[test]
+fn a_workload_that_went_while_its_kind_was_not_watched_is_missed() {
+    let mut world = World::with_database(&json!({"replicas": 1}));
+    world.object("d", &spec_of_database(), &recorded(&["w-0"]));
+    world.settle("d");
+    world.index.unwatch_kind(&database());
+    world.settle("d");
+    world.index.watch_kind(database());
+    world.tell(Update::Begin(0));
+    world.tell(Update::Done);
+    assert!(world.index.take_work().statuses.contains(&key("d")));
+    world.settle("d");
+    assert_eq!((world.states("d"), world.reason("d")), (vec![], "WorkloadNotFound".into()));
+}
+
+#[test]
+fn a_kind_that_may_not_be_listed_is_told_and_loses_nothing() {
+    let mut world = World::new();
+    world.index.watch_kind(database());
+    world.object("d", &spec_of_database(), &recorded(&["w-0"]));
+    world.index.forbid_kind(&database(), true);
+    world.settle("d");
+    assert_eq!(
+        (world.states("d"), world.reason("d")),
+        (vec!["w-0".to_owned()], "WorkloadKindForbidden".into())
+    );
+    world.index.forbid_kind(&database(), false);
+    assert_eq!(world.patch("d"), None, "it is not listed yet");
+}
+
+#[test]
+fn names_without_an_ordinal_are_wanted_while_pods_are_missing() {
+    let mut world = World::with_database(&json!({"replicas": 2}));
+    world.object("d", &spec_of_database(), &json!({}));
+    for name in ["w-red", "w-blue"] {
+        world.pod(name, ready_on("node-1"));
+    }
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-blue", "w-red"]);
+
+    // One is replaced by its like, then by another one.
+    world.index.apply_pods(Update::Delete(key("w-red")));
+    world.settle("d");
+    world.pod("w-red", ready_on("node-2"));
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-blue", "w-red"]);
+    world.index.apply_pods(Update::Delete(key("w-red")));
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-blue", "w-red"]);
+    world.pod("w-green", PodFact { ready: false, ..ready_on("node-1") });
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-blue"], "no Pod is missing any longer");
+
+    // Fewer are wanted: that is decided by which Pod goes.
+    world.pod("w-green", ready_on("node-1"));
+    world.settle("d");
+    world.database("w", &json!({"replicas": 1}), &[]);
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-blue", "w-green"]);
+    world.pod("w-blue", PodFact { terminating: true, ..ready_on("node-1") });
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-blue", "w-green"]);
+    world.index.apply_pods(Update::Delete(key("w-blue")));
+    world.settle("d");
+    assert_eq!(world.states("d"), ["w-green"]);
+}
+
+#[test]
+fn if_nobody_knows_how_many_are_wanted_nothing_is_dropped() {
+    let mut world = World::with_database(&json!({"shards": 2}));
+    world.object("d", &spec_of_database(), &recorded(&["w-0", "w-7"]));
+    let status = world.patch("d").unwrap();
+    assert_eq!((&status["podStates"], &status["desired"]), (&Value::Null, &Value::Null));
+    let message = status["conditions"][0]["message"].as_str().unwrap();
+    assert!(message.contains("is not known"), "{message}");
+    world.accept("d");
+    world.tell(Update::Delete(key("w")));
+    world.settle("d");
+    assert_eq!(world.states("d"), Vec::<String>::new());
+}
+
+#[test]
+fn a_custom_kind_is_generated_for_beside_a_stateful_set_of_its_name() {
+    let mut world = World::with_database(&json!({"replicas": 1}));
+    let (metadata, spec) = generated("w", "uid-1");
+    world.object_with("w", &metadata, &spec, &json!({}));
+    world.database("w", &json!({"replicas": 1}), ASK);
+    let Some(GeneratedPps::Apply { key: object, body, new: true }) =
+        world.index.generated_pps(&database_key("w"))
+    else {
+        panic!()
+    };
+    assert!(object.name.starts_with("w-"), "{object}");
+    assert_eq!(body["spec"]["targetRef"], json!({"apiVersion": "a.io/v1", "kind": "Database", "name": "w"}));
+    let owner = json!([{"apiVersion": "a.io/v1", "kind": "Database", "name": "w", "uid": "uid-w", "controller": true}]);
+    assert_eq!(body["metadata"]["ownerReferences"], owner);
+}

@@ -1,0 +1,75 @@
+//! Keys: what names an object, a kind or a workload. Plain data; depends on nothing in this crate.
+
+use std::fmt;
+use std::sync::Arc;
+
+use pps_core::pps::TargetReference;
+
+/// Namespace and name of an object whose kind is clear from the context.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespacedName {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+impl NamespacedName {
+    /// The object of that name in that namespace.
+    pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for NamespacedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A kind of workload: API group and kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupKind {
+    /// API group; empty for the core group.
+    pub group: Arc<str>,
+    /// Kind.
+    pub kind: Arc<str>,
+}
+
+impl GroupKind {
+    /// The StatefulSet of Kubernetes itself, the one kind that is always watched.
+    pub fn stateful_set() -> Self {
+        Self { group: "apps".into(), kind: "StatefulSet".into() }
+    }
+}
+
+impl fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.kind, self.group)
+    }
+}
+
+/// Namespace, kind and name of a workload. Its version does not count.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkloadKey {
+    /// Namespace and name.
+    pub object: NamespacedName,
+    /// Kind.
+    pub kind: GroupKind,
+}
+
+impl WorkloadKey {
+    /// The workload that a PPS in this namespace refers to.
+    pub fn of_target(namespace: &Arc<str>, target: &TargetReference) -> Self {
+        Self {
+            object: NamespacedName::new(namespace.clone(), target.name.as_str()),
+            kind: GroupKind { group: target.group().into(), kind: target.kind.as_str().into() },
+        }
+    }
+}
+
+impl fmt::Display for WorkloadKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.kind, self.object)
+    }
+}
