@@ -1,9 +1,9 @@
 //! Facts in, exact patches out: no cluster, no clock.
 
-mod forget;
+mod capacity;
 mod interest;
 mod kinds;
-mod room;
+mod node_deletion;
 
 use pps_core::demand::Demand;
 use pps_core::pps::Status;
@@ -11,7 +11,9 @@ use pps_core::workload::Ordinals;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::facts::WorkloadFact;
+use crate::decide::GeneratedPps;
+use crate::facts::store::Update;
+use crate::facts::{PodFact, WorkloadFact};
 use crate::observe::wire;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
@@ -30,7 +32,7 @@ impl World {
         world.index.apply_workloads(&GroupKind::stateful_set(), Update::Begin(0));
         world.index.apply_objects(Update::Done);
         world.index.apply_workloads(&GroupKind::stateful_set(), Update::Done);
-        world.index.kinds_are_known();
+        world.index.set_kinds_known();
         world.index.apply_pods(Update::Begin(u64::MAX));
         world.index.apply_pods(Update::Done);
         world.index.apply_nodes(Update::Begin(u64::MAX));

@@ -87,7 +87,7 @@ fn before_the_kinds_are_known_nobody_says_that_one_is_not_watched() {
     world.object("d", &spec_of_database(), &recorded(&["w-0"]));
     assert_eq!(world.patch("d"), None);
     world.index.take_work();
-    world.index.kinds_are_known();
+    world.index.set_kinds_known();
     assert!(world.index.take_work().statuses.contains(&key("d")));
     world.settle("d");
     assert_eq!(world.reason("d"), "WorkloadKindNotWatched");

@@ -46,7 +46,7 @@ impl World {
 #[test]
 fn an_object_that_is_nearly_full_says_so_once() {
     let mut world = World::with_workload();
-    world.index.limit_objects(100 * 1024);
+    world.index.limit_object_size(100 * 1024);
     world.pod("w-0", pod_of(70 * 1024));
     world.settle("p");
     assert_eq!(world.told("p").1, "Recording");
@@ -82,7 +82,7 @@ fn an_object_that_is_nearly_full_says_so_once() {
 #[test]
 fn what_the_api_server_has_not_refused_is_not_held_back() {
     let mut world = World::with_workload();
-    world.index.limit_objects(10 * 1024);
+    world.index.limit_object_size(10 * 1024);
     world.pod("w-0", pod_of(50 * 1024));
     world.settle("p");
     assert_eq!(world.states("p"), ["w-0"]);
@@ -91,7 +91,7 @@ fn what_the_api_server_has_not_refused_is_not_held_back() {
 #[test]
 fn what_shrinks_an_object_goes_through_although_more_does_not() {
     let mut world = World::with_workload();
-    world.index.limit_objects(100 * 1024);
+    world.index.limit_object_size(100 * 1024);
     for name in ["w-0", "w-1"] {
         world.pod(name, pod_of(45 * 1024));
     }
@@ -163,7 +163,7 @@ fn an_object_that_somebody_else_makes_smaller_takes_up_what_waits() {
 fn of_many_states_as_many_are_written_as_fit() {
     for (limit, believed, most) in [(100, 100, 2), (100, 1500, 12), (50, 100, 12), (3, 100, 12)] {
         let mut world = World::with_workload();
-        world.index.limit_objects(believed * 1024);
+        world.index.limit_object_size(believed * 1024);
         world.workload("w", "uid-w", 200, &[]);
         for number in 0..200 {
             world.pod(&format!("w-{number}"), pod_of(1024));
@@ -212,7 +212,7 @@ fn what_was_refused_is_tried_anew_after_a_while() {
     world.settle_within(0);
     assert!(world.states("p").is_empty());
     world.index.take_work();
-    world.index.retry_full();
+    world.index.retry_exceeded();
     assert!(world.index.take_work().statuses.contains(&key("p")));
     world.settle("p");
     assert_eq!((world.states("p"), world.told("p").0), (vec!["w-0".to_owned()], "True".into()));

@@ -45,7 +45,7 @@ impl World {
     fn confirm_gone(&mut self) {
         self.index.on_node_overdue(&"node-1".into());
         self.settle("p");
-        assert_eq!(names(&self.index.take_questions()), ["node-1"]);
+        assert_eq!(names(&self.index.take_unconfirmed_nodes()), ["node-1"]);
         self.index.on_node_gone(&"node-1".into());
     }
 }
@@ -57,12 +57,12 @@ fn what_was_recorded_on_a_node_goes_when_the_node_is_confirmed_gone() {
     assert!(world.index.is_missing("node-1") && !world.index.is_missing("node-2"));
     world.settle("p");
     assert_eq!(world.states("p"), ["w-0", "w-1"], "it may come back");
-    assert!(world.index.take_questions().is_empty());
+    assert!(world.index.take_unconfirmed_nodes().is_empty());
 
     world.index.on_node_overdue(&"node-1".into());
     assert!(world.index.take_work().statuses.contains(&key("p")));
     assert_eq!(world.patch("p"), None, "not before it is confirmed");
-    assert_eq!(names(&world.index.take_questions()), ["node-1"]);
+    assert_eq!(names(&world.index.take_unconfirmed_nodes()), ["node-1"]);
 
     world.index.on_node_gone(&"node-1".into());
     assert!(world.index.take_work().statuses.contains(&key("p")));
@@ -88,7 +88,7 @@ fn what_is_to_be_kept_is_kept() {
         assert_eq!(world.states("p"), ["w-0", "w-1"]);
         world.pod("w-0", waiting_for("a"));
         assert_eq!(world.index.eviction(&key("w-0")), None);
-        assert!(world.index.take_questions().is_empty());
+        assert!(world.index.take_unconfirmed_nodes().is_empty());
     }
 }
 
@@ -121,7 +121,7 @@ fn a_node_that_comes_back_costs_nothing() {
     // Gone again: it is excused anew.
     world.index.apply_nodes(Update::Delete("node-1".into()));
     world.settle("p");
-    assert!(world.index.is_missing("node-1") && world.index.take_questions().is_empty());
+    assert!(world.index.is_missing("node-1") && world.index.take_unconfirmed_nodes().is_empty());
     assert_eq!(world.states("p"), ["w-0", "w-1"]);
 }
 
@@ -156,7 +156,7 @@ fn a_foreign_write_does_not_begin_the_grace_period_anew() {
     world.object("p", &forgetting("Forget"), &status);
     assert!(world.index.take_work().absences.is_empty());
     world.settle("p");
-    assert_eq!(names(&world.index.take_questions()), ["node-1"]);
+    assert_eq!(names(&world.index.take_unconfirmed_nodes()), ["node-1"]);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_state_that_a_pod_backs_stays_until_the_pod_is_gone() {
         world.pod("w-0", pod.clone());
         world.index.on_node_overdue(&"node-1".into());
         world.settle("p");
-        assert!(world.index.take_questions().is_empty(), "{pod:?}");
+        assert!(world.index.take_unconfirmed_nodes().is_empty(), "{pod:?}");
         world.index.on_node_gone(&"node-1".into());
         world.settle("p");
         assert_eq!(world.states("p"), ["w-0", "w-1"], "{pod:?}");
@@ -354,7 +354,7 @@ fn no_pod_is_released_before_the_labels_of_all_nodes_are_known() {
 fn pods_that_wait_are_looked_at_again_when_nodes_come_and_go() {
     let mut world = abandoned(&forgetting("Forget"));
     world.pod("w-0", waiting_for("a"));
-    assert!(world.index.is_waiting(&key("w-0")) && !world.index.is_waiting(&key("w-1")));
+    assert!(world.index.is_pending(&key("w-0")) && !world.index.is_pending(&key("w-1")));
     let mut looked_at = |what: &str, change: &dyn Fn(&mut World)| {
         world.index.take_work();
         change(&mut world);
@@ -364,5 +364,5 @@ fn pods_that_wait_are_looked_at_again_when_nodes_come_and_go() {
     looked_at("a node changes", &|world| world.node("node-3", &[("zone", "c")]));
     looked_at("a node goes", &|world| world.index.apply_nodes(Update::Delete("node-3".into())));
     looked_at("the Pod gets a node", &|world| world.pod("w-0", ready_on("node-2")));
-    assert!(!world.index.is_waiting(&key("w-0")));
+    assert!(!world.index.is_pending(&key("w-0")));
 }
