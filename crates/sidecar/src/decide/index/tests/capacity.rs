@@ -1,14 +1,14 @@
-//! Objects that grow until the API server takes no more.
+//! Objects that grow until the API server refuses them.
 
 use super::*;
 
-/// A value that takes so many bytes.
+/// A Pod whose recorded annotation has this many bytes.
 fn pod_of(bytes: usize) -> PodFact {
     PodFact { annotations: vec![("ip".into(), "x".repeat(bytes).into())], ..ready_on("node-1") }
 }
 
 impl World {
-    fn told(&self, object: &str) -> (String, String) {
+    fn condition(&self, object: &str) -> (String, String) {
         let condition = &self.index.objects[&key(object)].fact.status.conditions[0];
         (condition.status.clone(), condition.reason.clone())
     }
@@ -19,11 +19,11 @@ impl World {
 
     fn refuse(&mut self) {
         self.index.on_status_too_large(&key("p"), "uid-p");
-        assert!(self.index.take_work().statuses.contains(&key("p")), "it is tried again");
+        assert!(self.index.take_work().statuses.contains(&key("p")), "the write is tried again");
     }
 
-    /// Writes as an API server does that stores entries of so many bytes, until nothing is left. How many writes
-    /// it has refused.
+    /// Writes until the object is up to date, against an API server that stores at most `limit` bytes of entries. Returns
+    /// how many writes it refused.
     fn settle_within(&mut self, limit: usize) -> usize {
         let mut refused = 0;
         while let Some(patch) = self.patch("p") {
@@ -33,7 +33,7 @@ impl World {
                 && !patch["podStates"].is_null()
             {
                 refused += 1;
-                assert!(refused < 20, "no end: {patch}");
+                assert!(refused < 20, "no progress: {patch}");
                 self.refuse();
             } else {
                 self.accept("p");
@@ -44,12 +44,12 @@ impl World {
 }
 
 #[test]
-fn an_object_that_is_nearly_full_says_so_once() {
+fn reports_near_capacity_once() {
     let mut world = World::with_workload();
-    world.index.limit_objects(100 * 1024);
+    world.index.limit_object_size(100 * 1024);
     world.pod("w-0", pod_of(70 * 1024));
     world.settle("p");
-    assert_eq!(world.told("p").1, "Recording");
+    assert_eq!(world.condition("p").1, "WaitingForPods");
     assert_eq!(world.index.sizes().1, 0);
 
     world.index.take_work();
@@ -57,41 +57,41 @@ fn an_object_that_is_nearly_full_says_so_once() {
     let status = world.patch("p").unwrap();
     let message = status["conditions"][0]["message"].as_str().unwrap();
     assert!(
-        message.starts_with("2 states take 75 % of the 100 KiB") && message.contains("split"),
+        message.starts_with("split the workload") && message.contains("2 states take 75 % of the 100 KiB"),
         "{message}"
     );
     let notices = world.index.take_work().notices;
     assert_eq!((notices.len(), notices[0].reason), (1, Reason::NearCapacity));
     world.accept("p");
-    assert_eq!(world.told("p"), ("True".into(), "NearCapacity".into()));
+    assert_eq!(world.condition("p"), ("True".into(), "NearCapacity".into()));
     assert_eq!((world.index.sizes().1, world.index.sizes().2), (1, 0));
     assert_eq!(world.patch("p"), None);
 
-    // Still, a little below; and nobody is told twice.
+    // A little below the threshold it still counts as near, without a second Event.
     world.pod("w-1", pod_of(2 * 1024));
     world.settle("p");
-    assert_eq!(world.told("p").1, "NearCapacity");
+    assert_eq!(world.condition("p").1, "NearCapacity");
     assert!(world.index.take_work().notices.is_empty());
     world.index.apply_pods(Update::Delete(key("w-0")));
     world.workload("w", "uid-w", 0, &[]);
     world.settle("p");
-    assert_eq!(world.told("p").1, "Recording");
+    assert_eq!(world.condition("p").1, "AllRecorded");
     assert!(world.index.sizes().0 < 5 * 1024);
 }
 
 #[test]
-fn what_the_api_server_has_not_refused_is_not_held_back() {
+fn defers_nothing_before_a_refusal() {
     let mut world = World::with_workload();
-    world.index.limit_objects(10 * 1024);
+    world.index.limit_object_size(10 * 1024);
     world.pod("w-0", pod_of(50 * 1024));
     world.settle("p");
     assert_eq!(world.states("p"), ["w-0"]);
 }
 
 #[test]
-fn what_shrinks_an_object_goes_through_although_more_does_not() {
+fn writes_what_shrinks_the_object_after_a_refusal() {
     let mut world = World::with_workload();
-    world.index.limit_objects(100 * 1024);
+    world.index.limit_object_size(100 * 1024);
     for name in ["w-0", "w-1"] {
         world.pod(name, pod_of(45 * 1024));
     }
@@ -101,7 +101,7 @@ fn what_shrinks_an_object_goes_through_although_more_does_not() {
     world.index.take_work();
     world.refuse();
 
-    // The rest is written and told; a Pod that moves is recorded.
+    // The rest is written, the condition says so, and a Pod that moves is recorded.
     world.pod("w-1", PodFact { node: Some("node-2".into()), ..pod_of(45 * 1024) });
     let status = world.patch("p").unwrap();
     assert_eq!(
@@ -115,10 +115,10 @@ fn what_shrinks_an_object_goes_through_although_more_does_not() {
     let notices = world.index.take_work().notices;
     assert_eq!((notices.len(), notices[0].reason), (1, Reason::CapacityExceeded));
     world.accept("p");
-    assert_eq!(world.patch("p"), None, "nothing is tried again as long as nothing changes");
+    assert_eq!(world.patch("p"), None, "nothing is retried while nothing changes");
     assert_eq!(world.index.sizes().2, 1);
 
-    // An entry that goes makes room for the one that waits.
+    // A dropped entry makes room for the deferred one.
     world.index.apply_pods(Update::Delete(key("w-0")));
     let demand = Demand::of_ordinals(Ordinals::new(1, 2, []));
     let fact = WorkloadFact {
@@ -130,12 +130,12 @@ fn what_shrinks_an_object_goes_through_although_more_does_not() {
     world.index.apply_workloads(&GroupKind::stateful_set(), Update::Apply(key("w"), fact));
     world.settle("p");
     assert_eq!(world.states("p"), ["w-1", "w-2"]);
-    assert_eq!(world.told("p").0, "True");
+    assert_eq!(world.condition("p").0, "True");
     assert_eq!(world.index.sizes().2, 0);
 }
 
 #[test]
-fn an_object_that_somebody_else_makes_smaller_takes_up_what_waits() {
+fn writes_deferred_states_after_a_foreign_write_makes_room() {
     let mut world = World::with_workload();
     for name in ["w-0", "w-1"] {
         world.pod(name, pod_of(40 * 1024));
@@ -151,36 +151,36 @@ fn an_object_that_somebody_else_makes_smaller_takes_up_what_waits() {
     world.pod("w-1", pod_of(25 * 1024));
     assert!(world.settle_within(96 * 1024) > 0);
     assert_eq!(world.states("p"), ["v-1", "w-0"]);
-    assert_eq!(world.told("p").1, "CapacityExceeded");
+    assert_eq!(world.condition("p").1, "CapacityExceeded");
     status["podStates"]["v-1"]["annotations"]["ip"] = "x".repeat(29 * 1024).into();
-    // Still more than what is tried after a refusal, but less than what was refused.
+    // Still above the size that is tried after a refusal, but below the refused one.
     world.object("p", &retained, &status);
     assert_eq!(world.settle_within(96 * 1024), 0);
     assert_eq!(world.states("p"), ["v-1", "w-0", "w-1"]);
 }
 
 #[test]
-fn of_many_states_as_many_are_written_as_fit() {
-    for (limit, believed, most) in [(100, 100, 2), (100, 1500, 12), (50, 100, 12), (3, 100, 12)] {
+fn writes_as_many_states_as_fit() {
+    for (limit, assumed, most) in [(100, 100, 2), (100, 1500, 12), (50, 100, 12), (3, 100, 12)] {
         let mut world = World::with_workload();
-        world.index.limit_objects(believed * 1024);
+        world.index.limit_object_size(assumed * 1024);
         world.workload("w", "uid-w", 200, &[]);
         for number in 0..200 {
             world.pod(&format!("w-{number}"), pod_of(1024));
         }
         let refused = world.settle_within(limit * 1024);
         let states = world.states("p").len();
-        assert!((1..=most).contains(&refused), "{limit} of {believed}: {refused} refused");
-        // Each takes a little more than its annotation.
+        assert!((1..=most).contains(&refused), "{limit} of {assumed}: {refused} refused");
+        // An entry takes a little more than its annotation.
         assert!(
             states <= limit && (states + 12) * 1160 > limit * 1024,
-            "{limit} of {believed}: {states} states"
+            "{limit} of {assumed}: {states} states"
         );
     }
 }
 
 #[test]
-fn if_not_even_the_condition_fits_entries_still_go() {
+fn drops_entries_even_if_the_condition_does_not_fit() {
     let mut world = World::with_workload();
     for name in ["w-0", "w-1"] {
         world.pod(name, pod_of(1024));
@@ -190,21 +190,26 @@ fn if_not_even_the_condition_fits_entries_still_go() {
     let status = world.patch("p").unwrap();
     assert_eq!(status, json!({"desired": 4}));
     world.refuse();
-    assert_eq!(world.patch("p"), None, "nothing but that");
+    assert_eq!(world.patch("p"), None, "there is nothing else to write");
     world.index.apply_pods(Update::Delete(key("w-1")));
     world.workload("w", "uid-w", 1, &[]);
     assert_eq!(
         world.patch("p").unwrap(),
         json!({"podStates": {"w-1": null}}),
-        "nothing that makes it larger"
+        "nothing that makes the object larger"
     );
     world.accept("p");
     assert!(world.index.take_work().statuses.contains(&key("p")));
-    assert_eq!(world.patch("p").unwrap(), json!({"recorded": 1, "desired": 1}));
+    let status = world.patch("p").unwrap();
+    assert_eq!((&status["recorded"], &status["desired"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        (&status["podStates"], &status["conditions"][0]["reason"]),
+        (&Value::Null, &json!("AllRecorded"))
+    );
 }
 
 #[test]
-fn what_was_refused_is_tried_anew_after_a_while() {
+fn retries_refused_states_later() {
     let mut world = World::with_workload();
     world.pod("w-0", pod_of(1024));
     assert!(world.patch("p").is_some());
@@ -212,8 +217,8 @@ fn what_was_refused_is_tried_anew_after_a_while() {
     world.settle_within(0);
     assert!(world.states("p").is_empty());
     world.index.take_work();
-    world.index.retry_full();
+    world.index.retry_exceeded();
     assert!(world.index.take_work().statuses.contains(&key("p")));
     world.settle("p");
-    assert_eq!((world.states("p"), world.told("p").0), (vec!["w-0".to_owned()], "True".into()));
+    assert_eq!((world.states("p"), world.condition("p").0), (vec!["w-0".to_owned()], "True".into()));
 }

@@ -1,4 +1,4 @@
-//! Nodes that go, and objects that forget them.
+//! Deleted nodes under `nodeDeletionPolicy: Forget`.
 
 use super::*;
 use crate::facts::PendingPod;
@@ -9,7 +9,7 @@ fn forgetting(policy: &str) -> Value {
     spec
 }
 
-/// `w-0` ran on node-1, which is in zone a, and is gone with it.
+/// `w-0` was recorded on node-1 in zone a; both the Pod and the node are gone.
 fn abandoned(spec: &Value) -> World {
     let mut world = World::new();
     world.workload("w", "uid-w", 3, &[]);
@@ -27,7 +27,7 @@ fn names<'a>(names: impl IntoIterator<Item = &'a Arc<str>>) -> Vec<String> {
     names.into_iter().map(ToString::to_string).collect()
 }
 
-/// Pending, with the policy's mark and pins to these zones.
+/// A Pending Pod with the policy's annotation, whose affinity requires this zone.
 fn waiting_for(zone: &str) -> PodFact {
     let pins = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
         {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}]}}});
@@ -41,28 +41,28 @@ fn waiting_for(zone: &str) -> PodFact {
 }
 
 impl World {
-    /// The grace period of node-1 ends and the API server says that it is gone.
+    /// The grace period of node-1 ends, and the API server confirms that the node is gone.
     fn confirm_gone(&mut self) {
         self.index.on_node_overdue(&"node-1".into());
         self.settle("p");
-        assert_eq!(names(&self.index.take_questions()), ["node-1"]);
+        assert_eq!(names(&self.index.take_unconfirmed_nodes()), ["node-1"]);
         self.index.on_node_gone(&"node-1".into());
     }
 }
 
 #[test]
-fn what_was_recorded_on_a_node_goes_when_the_node_is_confirmed_gone() {
+fn forgets_states_once_the_node_is_confirmed_gone() {
     let mut world = abandoned(&forgetting("Forget"));
     assert_eq!(names(&world.index.take_work().absences), ["node-1"]);
     assert!(world.index.is_missing("node-1") && !world.index.is_missing("node-2"));
     world.settle("p");
-    assert_eq!(world.states("p"), ["w-0", "w-1"], "it may come back");
-    assert!(world.index.take_questions().is_empty());
+    assert_eq!(world.states("p"), ["w-0", "w-1"], "the node may come back");
+    assert!(world.index.take_unconfirmed_nodes().is_empty());
 
     world.index.on_node_overdue(&"node-1".into());
     assert!(world.index.take_work().statuses.contains(&key("p")));
-    assert_eq!(world.patch("p"), None, "not before it is confirmed");
-    assert_eq!(names(&world.index.take_questions()), ["node-1"]);
+    assert_eq!(world.patch("p"), None, "nothing is dropped before the confirmation");
+    assert_eq!(names(&world.index.take_unconfirmed_nodes()), ["node-1"]);
 
     world.index.on_node_gone(&"node-1".into());
     assert!(world.index.take_work().statuses.contains(&key("p")));
@@ -70,12 +70,12 @@ fn what_was_recorded_on_a_node_goes_when_the_node_is_confirmed_gone() {
     assert_eq!(write.patch["status"], json!({"podStates": {"w-0": null}, "recorded": 1}));
     assert_eq!(write.forgotten, [("node-1".to_owned(), "w-0".into())]);
     world.accept("p");
-    assert_eq!(names(&world.index.take_work().absences), ["node-1"], "nobody names it any longer");
+    assert_eq!(names(&world.index.take_work().absences), ["node-1"], "no entry names the node any longer");
     assert!(!world.index.is_missing("node-1"));
 }
 
 #[test]
-fn what_is_to_be_kept_is_kept() {
+fn keeps_states_under_policy_keep() {
     for policy in [json!("Keep"), Value::Null] {
         let mut spec = spec("w");
         spec["nodeDeletionPolicy"] = policy;
@@ -88,12 +88,12 @@ fn what_is_to_be_kept_is_kept() {
         assert_eq!(world.states("p"), ["w-0", "w-1"]);
         world.pod("w-0", waiting_for("a"));
         assert_eq!(world.index.eviction(&key("w-0")), None);
-        assert!(world.index.take_questions().is_empty());
+        assert!(world.index.take_unconfirmed_nodes().is_empty());
     }
 }
 
 #[test]
-fn the_retention_policy_makes_no_difference() {
+fn forgets_under_every_retention_policy() {
     for policy in ["WhenScaled", "WhenDeleted", "Retain"] {
         let mut spec = forgetting("Forget");
         spec["persistentPodStateRetentionPolicy"] = policy.into();
@@ -105,28 +105,28 @@ fn the_retention_policy_makes_no_difference() {
 }
 
 #[test]
-fn a_node_that_comes_back_costs_nothing() {
+fn keeps_states_of_a_node_that_comes_back() {
     let mut world = abandoned(&forgetting("Forget"));
     world.confirm_gone();
     world.index.take_work();
     world.node("node-1", &[("zone", "a")]);
     assert_eq!(names(&world.index.take_work().absences), ["node-1"]);
-    // Answers that come late.
+    // Late answers.
     for found in [Index::on_node_overdue, Index::on_node_gone] {
         found(&mut world.index, &"node-1".into());
         world.settle("p");
     }
     assert_eq!(world.states("p"), ["w-0", "w-1"]);
 
-    // Gone again: it is excused anew.
+    // Gone again: the grace period starts again.
     world.index.apply_nodes(Update::Delete("node-1".into()));
     world.settle("p");
-    assert!(world.index.is_missing("node-1") && world.index.take_questions().is_empty());
+    assert!(world.index.is_missing("node-1") && world.index.take_unconfirmed_nodes().is_empty());
     assert_eq!(world.states("p"), ["w-0", "w-1"]);
 }
 
 #[test]
-fn an_old_or_contrary_answer_does_not_count() {
+fn ignores_an_outdated_or_contrary_confirmation() {
     for found in [Index::on_node_overdue, Index::on_node_there] {
         let mut world = abandoned(&forgetting("Forget"));
         world.confirm_gone();
@@ -137,7 +137,7 @@ fn an_old_or_contrary_answer_does_not_count() {
 }
 
 #[test]
-fn an_answer_to_a_question_of_an_earlier_absence_does_not_count() {
+fn ignores_a_confirmation_of_an_earlier_absence() {
     let mut world = abandoned(&forgetting("Forget"));
     world.index.on_node_overdue(&"node-1".into());
     world.node("node-1", &[("zone", "a")]);
@@ -148,7 +148,7 @@ fn an_answer_to_a_question_of_an_earlier_absence_does_not_count() {
 }
 
 #[test]
-fn a_foreign_write_does_not_begin_the_grace_period_anew() {
+fn foreign_write_does_not_restart_the_grace_period() {
     let mut world = abandoned(&forgetting("Forget"));
     world.index.on_node_overdue(&"node-1".into());
     world.index.take_work();
@@ -156,11 +156,11 @@ fn a_foreign_write_does_not_begin_the_grace_period_anew() {
     world.object("p", &forgetting("Forget"), &status);
     assert!(world.index.take_work().absences.is_empty());
     world.settle("p");
-    assert_eq!(names(&world.index.take_questions()), ["node-1"]);
+    assert_eq!(names(&world.index.take_unconfirmed_nodes()), ["node-1"]);
 }
 
 #[test]
-fn a_policy_that_changes_counts_from_then_on() {
+fn follows_a_changed_node_deletion_policy() {
     let mut world = abandoned(&forgetting("Keep"));
     let status = world.status("p");
     world.object("p", &forgetting("Forget"), &status);
@@ -173,11 +173,11 @@ fn a_policy_that_changes_counts_from_then_on() {
 }
 
 #[test]
-fn a_state_that_a_pod_backs_stays_until_the_pod_is_gone() {
+fn keeps_a_state_while_a_pod_backs_it() {
     let backing = [
         ready_on("node-1"),
         PodFact { owner: None, ..ready_on("node-1") },
-        // On its way up elsewhere: it has been given its annotations and will be recorded there.
+        // Starting on another node: it has its annotations and will be recorded there.
         PodFact { ready: false, ..ready_on("node-2") },
     ];
     for pod in backing {
@@ -185,7 +185,7 @@ fn a_state_that_a_pod_backs_stays_until_the_pod_is_gone() {
         world.pod("w-0", pod.clone());
         world.index.on_node_overdue(&"node-1".into());
         world.settle("p");
-        assert!(world.index.take_questions().is_empty(), "{pod:?}");
+        assert!(world.index.take_unconfirmed_nodes().is_empty(), "{pod:?}");
         world.index.on_node_gone(&"node-1".into());
         world.settle("p");
         assert_eq!(world.states("p"), ["w-0", "w-1"], "{pod:?}");
@@ -199,7 +199,7 @@ fn a_state_that_a_pod_backs_stays_until_the_pod_is_gone() {
 }
 
 #[test]
-fn a_pod_that_is_left_on_the_node_backs_nothing_unless_it_is_ready() {
+fn unready_pod_on_the_gone_node_backs_nothing() {
     for pod in
         [PodFact { ready: false, ..ready_on("node-1") }, PodFact { terminating: true, ..ready_on("node-1") }]
     {
@@ -212,7 +212,7 @@ fn a_pod_that_is_left_on_the_node_backs_nothing_unless_it_is_ready() {
 }
 
 #[test]
-fn a_node_that_was_gone_before_the_start_is_missing_once_all_are_listed() {
+fn detects_nodes_that_were_gone_before_the_start() {
     let mut index = Index::new(Interest::default());
     let object = json!({
         "metadata": {"name": "p", "namespace": "n", "uid": "uid-p", "resourceVersion": "1"},
@@ -224,12 +224,12 @@ fn a_node_that_was_gone_before_the_start_is_missing_once_all_are_listed() {
     index.apply_objects(Update::Apply(key("p"), Box::new(fact)));
     index.apply_objects(Update::Done);
     index.apply_nodes(Update::Begin(9));
-    assert!(index.take_work().absences.is_empty(), "the list has not come yet");
+    assert!(index.take_work().absences.is_empty(), "the list is not complete yet");
     index.apply_nodes(Update::Apply("node-2".into(), NodeFact::default()));
     index.apply_nodes(Update::Done);
     assert_eq!(names(&index.take_work().absences), ["node-1"]);
 
-    // A list that does not name it, and an object that goes.
+    // A list without node-2, then the object is deleted.
     index.apply_nodes(Update::Begin(9));
     index.apply_nodes(Update::Done);
     assert_eq!(names(&index.take_work().absences), ["node-2"]);
@@ -239,13 +239,13 @@ fn a_node_that_was_gone_before_the_start_is_missing_once_all_are_listed() {
 }
 
 #[test]
-fn a_pod_that_waits_for_what_is_gone_is_released_once_its_state_is_dropped() {
+fn evicts_a_pending_pod_once_its_state_is_dropped() {
     let mut world = abandoned(&forgetting("Forget"));
     world.pod("w-0", waiting_for("a"));
     assert_eq!(world.index.eviction(&key("w-0")), None);
     world.confirm_gone();
     assert!(world.patch("p").is_some());
-    assert_eq!(world.index.eviction(&key("w-0")), None, "it would be pinned again");
+    assert_eq!(world.index.eviction(&key("w-0")), None, "its successor would get the same affinity");
     world.index.take_work();
     world.accept("p");
     assert!(world.index.take_work().evictions.contains(&key("w-0")));
@@ -255,7 +255,7 @@ fn a_pod_that_waits_for_what_is_gone_is_released_once_its_state_is_dropped() {
 }
 
 #[test]
-fn a_pod_is_released_after_a_restart_too() {
+fn evicts_a_pending_pod_after_a_restart() {
     let mut world = abandoned(&forgetting("Forget"));
     world.confirm_gone();
     world.settle("p");
@@ -266,8 +266,8 @@ fn a_pod_is_released_after_a_restart_too() {
 }
 
 #[test]
-fn a_pod_that_may_still_get_a_node_or_is_not_ours_is_not_released() {
-    let forgotten = |pod: PodFact| {
+fn does_not_evict_a_schedulable_or_foreign_pod() {
+    let world_after_forgetting = |pod: PodFact| {
         let mut world = abandoned(&forgetting("Forget"));
         world.confirm_gone();
         world.settle("p");
@@ -279,40 +279,43 @@ fn a_pod_that_may_still_get_a_node_or_is_not_ours_is_not_released() {
         change(pod.pending.as_deref_mut().unwrap());
         pod
     };
-    assert!(forgotten(waiting_for("a")).index.eviction(&key("w-0")).is_some());
+    assert!(world_after_forgetting(waiting_for("a")).index.eviction(&key("w-0")).is_some());
     for (pod, why) in [
         (waiting_for("b"), "node-2 is in zone b"),
         (
             with(|pending| {
                 pending.required_affinity = pps_core::required_affinity::RequiredAffinity::default()
             }),
-            "it is not pinned",
+            "it has no required affinity",
         ),
-        (with(|pinned| pinned.object = "other".into()), "somebody else pinned it"),
-        (PodFact { terminating: true, ..waiting_for("a") }, "it goes anyway"),
-        (PodFact { owner: None, ..waiting_for("a") }, "nobody would make it anew"),
-        (PodFact { owner: Some("uid-other".into()), ..waiting_for("a") }, "nobody would make it anew"),
-        (PodFact { pending: None, ..waiting_for("a") }, "it has a node, or no mark"),
+        (with(|pending| pending.object = "other".into()), "its annotation names another PPS"),
+        (PodFact { terminating: true, ..waiting_for("a") }, "it is terminating already"),
+        (PodFact { owner: None, ..waiting_for("a") }, "no controller would create it again"),
+        (
+            PodFact { owner: Some("uid-other".into()), ..waiting_for("a") },
+            "no controller would create it again",
+        ),
+        (PodFact { pending: None, ..waiting_for("a") }, "it has a node, or no annotation of the policy"),
     ] {
-        assert_eq!(forgotten(pod).index.eviction(&key("w-0")), None, "{why}");
+        assert_eq!(world_after_forgetting(pod).index.eviction(&key("w-0")), None, "{why}");
     }
-    // Another node of the zone has come.
-    let mut world = forgotten(waiting_for("a"));
+    // Another node of the zone has joined.
+    let mut world = world_after_forgetting(waiting_for("a"));
     world.node("node-3", &[("zone", "a")]);
     assert_eq!(world.index.eviction(&key("w-0")), None);
-    // The policy has changed; the workload goes.
-    let mut world = forgotten(waiting_for("a"));
+    // The policy changes, or the workload is deleted.
+    let mut world = world_after_forgetting(waiting_for("a"));
     world.object("p", &forgetting("Keep"), &json!({}));
     assert_eq!(world.index.eviction(&key("w-0")), None);
-    let mut world = forgotten(waiting_for("a"));
+    let mut world = world_after_forgetting(waiting_for("a"));
     world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
     assert_eq!(world.index.eviction(&key("w-0")), None);
-    // Another object is in charge.
-    let mut world = forgotten(waiting_for("a"));
+    // Another object governs the workload.
+    let mut world = world_after_forgetting(waiting_for("a"));
     world.object("w", &forgetting("Forget"), &json!({}));
     assert_eq!(world.index.eviction(&key("w-0")), None);
-    // The mark names an object of another workload.
-    let mut world = forgotten(waiting_for("a"));
+    // The annotation names another workload's object.
+    let mut world = world_after_forgetting(waiting_for("a"));
     let mut of_another = forgetting("Forget");
     of_another["targetRef"]["name"] = "v".into();
     world.workload("v", "uid-v", 1, &[]);
@@ -321,7 +324,7 @@ fn a_pod_that_may_still_get_a_node_or_is_not_ours_is_not_released() {
 }
 
 #[test]
-fn no_pod_is_released_before_the_labels_of_all_nodes_are_known() {
+fn does_not_evict_before_all_node_labels_are_known() {
     let mut world = abandoned(&forgetting("Forget"));
     world.confirm_gone();
     world.settle("p");
@@ -332,7 +335,7 @@ fn no_pod_is_released_before_the_labels_of_all_nodes_are_known() {
     world.pod("w-0", waiting_for("a"));
     assert!(world.index.eviction(&key("w-0")).is_some());
 
-    // Of another object it does not matter.
+    // New keys of another object make no difference.
     let mut other = spec("other");
     other["requiredPersistentTopology"] = json!({"nodeTopologyKeys": ["rack"]});
     world.object("other", &other, &json!({}));
@@ -346,23 +349,23 @@ fn no_pod_is_released_before_the_labels_of_all_nodes_are_known() {
     world.index.apply_nodes(Update::Begin(revision + 1));
     world.node("node-2", &[("zone", "b"), ("host", "node-2")]);
     world.index.apply_nodes(Update::Done);
-    assert!(world.index.take_work().evictions.contains(&key("w-0")), "it is brought up again");
+    assert!(world.index.take_work().evictions.contains(&key("w-0")), "the work comes up again");
     assert!(world.index.eviction(&key("w-0")).is_some());
 }
 
 #[test]
-fn pods_that_wait_are_looked_at_again_when_nodes_come_and_go() {
+fn examines_pending_pods_again_when_nodes_change() {
     let mut world = abandoned(&forgetting("Forget"));
     world.pod("w-0", waiting_for("a"));
-    assert!(world.index.is_waiting(&key("w-0")) && !world.index.is_waiting(&key("w-1")));
-    let mut looked_at = |what: &str, change: &dyn Fn(&mut World)| {
+    assert!(world.index.is_pending(&key("w-0")) && !world.index.is_pending(&key("w-1")));
+    let mut is_examined_after = |what: &str, change: &dyn Fn(&mut World)| {
         world.index.take_work();
         change(&mut world);
         assert!(world.index.take_work().evictions.contains(&key("w-0")), "{what}");
     };
-    looked_at("a node comes", &|world| world.node("node-3", &[("zone", "a")]));
-    looked_at("a node changes", &|world| world.node("node-3", &[("zone", "c")]));
-    looked_at("a node goes", &|world| world.index.apply_nodes(Update::Delete("node-3".into())));
-    looked_at("the Pod gets a node", &|world| world.pod("w-0", ready_on("node-2")));
-    assert!(!world.index.is_waiting(&key("w-0")));
+    is_examined_after("a node joins", &|world| world.node("node-3", &[("zone", "a")]));
+    is_examined_after("a node changes", &|world| world.node("node-3", &[("zone", "c")]));
+    is_examined_after("a node is deleted", &|world| world.index.apply_nodes(Update::Delete("node-3".into())));
+    is_examined_after("the Pod is bound", &|world| world.pod("w-0", ready_on("node-2")));
+    assert!(!world.index.is_pending(&key("w-0")));
 }
