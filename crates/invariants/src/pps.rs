@@ -77,7 +77,7 @@ fn written(object: &PersistentPodState) {
     let status = serde_json::to_string(&object.status).unwrap();
     assert_eq!(serde_json::from_str::<Status>(&status).unwrap(), object.status, "{status}");
 
-    let recording = Recording { ok: true, reason: Reason::Recording, message: "fine".into() };
+    let recording = Recording { ok: true, reason: Reason::AllRecorded, message: "fine".into() };
     let before = &object.status.conditions;
     let after = with_recording(before, &recording, None, "now").unwrap_or_else(|| before.clone());
     assert!(after.iter().any(|condition| condition.type_ == "Recording" && condition.status == "True"));
