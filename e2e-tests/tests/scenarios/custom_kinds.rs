@@ -9,9 +9,12 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, PostParams},
 };
 use pps_e2e::{
-    cluster::{Cluster, PodInfo, SIDECAR, repository_file},
+    cluster::{
+        Cluster, PodInfo, SIDECAR,
+        operator::{Names, OperatedKind, Operator},
+    },
     manifests,
-    operator::{Names, OperatedKind, Operator},
+    repository::repository_file,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
