@@ -3,13 +3,6 @@
 //!
 //! Nothing here needs a cluster: [`HostCalls`] may be a closure.
 
-mod callback;
-mod kubernetes;
-mod mask;
-mod metadata;
-mod reflector;
-mod review;
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -27,16 +20,12 @@ use wasmtime_provider::{
     wasmtime::{Config, Engine, Module},
 };
 
-use crate::kubewarden::Policy;
-use callback::{Gate, Record};
-pub use callback::{HostCall, HostCalls, LogEntry, NoHost};
-pub use kubernetes::KubernetesHost;
-pub use mask::Mask;
-pub use metadata::{ContextAwareResource, Metadata, Rule};
-pub use review::{
-    AdmissionRequest, AdmissionResponse, Kind, PolicyResponse, Resource, ResponseStatus, ReviewRequest,
-    ReviewResponse,
+use super::{
+    host_calls::{Gate, HostCall, HostCalls, LogEntry, NoHost, Record},
+    metadata::Metadata,
+    review::{AdmissionRequest, AdmissionResponse, PolicyResponse},
 };
+use crate::kubewarden::policy::Policy;
 
 /// One tick of the clock that interrupts guests.
 const TICK: Duration = Duration::from_secs(1);
@@ -262,7 +251,7 @@ impl PolicyModule {
 }
 
 /// Reads the settings of a policy: an object, or nothing.
-pub(crate) fn check_settings(module: &PolicyModule, settings: &Value) -> Result<()> {
+pub(super) fn check_settings(module: &PolicyModule, settings: &Value) -> Result<()> {
     let verdict = module.validate_settings(settings)?;
     if !verdict.valid {
         let message = verdict.message.unwrap_or_else(|| "no message".to_owned());

@@ -10,10 +10,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
+use super::policy::Policy;
 use crate::{
     control_plane::{ControlPlane, ServerCertificate, Version, free_port},
     http,
-    kubewarden::Policy,
     supervisor::{Spec, Supervisor},
     wait::{Progress, wait_for},
 };

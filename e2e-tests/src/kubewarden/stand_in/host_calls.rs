@@ -8,7 +8,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Metadata;
+use super::metadata::Metadata;
 
 /// Answers the host calls of a policy. Only calls that the policy has the right to make arrive here.
 pub trait HostCalls: Send + Sync {

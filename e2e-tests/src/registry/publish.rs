@@ -10,9 +10,9 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use tokio::process::Command;
 
+use super::server::Registry;
 use crate::{
-    cluster::{policy_path, repository_file},
-    registry::Registry,
+    repository::{policy_path, repository_file},
     supervisor::beside_current_exe,
 };
 

@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    callback::HostCalls,
+    host_calls::HostCalls,
     mask::Mask,
     reflector::{Query, Reflectors},
 };

@@ -27,8 +27,6 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::registry::Registry;
-
 /// The media types of manifests.
 pub mod media_type {
     /// What is stored under one digest: a configuration and layers.
@@ -155,13 +153,12 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Reader {
-    /// A reader that knows the registry's authority and password.
-    pub fn of(registry: &Registry) -> Result<Self> {
-        let authorization = registry
-            .credentials()
+    /// A reader of the registry at that address. It speaks HTTPS if it is given an authority to trust.
+    pub fn new(host: &str, authority: Option<&Path>, credentials: Option<&(String, String)>) -> Result<Self> {
+        let authorization = credentials
             .map(|(user, password)| format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))));
-        let tls = registry.ca().map(connector).transpose()?;
-        Ok(Self { host: registry.host().to_owned(), tls, authorization })
+        let tls = authority.map(connector).transpose()?;
+        Ok(Self { host: host.to_owned(), tls, authorization })
     }
 
     /// The status with which the registry answers whether it is there.

@@ -10,7 +10,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::Cluster;
+use super::running::Cluster;
 use crate::wait::{Progress, wait_for};
 
 /// A StatefulSet to be made. Its Pods bear the label `app: <name>`.

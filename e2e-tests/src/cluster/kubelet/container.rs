@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use crate::{
     control_plane::free_port,
     http,
-    oci::{ImageConfig, Reader},
+    registry::{ImageConfig, Reader},
     supervisor::{Spec, Supervisor},
 };
 

@@ -28,15 +28,18 @@ use rustls::{
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::Semaphore, task::JoinHandle};
 
+use super::{
+    host_calls::{HostCall, HostCalls},
+    kubernetes::KubernetesHost,
+    module::{Evaluation, PolicyModule, check_settings},
+    review::{ReviewRequest, ReviewResponse},
+};
 use crate::{
     control_plane::{ServerCertificate, Version},
-    kubewarden::Policy,
+    kubewarden::policy::Policy,
     sidecar,
+    supervisor::unique,
     wait::{Progress, wait_for},
-    wasm_host::{
-        Evaluation, HostCall, HostCalls, KubernetesHost, PolicyModule, ReviewRequest, ReviewResponse,
-        check_settings,
-    },
 };
 
 /// How the webhook is set up.
@@ -251,7 +254,7 @@ impl Webhook {
             return Ok(());
         }
         let pods: Api<Pod> = Api::namespaced(admin.clone(), "default");
-        let probe = json!({"metadata": {"name": crate::supervisor::unique("webhook-probe")},
+        let probe = json!({"metadata": {"name": unique("webhook-probe")},
             "spec": {"containers": [{"name": "c", "image": "none"}], "automountServiceAccountToken": false}});
         let probe: Pod = serde_json::from_value(probe)?;
         let dry = PostParams { dry_run: true, ..PostParams::default() };

@@ -7,14 +7,14 @@
 mod container;
 mod ipam;
 mod pod;
+mod shared;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use anyhow::Result;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -29,55 +29,13 @@ use tokio::{
 
 pub use container::Containers;
 pub use ipam::Ipam;
-
-/// Where the CNI reads which address a Pod wants, and writes which it got.
-pub const IP_ANNOTATION: &str = "ovn.kubernetes.io/ip_address";
-
-/// A Pod with this annotation (any value) gets whatever address comes next, and the CNI writes
-/// nothing on it.
-pub const NO_RESERVATION: &str = "e2e.pps.kubewarden.io/no-reservation";
-
-/// How the kubelet behaves. Changes count for Pods that start later.
-#[derive(Clone, Debug)]
-pub struct Behaviour {
-    /// How long a Pod takes from its address to Ready.
-    pub ready_delay: Duration,
-    /// More annotations that the CNI writes on each Pod. `{ip}`, `{node}` and `{pod}` are replaced.
-    pub annotations: BTreeMap<String, String>,
-    /// The CNI writes an empty value into [`IP_ANNOTATION`] when a Pod ends, as some do.
-    pub blank_on_teardown: bool,
-}
-
-impl Default for Behaviour {
-    fn default() -> Self {
-        Self { ready_delay: Duration::ZERO, annotations: BTreeMap::new(), blank_on_teardown: false }
-    }
-}
+pub use shared::{Behaviour, IP_ANNOTATION, NO_RESERVATION};
+use shared::{Control, Shared};
 
 /// The running kubelet. It stops when this is dropped.
 pub struct Kubelet {
     shared: Arc<Shared>,
     task: JoinHandle<()>,
-}
-
-pub(crate) struct Shared {
-    client: Client,
-    ipam: Ipam,
-    /// How many Pods are worked on at once.
-    turns: Semaphore,
-    /// For Pods that run for real.
-    containers: OnceLock<Arc<Containers>>,
-    control: watch::Sender<Control>,
-}
-
-/// What tests switch.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Control {
-    behaviour: Behaviour,
-    /// `namespace/name` of Pods that must not become Ready.
-    held: BTreeSet<String>,
-    /// Nodes on which nothing happens.
-    dead_nodes: BTreeSet<String>,
 }
 
 impl Kubelet {
@@ -203,24 +161,5 @@ async fn follow(shared: Arc<Shared>) {
             Ok(None) => return,
             Err(error) => tracing::debug!("kubelet's watch: {error}"),
         }
-    }
-}
-
-/// Runs `attempt` until it works or the Pod is gone; API servers restart now and then.
-async fn persist<T, F>(pod: &watch::Receiver<Arc<Pod>>, mut attempt: impl FnMut() -> F) -> Option<T>
-where
-    F: Future<Output = Result<T>>,
-{
-    let mut pause = Duration::from_millis(20);
-    loop {
-        match attempt().await {
-            Ok(value) => return Some(value),
-            Err(error) => tracing::debug!("kubelet tries again: {error:#}"),
-        }
-        if pod.has_changed().is_err() {
-            return None;
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(1));
     }
 }

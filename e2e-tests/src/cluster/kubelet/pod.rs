@@ -11,7 +11,10 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{Containers, Control, IP_ANNOTATION, NO_RESERVATION, Shared, persist};
+use super::{
+    container::Containers,
+    shared::{Control, IP_ANNOTATION, NO_RESERVATION, Shared, persist},
+};
 
 /// How often a Pod that runs for real is asked whether it is Ready: oftener than any Pod says, for tests wait
 /// for it.

@@ -9,7 +9,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{cluster::repository_file, control_plane::Version, manifests};
+use super::{parse, read};
+use crate::{control_plane::Version, repository::repository_file};
 
 /// The Helm chart of this repository.
 pub const CHART: &str = "charts/persistent-pod-state";
@@ -17,7 +18,7 @@ pub const CHART: &str = "charts/persistent-pod-state";
 /// The objects of a kustomization, named by its folder from the root of the repository, such as `deploy`.
 pub fn render_kustomize(folder: &str) -> Result<Vec<Value>> {
     let text = run("kustomize", &["build", &path(repository_file(folder))?])?;
-    manifests::parse(&text).with_context(|| format!("what kustomize makes of {folder}"))
+    parse(&text).with_context(|| format!("what kustomize makes of {folder}"))
 }
 
 /// The objects of the chart, as `helm template` makes them of a file with values.
@@ -28,7 +29,7 @@ pub fn render_chart(release: &str, namespace: &str, values: Option<&Path>) -> Re
     if let Some(values) = &values {
         arguments.extend(["--values", values]);
     }
-    manifests::parse(&run("helm", &arguments)?).context("what Helm makes of the chart")
+    parse(&run("helm", &arguments)?).context("what Helm makes of the chart")
 }
 
 /// Every folder of the repository that can be applied, from its root: `deploy`, `deploy/base`, ….
@@ -38,7 +39,7 @@ pub fn kustomizations() -> Result<Vec<String>> {
     for file in files_below(&repository_file("deploy"))? {
         let folder = file.parent().filter(|_| file.ends_with("kustomization.yaml"));
         let Some(folder) = folder.and_then(|folder| folder.strip_prefix(&root).ok()) else { continue };
-        if manifests::read(&file)?.iter().any(|object| object["kind"] == "Kustomization") {
+        if read(&file)?.iter().any(|object| object["kind"] == "Kustomization") {
             found.push(path(folder)?);
         }
     }
