@@ -1,4 +1,4 @@
-//! Circles in a graph of files.
+//! Import circles in a graph of files.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 /// For each file, the files that it imports, each with one path that imports it.
 pub(crate) type Graph = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Files of which each imports the next, and the last one the first.
+/// Files that each import the next one; the last one imports the first.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Circle(Vec<Import>);
 
@@ -33,7 +33,7 @@ impl fmt::Display for Circle {
     }
 }
 
-/// Circles, the shortest first. No two of them have an import in common, and without their imports the graph has none.
+/// Circles that have no import in common, the shortest first. Without their imports, the graph has no circle.
 pub(crate) fn circles(mut graph: Graph) -> Vec<Circle> {
     let mut circles = Vec::new();
     while let Some(circle) = shortest_circle(&graph) {
@@ -49,7 +49,7 @@ fn shortest_circle(graph: &Graph) -> Option<Circle> {
     graph.keys().filter_map(|file| circle_through(graph, file)).min_by_key(|circle| circle.0.len())
 }
 
-/// The shortest way from a file back to itself.
+/// The shortest path from a file back to itself.
 fn circle_through(graph: &Graph, start: &str) -> Option<Circle> {
     let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
     let mut queue = VecDeque::from([start]);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_without_circles_has_none() {
+    fn finds_nothing_in_a_graph_without_circles() {
         assert_eq!(circles(graph(&[("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])), []);
     }
 

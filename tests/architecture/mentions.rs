@@ -17,7 +17,7 @@ pub(crate) struct Binding {
     pub(crate) is_public: bool,
 }
 
-/// What one module mentions. Modules without a file of their own, and those in other files, are listed.
+/// What one module mentions, apart from its child modules.
 #[derive(Debug, Default)]
 pub(crate) struct Mentions {
     pub(crate) items: Vec<String>,
@@ -25,7 +25,9 @@ pub(crate) struct Mentions {
     pub(crate) paths: Vec<Path>,
     pub(crate) methods: Vec<String>,
     pub(crate) is_async: bool,
+    /// Child modules that have a file of their own.
     pub(crate) files: Vec<String>,
+    /// Child modules in the same file.
     pub(crate) inline: Vec<(String, Mentions)>,
 }
 
@@ -57,7 +59,8 @@ impl Mentions {
         self.bindings.push(Binding { name, path, is_public });
     }
 
-    /// The arguments of a macro are no syntax yet: every identifier, with those that follow after `::`, is a path.
+    /// Reads the arguments of a macro. They are not parsed, so each identifier counts as a path, together with those that
+    /// follow it after `::`.
     fn read_tokens(&mut self, tokens: TokenStream) {
         let mut path = Path::new();
         let mut punctuation = String::new();
@@ -121,7 +124,7 @@ impl<'ast> Visit<'ast> for Mentions {
             Item::Mod(item) => {
                 assert!(
                     !item.attrs.iter().any(|attribute| attribute.path().is_ident("path")),
-                    "#[path] is not read"
+                    "this test does not follow #[path]"
                 );
                 if !is_test(&item.attrs) {
                     let name = item.ident.to_string();
@@ -181,12 +184,12 @@ impl<'ast> Visit<'ast> for Mentions {
         visit::visit_expr_await(self, expression);
     }
 
-    // `pub(super)` and `#[serde(…)]` import nothing.
+    // The paths in `pub(super)` and `#[serde(…)]` import nothing.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 }
 
-/// Whether something is compiled for tests only: `#[cfg(test)]`, `#[cfg(all(test, …))]`, `#[test]`.
+/// Whether an item is compiled for tests only: `#[cfg(test)]`, `#[cfg(all(test, …))]`, `#[test]`.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::Path(path) => path.is_ident("test"),
@@ -198,7 +201,7 @@ fn is_test(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Whether a name is that of an item, or of something in it: `std::time::Instant::now` is within `std::time`.
+/// Whether a name is `outer` or a path in it: `std::time::Instant::now` is within `std::time`.
 pub(crate) fn is_within(name: &str, outer: &str) -> bool {
     name.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }

@@ -5,23 +5,23 @@ use std::collections::BTreeMap;
 use crate::circles::Graph;
 use crate::mentions::{Binding, Mentions, Path, is_within};
 
-/// How many re-exports are followed before a name counts as not found.
+/// After following this many re-exports, a name counts as not found.
 const MAX_REEXPORTS: usize = 16;
 
-/// The modules of a crate; the first one is its root. Test modules are left out.
+/// The modules of a crate, without test modules. The first one is the root.
 pub(crate) struct Crate {
     modules: Vec<Module>,
 }
 
 struct Module {
-    /// An inline module has the file of the one around it.
+    /// For an inline module, the file of the module around it.
     file: String,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,
     mentions: Mentions,
 }
 
-/// What a file says, with the names of other crates in full: `std::time::Instant::now`.
+/// What a file mentions. Names of other crates are written in full, such as `std::time::Instant::now`.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     /// The names outside of `use` declarations.
@@ -33,7 +33,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// Whether the file names one of these, or something in it.
+    /// Whether the file names one of these or a path in it.
     pub(crate) fn names_any(&self, outer: &[&str]) -> bool {
         let mut names = self.names.iter().chain(&self.imported);
         names.any(|name| outer.iter().any(|outer| is_within(name, outer)))
@@ -43,9 +43,9 @@ impl Code {
 /// Where a path leads.
 #[derive(Debug, PartialEq, Eq)]
 enum Target {
-    /// To a module of this crate, or to something that it defines.
+    /// To a module of this crate, or to an item of this module.
     Module(usize),
-    /// Out of this crate.
+    /// To another crate.
     Outside(String),
 }
 
@@ -54,7 +54,7 @@ impl Crate {
     pub(crate) fn load(root: &str, read: &dyn Fn(&str) -> Option<String>) -> Self {
         let mut modules = Self { modules: Vec::new() };
         let folder = root.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let text = read(root).unwrap_or_else(|| panic!("there is no {root}"));
+        let text = read(root).unwrap_or_else(|| panic!("{root} does not exist"));
         modules.add_file(root, folder, &text, None, read);
         modules
     }
@@ -97,7 +97,7 @@ impl Crate {
         id
     }
 
-    /// What each file says.
+    /// What each file mentions.
     pub(crate) fn code(&self) -> BTreeMap<String, Code> {
         let mut files: BTreeMap<String, Code> = BTreeMap::new();
         for (id, module) in self.modules.iter().enumerate() {
@@ -116,8 +116,7 @@ impl Crate {
         files
     }
 
-    /// Which files of the crate import which. A module that only declares its children, and re-exports from them, does
-    /// not import them.
+    /// Which files of the crate import which. Declaring a child module, or re-exporting from it, is not an import.
     pub(crate) fn file_imports(&self) -> Graph {
         let mut graph = Graph::new();
         for (id, module) in self.modules.iter().enumerate() {
@@ -142,7 +141,7 @@ impl Crate {
             .any(|id| id == ancestor)
     }
 
-    /// Where a name leads that a `use` brings into a module, with what follows it.
+    /// Resolves a name that a `use` brings into a module, followed by `rest`.
     fn follow(&self, module: usize, binding: &Binding, rest: &[String], depth: usize) -> Option<Target> {
         let path: Path = binding.path.iter().chain(rest).cloned().collect();
         // In `use json::json` the first name is that of another crate, not what is being imported.
@@ -152,7 +151,7 @@ impl Crate {
         self.resolve(module, &path, depth)
     }
 
-    /// Where a path leads that is written in a module; nowhere if it is a local name.
+    /// Resolves a path that is written in a module. None if it is a local name.
     fn resolve(&self, module: usize, path: &[String], depth: usize) -> Option<Target> {
         let (first, rest) = path.split_first()?;
         if depth > MAX_REEXPORTS {
@@ -163,16 +162,17 @@ impl Crate {
             "self" => self.descend(module, rest, depth),
             "super" => self.descend(self.modules[module].parent?, rest, depth),
             _ => self.look_up(module, first, rest, depth).or_else(|| {
-                // The standard library has several names.
+                // `core` and `alloc` are part of the standard library.
                 let first = if ["core", "alloc"].contains(&first.as_str()) { "std" } else { first };
                 let is_name = rest.is_empty() && depth == 0;
                 let outside = std::iter::once(first).chain(rest.iter().map(String::as_str));
-                (!is_name || is_macro(first)).then(|| Target::Outside(outside.collect::<Vec<_>>().join("::")))
+                (!is_name || is_std_macro(first))
+                    .then(|| Target::Outside(outside.collect::<Vec<_>>().join("::")))
             }),
         }
     }
 
-    /// Follows the rest of a path from a module. What the module does not have counts as its own.
+    /// Resolves a path relative to a module. A name that is not found there counts as the module's own.
     fn descend(&self, module: usize, path: &[String], depth: usize) -> Option<Target> {
         match path.split_first() {
             None => Some(Target::Module(module)),
@@ -181,7 +181,7 @@ impl Crate {
         }
     }
 
-    /// A name in a module, with what follows it: a child, an item, or what a `use` brings in.
+    /// Resolves a name in a module, followed by `rest`. It may be a child, an item, or brought in by a `use`.
     fn look_up(&self, id: usize, name: &str, rest: &[String], depth: usize) -> Option<Target> {
         let module = &self.modules[id];
         if let Some(child) = module.children.get(name) {
@@ -205,8 +205,8 @@ impl Crate {
     }
 }
 
-/// Macros of the standard library need no import.
-fn is_macro(name: &str) -> bool {
+/// Macros of the standard library, which need no import.
+fn is_std_macro(name: &str) -> bool {
     ["print", "println", "eprint", "eprintln", "dbg"].contains(&name)
 }
 
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_a_circle_over_use_paths_types_and_macros() {
+    fn finds_a_circle_through_use_declarations_types_and_macros() {
         let files = [
             ("lib.rs", "mod a; mod b; mod c;"),
             ("a.rs", "use crate::b::B; pub struct A(B);"),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn declaring_and_reexporting_a_child_is_no_import_but_using_it_is() {
+    fn using_a_child_is_an_import_but_declaring_or_reexporting_it_is_not() {
         let child = ("a.rs", "pub struct A;");
         assert_eq!(
             imports(&[("lib.rs", "mod a; pub use self::a::A; pub(crate) use a::A as B;"), child]),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_the_parent_leads_to_where_it_is_defined() {
+    fn resolves_a_name_of_the_parent_to_its_definition() {
         let parent = "mod a; mod b; pub use self::b::B; pub use std::time::Instant; pub struct P; mod inner { pub struct I; }";
         let b = ("b.rs", "pub struct B;");
         for (code, expected) in [
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_strings_and_tests_do_not_count() {
+    fn ignores_comments_strings_and_test_modules() {
         let code = r#"
             //! See [`crate::b::B`].
             /// And `std::fs`.
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_other_crates_are_in_full() {
+    fn expands_names_of_other_crates() {
         let code = r"
             use std::time::{self, Instant as Start};
             use json::json;

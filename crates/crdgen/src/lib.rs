@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 
 /// The comment at the top of the generated file.
 const HEADER: &str = "\
-# Generated from crates/core/src/pps.rs: do not edit.
+# Generated from the types in crates/core/src/pps: do not edit.
 # To regenerate it: make crd
 ";
 

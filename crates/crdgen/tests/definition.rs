@@ -16,7 +16,7 @@ fn deploy_crd_yaml_is_up_to_date() {
     let committed = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == generated,
-        "deploy/base/crd.yaml differs from the types in crates/core/src/pps.rs; run `make crd`"
+        "deploy/base/crd.yaml differs from the types in crates/core/src/pps; run `make crd`"
     );
 }
 
