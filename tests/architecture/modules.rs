@@ -33,10 +33,13 @@ pub(crate) struct Code {
 }
 
 impl Code {
+    pub(crate) fn all_names(&self) -> impl Iterator<Item = &String> {
+        self.names.iter().chain(&self.imported)
+    }
+
     /// Whether the file names one of these or a path in it.
     pub(crate) fn names_any(&self, outer: &[&str]) -> bool {
-        let mut names = self.names.iter().chain(&self.imported);
-        names.any(|name| outer.iter().any(|outer| is_within(name, outer)))
+        self.all_names().any(|name| outer.iter().any(|outer| is_within(name, outer)))
     }
 }
 
