@@ -5,8 +5,12 @@ use std::fmt;
 /// Why something is as it is. Displayed as the word itself, such as `TopologyKeyMissing`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// States are recorded as Pods become Ready.
-    Recording,
+    /// As many states are recorded as the workload wants Pods.
+    AllRecorded,
+    /// Fewer states are recorded than the workload wants Pods: Pods are recorded as they become Ready.
+    WaitingForPods,
+    /// The workload does not say how many Pods it wants, so no state is dropped before it is deleted.
+    ReplicasUnknown,
     /// The workload that the PPS names does not exist.
     WorkloadNotFound,
     /// The workload that the PPS names is of a kind that nobody watches.
@@ -45,7 +49,9 @@ impl Reason {
     /// The word.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Recording => "Recording",
+            Self::AllRecorded => "AllRecorded",
+            Self::WaitingForPods => "WaitingForPods",
+            Self::ReplicasUnknown => "ReplicasUnknown",
             Self::WorkloadNotFound => "WorkloadNotFound",
             Self::WorkloadKindNotWatched => "WorkloadKindNotWatched",
             Self::WorkloadKindForbidden => "WorkloadKindForbidden",

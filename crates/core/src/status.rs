@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn the_time_moves_only_when_the_status_turns() {
         let foreign = Condition { type_: "Theirs".into(), ..Condition::default() };
-        let good = Recording { ok: true, reason: Reason::Recording, message: "fine".into() };
+        let good = Recording { ok: true, reason: Reason::AllRecorded, message: "fine".into() };
         let first = with_recording(std::slice::from_ref(&foreign), &good, Some(1), "t1").unwrap();
         assert_eq!((&first[0], first[1].last_transition_time.as_str()), (&foreign, "t1"));
         assert_eq!(with_recording(&first, &good, Some(1), "t2"), None);

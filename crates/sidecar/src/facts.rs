@@ -28,6 +28,8 @@ pub struct PodFact {
     pub node: Option<Arc<str>>,
     /// Whether the Pod is Ready.
     pub ready: bool,
+    /// Since when the Pod has been Ready, in Unix seconds.
+    pub ready_since: Option<i64>,
     /// Whether the Pod is being deleted.
     pub terminating: bool,
     /// The annotations that some PPS names.

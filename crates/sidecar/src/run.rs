@@ -190,7 +190,7 @@ impl Worker {
         metrics: Arc<Metrics>,
     ) -> Self {
         let mut index = Index::new(interest);
-        index.limit_objects(args.max_object_size.saturating_mul(1024));
+        index.limit_object_size(args.max_object_size.saturating_mul(1024));
         Self {
             index,
             discovery: Discovery::new(&args.config_namespace),
@@ -345,7 +345,7 @@ impl Worker {
         self.metrics.fullness(largest, nearly, full);
         if now >= self.retry_full {
             self.retry_full = now + RETRY_FULL;
-            self.index.retry_full();
+            self.index.retry_exceeded();
         }
     }
 

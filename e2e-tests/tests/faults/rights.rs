@@ -3,8 +3,9 @@
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::{Api, api::PostParams};
 use pps_e2e::{
-    cluster::{Cluster, SIDECAR, repository_file},
+    cluster::{Cluster, SIDECAR},
     manifests,
+    repository::repository_file,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};

@@ -9,9 +9,12 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, PostParams},
 };
 use pps_e2e::{
-    cluster::{Cluster, PodInfo, SIDECAR, repository_file},
+    cluster::{
+        Cluster, PodInfo, SIDECAR,
+        operator::{Names, OperatedKind, Operator},
+    },
     manifests,
-    operator::{Names, OperatedKind, Operator},
+    repository::repository_file,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
@@ -255,7 +258,7 @@ pub(crate) async fn a_kind_that_is_no_longer_listed_is_left_as_it_is(cluster: &C
     write_list(cluster, &listing(&[&database()])).await;
     pool.wait_for_entries("db", &["db-0"]).await;
     pool.wait_for_entries("new", &["new-0"]).await;
-    wait_for_reason(&pool, "db", "Recording").await;
+    wait_for_reason(&pool, "db", "AllRecorded").await;
 
     // Another version is asked for, which has the number of Pods elsewhere.
     let version = json!({"group": GROUP, "version": "v1beta1", "kind": "Database"});
@@ -303,7 +306,7 @@ pub(crate) async fn a_malformed_list_changes_nothing(cluster: &Cluster) {
     pool.recorded("web", "web").await;
 
     write_list(cluster, &listing(&[&database()])).await;
-    wait_for_reason(&pool, "db", "Recording").await;
+    wait_for_reason(&pool, "db", "AllRecorded").await;
     pool.recorded("db", "db").await;
 }
 

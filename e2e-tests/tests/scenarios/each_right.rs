@@ -6,8 +6,9 @@ use kube::{
     api::{DeleteParams, ListParams, PostParams},
 };
 use pps_e2e::{
-    cluster::{Cluster, SIDECAR, repository_file},
+    cluster::{Cluster, SIDECAR},
     manifests,
+    repository::repository_file,
     sidecar::{NAMESPACE, Sidecar, SidecarOptions},
     wait::{Progress, wait_for},
 };

@@ -6,9 +6,9 @@ use std::{
 };
 
 use pps_e2e::{
-    cluster::{Cluster, PodInfo, repository_file},
+    cluster::{Cluster, PodInfo, nodes::NodeSpec},
     manifests,
-    nodes::NodeSpec,
+    repository::repository_file,
     sidecar::SidecarOptions,
     wait::{Progress, wait_for},
 };

@@ -108,7 +108,7 @@ pub(crate) async fn an_object_that_is_full_warns_and_goes_on(cluster: &Cluster) 
     patch_status(&pool, &foreign).await.unwrap();
     let pps = pool
         .wait_for_object("big", "all to be well", TIMEOUT, |pps| {
-            has(pps, "Recording") && pps.data["status"]["podStates"]["big-1"].is_object()
+            has(pps, "AllRecorded") && pps.data["status"]["podStates"]["big-1"].is_object()
         })
         .await;
     assert!(

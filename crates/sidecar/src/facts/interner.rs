@@ -20,7 +20,7 @@ pub struct Interner {
 
 impl Interner {
     /// This name, kept once.
-    pub fn share(&mut self, name: &Arc<str>) -> Arc<str> {
+    pub fn intern(&mut self, name: &Arc<str>) -> Arc<str> {
         if let Some(shared) = self.shared.get(&**name) {
             return shared.clone();
         }
@@ -31,20 +31,20 @@ impl Interner {
 
     /// The same for the names that a key consists of.
     pub fn intern_name(&mut self, key: &NamespacedName) -> NamespacedName {
-        NamespacedName { namespace: self.share(&key.namespace), name: self.share(&key.name) }
+        NamespacedName { namespace: self.intern(&key.namespace), name: self.intern(&key.name) }
     }
 
     /// The same for the key of a workload.
     pub fn intern_workload_key(&mut self, key: &WorkloadKey) -> WorkloadKey {
-        let kind = GroupKind { group: self.share(&key.kind.group), kind: self.share(&key.kind.kind) };
+        let kind = GroupKind { group: self.intern(&key.kind.group), kind: self.intern(&key.kind.kind) };
         WorkloadKey { object: self.intern_name(&key.object), kind }
     }
 
     /// The same for pairs of names.
     pub fn intern_pairs<'a>(&mut self, pairs: impl IntoIterator<Item = &'a mut (Arc<str>, Arc<str>)>) {
         for (key, value) in pairs {
-            *key = self.share(key);
-            *value = self.share(value);
+            *key = self.intern(key);
+            *value = self.intern(value);
         }
     }
 
@@ -64,12 +64,12 @@ mod tests {
     #[test]
     fn a_name_is_kept_once_and_as_long_as_it_is_used() {
         let mut names = Interner::default();
-        let first = names.share(&"node-1".into());
-        assert!(Arc::ptr_eq(&first, &names.share(&"node-1".into())));
+        let first = names.intern(&"node-1".into());
+        assert!(Arc::ptr_eq(&first, &names.intern(&"node-1".into())));
         for number in 0..10 * SWEEP_AFTER {
-            names.share(&format!("passing-{number}").into());
+            names.intern(&format!("passing-{number}").into());
         }
         assert!(names.shared.len() <= SWEEP_AFTER);
-        assert!(Arc::ptr_eq(&first, &names.share(&"node-1".into())));
+        assert!(Arc::ptr_eq(&first, &names.intern(&"node-1".into())));
     }
 }

@@ -196,6 +196,7 @@ pub fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
     Some(PodFact {
         owner: owner.map(|owner| owner.uid.as_str().into()),
         node: node.map(Into::into),
+        ready_since: None,
         ready: pod
             .status
             .conditions
@@ -309,6 +310,7 @@ mod tests {
         }));
         assert!(pod.metadata.managed_fields.is_none());
         let expected = PodFact {
+            ready_since: None,
             owner: Some("u".into()),
             node: Some("node-1".into()),
             ready: true,

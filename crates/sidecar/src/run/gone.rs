@@ -8,7 +8,8 @@ use tracing::{debug, info, warn};
 
 use super::Worker;
 use super::writing::retry_after;
-use crate::decide::index::{PodEviction, StatusWrite};
+use crate::decide::PodEviction;
+use crate::decide::index::StatusWrite;
 use crate::decide::schedule::Of;
 use crate::facts::NamespacedName;
 use crate::write::{Failure, NodeLookup};
@@ -50,7 +51,7 @@ impl Worker {
 
     /// Takes up the questions that decisions have brought up.
     pub(super) fn take_questions(&mut self) {
-        for node in self.index.take_questions() {
+        for node in self.index.take_unconfirmed_nodes() {
             self.grace.ask(&node);
         }
     }
@@ -97,7 +98,7 @@ impl Worker {
         let now = Instant::now();
         for (node, pod) in &write.forgotten {
             let key = NamespacedName { namespace: write.key.namespace.clone(), name: pod.clone() };
-            if self.index.is_waiting(&key) {
+            if self.index.is_pending(&key) {
                 self.unschedulable.at_once(&key, now);
             }
             info!(object = %write.key, %node, %pod, "dropped what was recorded on a node that is gone");
@@ -113,7 +114,7 @@ impl Worker {
             entries.join(", "),
             self.grace.period().as_secs()
         );
-        self.index.tell(&write.workload, Reason::StatesForgotten, message);
+        self.index.report(&write.workload, Reason::StatesForgotten, message);
     }
 
     /// Deletes a Pod that waits for a node that no longer exists, if it has done so for long enough.
@@ -140,7 +141,7 @@ impl Worker {
                     "deleted Pod {}, which waited for a node that no longer exists, so that it is made anew",
                     pod.name
                 );
-                self.index.tell(&eviction.workload, Reason::PodEvicted, message);
+                self.index.report(&eviction.workload, Reason::PodEvicted, message);
             }
             Err(failure) => {
                 self.count_failure("pod", &failure);

@@ -7,7 +7,7 @@ use pps_core::Reason;
 use tracing::{debug, warn};
 
 use super::Worker;
-use crate::decide::index::GeneratedPps;
+use crate::decide::GeneratedPps;
 use crate::facts::{NamespacedName, WorkloadKey};
 use crate::write::{ApplyResult, Failure, WriteResult};
 
@@ -107,7 +107,7 @@ impl Worker {
                 format!("deleted PersistentPodState {}, which the annotations no longer ask for", key.name),
             ),
         };
-        self.index.tell(workload, reason, message);
+        self.index.report(workload, reason, message);
     }
 
     pub(super) fn count_failure(&self, what: &'static str, failure: &Failure) {

@@ -52,7 +52,7 @@ impl Publisher {
 }
 
 fn is_normal(reason: Reason) -> bool {
-    matches!(reason, Reason::Recording | Reason::Generated | Reason::Deleted | Reason::PodEvicted)
+    matches!(reason, Reason::Generated | Reason::Deleted | Reason::PodEvicted)
 }
 
 /// What this program was doing.
