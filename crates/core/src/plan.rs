@@ -130,7 +130,7 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
         let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else { continue };
         match rules.forbid(key) {
             Some(forbidden) => plan.warnings.push(format!(
-                "PersistentPodState {pps}: annotation {key} of spec.persistentPodAnnotations is not injected: {forbidden}"
+                "annotation {key} of PersistentPodState {pps} is not injected: {forbidden}"
             )),
             None => plan.annotations.push((key.clone(), value.clone())),
         }
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(plan.annotations, [("old".to_owned(), "x".to_owned())]);
         assert_eq!(
             plan.warnings,
-            ["PersistentPodState p: annotation ip of spec.persistentPodAnnotations is not injected: \
+            ["annotation ip of PersistentPodState p is not injected: \
               it is not in the policy's settings.annotations.allow; remove it"],
             "no warning for annotations without a recorded value"
         );

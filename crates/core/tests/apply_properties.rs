@@ -38,7 +38,9 @@ fn anything() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_filter("JSON has finite numbers only", |number| number.is_finite()).prop_map(Value::from),
+        any::<f64>()
+            .prop_filter("JSON has finite numbers only", |number| number.is_finite())
+            .prop_map(Value::from),
         ".{0,3}".prop_map(Value::from),
     ];
     leaf.prop_recursive(2, 6, 3, |inner| {
@@ -123,7 +125,7 @@ fn requirements(least: usize) -> impl Strategy<Value = Vec<Requirement>> {
         .prop_map(|map| map.into_iter().map(|(key, value)| Requirement { key, value }).collect())
 }
 
-fn a_plan() -> impl Strategy<Value = Plan> {
+fn plan() -> impl Strategy<Value = Plan> {
     let preference =
         (1..=100, requirements(1)).prop_map(|(weight, requirements)| Preference { weight, requirements });
     let annotations = btree_map("n[a-d]", "[a-z]{1,2}", 0..3);
@@ -238,7 +240,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn applying_twice_gives_the_same_pod_as_applying_once(pod in pod(), plan in a_plan()) {
+    fn applying_twice_gives_the_same_pod_as_applying_once(pod in pod(), plan in plan()) {
         let mut once = pod.clone();
         let first = apply(&plan, &mut once).unwrap();
         let mut twice = once.clone();
@@ -251,7 +253,7 @@ proptest! {
     }
 
     #[test]
-    fn changes_only_what_the_plan_names(pod in pod(), plan in a_plan()) {
+    fn changes_only_what_the_plan_names(pod in pod(), plan in plan()) {
         let mut after = pod.clone();
         let applied = apply(&plan, &mut after).unwrap();
         let mut found = Vec::new();
@@ -272,7 +274,7 @@ proptest! {
     #[test]
     fn allows_the_same_nodes_as_before_if_they_have_the_required_labels(
         pod in pod(),
-        plan in a_plan(),
+        plan in plan(),
         nodes in nodes(),
     ) {
         let mut after = pod.clone();
