@@ -1,7 +1,7 @@
-//! What holds for every Pod and every plan.
+//! Properties of `apply` that hold for every Pod and every plan.
 //!
-//! The evaluator of node selectors and the walker over differences are written here anew, from
-//! Kubernetes' documentation: they share nothing with the code that they judge.
+//! The evaluation of node selectors and the comparison of two Pods are implemented here a second time, from
+//! Kubernetes' documentation: they share no code with what they test.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ fn value() -> impl Strategy<Value = String> {
     prop::sample::select(&VALUES[..]).prop_map(String::from)
 }
 
-/// An object with what a test needs in it, and with fields that nobody has heard of.
+/// An object with these fields and a few unknown ones.
 fn with_unknown(fields: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
     (fields, btree_map("x[a-c]", anything(), 0..2)).prop_map(|(mut object, unknown)| {
         object.as_object_mut().unwrap().extend(unknown);
@@ -38,7 +38,9 @@ fn anything() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_filter("JSON knows no other", |number| number.is_finite()).prop_map(Value::from),
+        any::<f64>()
+            .prop_filter("JSON has finite numbers only", |number| number.is_finite())
+            .prop_map(Value::from),
         ".{0,3}".prop_map(Value::from),
     ];
     leaf.prop_recursive(2, 6, 3, |inner| {
@@ -49,7 +51,7 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Missing, null, or the value in a field.
+/// An object in which the field is missing, null or has the value.
 fn field(
     name: &'static str,
     value: impl Strategy<Value = Value> + 'static,
@@ -61,7 +63,7 @@ fn field(
     ]
 }
 
-fn merged(parts: impl IntoIterator<Item = Map<String, Value>>) -> Value {
+fn merge(parts: impl IntoIterator<Item = Map<String, Value>>) -> Value {
     Value::Object(parts.into_iter().flatten().collect())
 }
 
@@ -85,7 +87,7 @@ fn field_expression() -> impl Strategy<Value = Value> {
 fn term() -> impl Strategy<Value = Value> {
     let expressions = field("matchExpressions", vec(expression(), 0..3).prop_map(Value::from));
     let fields = field("matchFields", vec(field_expression(), 0..2).prop_map(Value::from));
-    with_unknown((expressions, fields).prop_map(|(expressions, fields)| merged([expressions, fields])))
+    with_unknown((expressions, fields).prop_map(|(expressions, fields)| merge([expressions, fields])))
 }
 
 fn affinity() -> impl Strategy<Value = Value> {
@@ -96,10 +98,10 @@ fn affinity() -> impl Strategy<Value = Value> {
         (1..100, term()).prop_map(|(weight, preference)| json!({"weight": weight, "preference": preference}));
     let node_affinity =
         (field(REQUIRED, required), field(PREFERRED, vec(preferred, 0..3).prop_map(Value::from)))
-            .prop_map(|(required, preferred)| merged([required, preferred]));
+            .prop_map(|(required, preferred)| merge([required, preferred]));
     with_unknown(
         (field("nodeAffinity", with_unknown(node_affinity)), field("podAffinity", anything()))
-            .prop_map(|(node_affinity, pod_affinity)| merged([node_affinity, pod_affinity])),
+            .prop_map(|(node_affinity, pod_affinity)| merge([node_affinity, pod_affinity])),
     )
 }
 
@@ -108,12 +110,12 @@ fn pod() -> impl Strategy<Value = Value> {
     let annotations = field("annotations", strings("n[a-c]").prop_map(|map| json!(map)));
     let metadata =
         with_unknown(annotations.prop_map(|annotations| {
-            merged([annotations, Map::from_iter([("name".to_owned(), json!("w-0"))])])
+            merge([annotations, Map::from_iter([("name".to_owned(), json!("w-0"))])])
         }));
     let node_selector = field("nodeSelector", btree_map(key(), value(), 0..2).prop_map(|map| json!(map)));
     let spec = with_unknown(
         (field("affinity", affinity()), node_selector)
-            .prop_map(|(affinity, selector)| merged([affinity, selector])),
+            .prop_map(|(affinity, selector)| merge([affinity, selector])),
     );
     with_unknown((metadata, spec).prop_map(|(metadata, spec)| json!({"metadata": metadata, "spec": spec})))
 }
@@ -123,7 +125,7 @@ fn requirements(least: usize) -> impl Strategy<Value = Vec<Requirement>> {
         .prop_map(|map| map.into_iter().map(|(key, value)| Requirement { key, value }).collect())
 }
 
-fn a_plan() -> impl Strategy<Value = Plan> {
+fn plan() -> impl Strategy<Value = Plan> {
     let preference =
         (1..=100, requirements(1)).prop_map(|(weight, requirements)| Preference { weight, requirements });
     let annotations = btree_map("n[a-d]", "[a-z]{1,2}", 0..3);
@@ -138,7 +140,7 @@ fn a_plan() -> impl Strategy<Value = Plan> {
     })
 }
 
-/// A node: its name and its labels.
+/// A node's name and labels.
 type Node = (String, BTreeMap<String, String>);
 
 fn nodes() -> impl Strategy<Value = Vec<Node>> {
@@ -151,8 +153,8 @@ fn list<'a>(object: &'a Value, name: &str) -> &'a [Value] {
     object[name].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Whether a requirement holds for a label, as Kubernetes documents node selector operators.
-fn holds(requirement: &Value, label: Option<&str>) -> bool {
+/// Whether a node selector requirement matches a label, as Kubernetes documents the operators.
+fn matches(requirement: &Value, label: Option<&str>) -> bool {
     let values: Vec<&str> = list(requirement, "values").iter().filter_map(Value::as_str).collect();
     let compare = |test: fn(&i64, &i64) -> bool| {
         let label = label.and_then(|label| label.parse::<i64>().ok());
@@ -170,8 +172,8 @@ fn holds(requirement: &Value, label: Option<&str>) -> bool {
     }
 }
 
-/// Whether the scheduler may put a Pod on a node, as far as labels and names go.
-fn may_use(pod: &Value, (name, labels): &Node) -> bool {
+/// Whether the Pod's `nodeSelector` and required node affinity allow a node.
+fn allows(pod: &Value, (name, labels): &Node) -> bool {
     let label = |key: &Value| labels.get(key.as_str().unwrap()).map(String::as_str);
     let selector = pod["spec"]["nodeSelector"].as_object();
     if !selector
@@ -188,48 +190,48 @@ fn may_use(pod: &Value, (name, labels): &Node) -> bool {
     list(required, "nodeSelectorTerms").iter().any(|term| {
         let (expressions, fields) = (list(term, "matchExpressions"), list(term, "matchFields"));
         !(expressions.is_empty() && fields.is_empty())
-            && expressions.iter().all(|expression| holds(expression, label(&expression["key"])))
-            && fields.iter().all(|field| holds(field, Some(name)))
+            && expressions.iter().all(|expression| matches(expression, label(&expression["key"])))
+            && fields.iter().all(|field| matches(field, Some(name)))
     })
 }
 
-/// Paths at which two values differ. Lists that only grew at the end differ where they grew; a null that
-/// became something differs below, as if it had been empty.
-fn differences(before: &Value, after: &Value, path: &str, found: &mut Vec<String>) {
+/// Collects the paths at which two values differ. A list that only grew at its end differs at `+`; a null
+/// counts as empty.
+fn collect_differences(before: &Value, after: &Value, path: &str, found: &mut Vec<String>) {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
             for (name, value) in before {
                 match after.get(name) {
-                    Some(other) => differences(value, other, &format!("{path}/{name}"), found),
+                    Some(other) => collect_differences(value, other, &format!("{path}/{name}"), found),
                     None => found.push(format!("-{path}/{name}")),
                 }
             }
             for (name, value) in after.iter().filter(|(name, _)| !before.contains_key(*name)) {
-                differences(&Value::Null, value, &format!("{path}/{name}"), found);
+                collect_differences(&Value::Null, value, &format!("{path}/{name}"), found);
             }
         }
         (Value::Array(before), Value::Array(after)) if before.len() <= after.len() => {
             for (index, (value, other)) in before.iter().zip(after).enumerate() {
-                differences(value, other, &format!("{path}/{index}"), found);
+                collect_differences(value, other, &format!("{path}/{index}"), found);
             }
             found.extend((before.len()..after.len()).map(|_| format!("{path}/+")));
         }
-        (Value::Null, Value::Object(_)) => differences(&json!({}), after, path, found),
-        (Value::Null, Value::Array(_)) => differences(&json!([]), after, path, found),
+        (Value::Null, Value::Object(_)) => collect_differences(&json!({}), after, path, found),
+        (Value::Null, Value::Array(_)) => collect_differences(&json!([]), after, path, found),
         _ if before == after => {}
         _ => found.push(path.to_owned()),
     }
 }
 
-/// Whether a plan names the place of a difference.
+/// Whether a plan names the path of a difference.
 fn is_named(plan: &Plan, path: &str) -> bool {
     if let Some(key) = path.strip_prefix("/metadata/annotations/") {
         return key == INJECTED_ANNOTATION || plan.annotations.iter().any(|(planned, _)| planned == key);
     }
     let Some(path) = path.strip_prefix("/spec/affinity/nodeAffinity/") else { return false };
     if let Some(path) = path.strip_prefix(REQUIRED) {
-        let of_a_term = |path: &str| path.ends_with("/matchExpressions/+") && path.matches('/').count() == 4;
-        return !plan.required.is_empty() && (path == "/nodeSelectorTerms/+" || of_a_term(path));
+        let is_in_term = |path: &str| path.ends_with("/matchExpressions/+") && path.matches('/').count() == 4;
+        return !plan.required.is_empty() && (path == "/nodeSelectorTerms/+" || is_in_term(path));
     }
     path.strip_prefix(PREFERRED).is_some_and(|path| !plan.preferred.is_empty() && path == "/+")
 }
@@ -238,7 +240,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn applying_twice_is_applying_once(pod in pod(), plan in a_plan()) {
+    fn applying_twice_gives_the_same_pod_as_applying_once(pod in pod(), plan in plan()) {
         let mut once = pod.clone();
         let first = apply(&plan, &mut once).unwrap();
         let mut twice = once.clone();
@@ -251,11 +253,11 @@ proptest! {
     }
 
     #[test]
-    fn only_what_the_plan_names_is_changed(pod in pod(), plan in a_plan()) {
+    fn changes_only_what_the_plan_names(pod in pod(), plan in plan()) {
         let mut after = pod.clone();
         let applied = apply(&plan, &mut after).unwrap();
         let mut found = Vec::new();
-        differences(&pod, &after, "", &mut found);
+        collect_differences(&pod, &after, "", &mut found);
         for path in &found {
             prop_assert!(is_named(&plan, path), "{path}\n{pod}\n{after}");
         }
@@ -270,17 +272,17 @@ proptest! {
     }
 
     #[test]
-    fn a_pod_may_use_those_of_its_nodes_that_carry_what_was_recorded(
+    fn allows_the_same_nodes_as_before_if_they_have_the_required_labels(
         pod in pod(),
-        plan in a_plan(),
+        plan in plan(),
         nodes in nodes(),
     ) {
         let mut after = pod.clone();
         apply(&plan, &mut after).unwrap();
         for node in &nodes {
-            let carries = plan.required.iter().all(|Requirement { key, value }| node.1.get(key) == Some(value));
-            let expected = may_use(&pod, node) && carries;
-            prop_assert_eq!(may_use(&after, node), expected, "{:?}\n{}\n{}", node, &pod, &after);
+            let has_labels = plan.required.iter().all(|Requirement { key, value }| node.1.get(key) == Some(value));
+            let expected = allows(&pod, node) && has_labels;
+            prop_assert_eq!(allows(&after, node), expected, "{:?}\n{}\n{}", node, &pod, &after);
         }
     }
 }
