@@ -29,7 +29,7 @@ pub use self::generation::GeneratedPps;
 use self::object::Object;
 pub use self::object::StatusWrite;
 use self::workloads::Workloads;
-use crate::facts::interest::{Grown, Interest};
+use crate::facts::interest::{Interest, NewKeys};
 use crate::facts::interner::Interner;
 use crate::facts::store::{Store, Update};
 use crate::facts::{GroupKind, NamespacedName, NodeFact, Notice, PodFact, PpsFact, WorkloadKey};
@@ -48,7 +48,7 @@ pub struct Work {
     /// What users must know.
     pub notices: Vec<Notice>,
     /// What has to be listed anew, since more of it is needed than was kept.
-    pub relist: Grown,
+    pub relist: NewKeys,
 }
 
 /// The state machine.
@@ -383,7 +383,7 @@ impl Index {
     }
 
     fn take_up(&mut self, spec: &pps_core::Spec) {
-        let grown = self.interest.take_up(spec);
+        let grown = self.interest.add_keys(spec);
         self.work.relist.labels |= grown.labels;
         self.work.relist.annotations |= grown.annotations;
         if self.interest.is_crowded() {

@@ -35,6 +35,8 @@ pub struct StatusWrite {
     pub workload: WorkloadKey,
     /// Entries that it drops because their node is gone: node and Pod.
     pub forgotten: Vec<(String, Arc<str>)>,
+    /// When the Pods became Ready that it records for the first time on their node, in Unix seconds.
+    pub newly_recorded: Vec<i64>,
 }
 
 /// Entries that may have to change.
@@ -239,7 +241,8 @@ impl Index {
         object.in_flight = Some(draft.in_flight);
         let (key, workload) = (key.clone(), object.workload.clone());
         let uid = object.fact.uid.clone();
-        Some(StatusWrite { key, uid, patch, entries, recorded, workload, forgotten: draft.forgotten })
+        let (forgotten, newly_recorded) = (draft.forgotten, Vec::new());
+        Some(StatusWrite { key, uid, patch, entries, recorded, workload, forgotten, newly_recorded })
     }
 
     /// Decides what an object's status should be, of what may have to change.
