@@ -90,10 +90,6 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
         self.facts.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.facts.is_empty()
-    }
-
     /// The revision of the interest with which the newest complete list was read; `None` before the first one.
     pub(crate) fn complete(&self) -> Option<u64> {
         self.complete

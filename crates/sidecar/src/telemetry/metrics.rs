@@ -258,11 +258,11 @@ impl Metrics {
     fn create_known_series(&self) {
         for resource in WrittenResource::ALL {
             for result in WriteOutcome::ALL {
-                self.writes.get_or_create(&WriteLabels { resource, result });
+                drop(self.writes.get_or_create(&WriteLabels { resource, result }));
             }
         }
         for result in LookupOutcome::ALL {
-            self.node_lookups.get_or_create(&LookupLabel { result });
+            drop(self.node_lookups.get_or_create(&LookupLabel { result }));
         }
         self.set_sizes(0, 0, 0);
         self.set_tracked(&TrackedCounts {
