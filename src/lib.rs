@@ -3,24 +3,28 @@
 //! # The path of a request
 //!
 //! 1. PolicyServer calls `validate` with an admission request and the policy's [`settings`].
-//! 2. [`admit()`] tells what the request is about; most is accepted at once.
-//! 3. A Pod: `pods` reads who it belongs to. A Pod that cannot have a state goes through: no host call,
-//!    and its JSON is not even parsed into a tree. Otherwise [`cluster`] looks up the PersistentPodState
-//!    that governs the owner; it is the only place that makes host calls. [`pps_core`] decides what to
-//!    inject and changes the Pod's JSON. The answer is the whole changed Pod; PolicyServer makes a JSON
-//!    patch of the difference.
-//! 4. A PersistentPodState: `objects` has [`pps_core`] review it, and [`cluster`] look for another one of
+//! 2. [`admit()`] dispatches it by kind and operation, and accepts most requests at once.
+//! 3. A Pod: `pods` reads its owner. If the Pod cannot have a recorded state, it is accepted without a host
+//!    call, and without parsing the rest of it. Otherwise [`cluster`] looks up the PersistentPodState that
+//!    governs the owner; [`pps_core`] decides what to inject and changes the Pod's JSON. The response holds
+//!    the whole changed Pod, which PolicyServer turns into a JSON patch.
+//! 4. A PersistentPodState: `objects` lets [`pps_core`] review it, and [`cluster`] look for another one with
 //!    the same workload.
 //!
 //! # Scope
 //!
-//! Every decision is `pps_core`'s. This crate translates: waPC payloads, settings, host calls and their
-//! error texts on one side, the answer on the other.
+//! [`pps_core`] makes every decision. This crate translates waPC payloads, settings, host calls and their
+//! error texts into its terms, and its decisions into a response. [`cluster`] is the only place that makes
+//! host calls.
 
+mod admission;
 pub mod admit;
 pub mod cluster;
+mod host_error;
+pub mod lookup_error;
 mod objects;
 mod pods;
+mod request;
 mod response;
 pub mod settings;
 
@@ -30,19 +34,20 @@ use wapc_guest::{CallResult, register_function};
 
 pub use admit::admit;
 pub use cluster::{Host, PolicyServer};
+pub use lookup_error::LookupError;
 pub use response::ValidationResponse;
 pub use settings::Settings;
 
-/// What the policy tells Kubewarden about itself; `policy-metadata.yml` as JSON.
+/// The policy's metadata for Kubewarden: `policy-metadata.yml` as JSON.
 pub const METADATA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metadata.json"));
 
 #[cfg(target_arch = "wasm32")]
-#[expect(unsafe_code, reason = "a link section is how a custom section of the module is made")]
+#[expect(unsafe_code, reason = "a link section becomes a custom section of the module")]
 #[unsafe(link_section = "io.kubewarden.metadata")]
 #[used]
 static METADATA_SECTION: [u8; METADATA.len()] = *include_bytes!(concat!(env!("OUT_DIR"), "/metadata.json"));
 
-/// Entry point of the module: names the functions that the host can call.
+/// Entry point of the module: registers the functions that the host can call.
 #[expect(unsafe_code, reason = "the waPC host looks for an export of this name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn wapc_init() {
@@ -55,9 +60,10 @@ fn validate(payload: &[u8]) -> CallResult {
     Ok(serde_json::to_vec(&admit(payload, &PolicyServer))?)
 }
 
-/// Answers whether the settings can be used; never an error, since the host shows only the message of
-/// an answer.
+/// Answers whether the settings are valid. Never fails: the host shows the message of a response, but not
+/// that of an error.
 fn validate_settings(payload: &[u8]) -> CallResult {
-    let message = Settings::parse(&String::from_utf8_lossy(payload)).err();
+    let error = Settings::parse(&String::from_utf8_lossy(payload)).err();
+    let message = error.map(|error| error.to_string());
     Ok(serde_json::to_vec(&SettingsValidationResponse { valid: message.is_none(), message })?)
 }

@@ -1,80 +1,86 @@
-//! A PersistentPodState that is created or updated must be able to do what it says.
+//! Validates a PersistentPodState that is created or updated.
 
 use pps_core::TargetReference;
 use pps_core::pps::{KIND, Metadata};
-use pps_core::validate::{Review, claimed_already, is_exempt, review};
+use pps_core::validate::{Review, check_sole_target, is_exempt, review};
 use serde_json::Value;
 
-use crate::admit::{Admission, Answer, Refusal, accept, answer_failure};
-use crate::cluster::LookupError;
+use crate::admission::{Admission, FailedLookup};
+use crate::lookup_error::LookupError;
+use crate::response::{AdmissionResult, Rejection, ValidationResponse};
 use crate::settings::{Lookup, Settings};
 
 /// Answers the creation or the update of an object.
-pub(crate) fn admit(admission: &Admission) -> Answer {
-    let parse = |object: &str| -> Result<Value, Refusal> {
+pub(crate) fn admit(admission: &Admission) -> AdmissionResult {
+    let parse = |object: &str| -> Result<Value, Rejection> {
         serde_json::from_str(object)
-            .map_err(|error| Refusal { code: 400, message: format!("this {KIND} cannot be read: {error}") })
+            .map_err(|error| Rejection { code: 400, message: format!("this {KIND} cannot be read: {error}") })
     };
     let object = parse(admission.object)?;
-    let before = admission.before.map(parse).transpose()?;
+    let before = admission.old_object.map(parse).transpose()?;
     if is_exempt(&object, before.as_ref()) {
-        return Ok(accept(Vec::new()));
+        return Ok(ValidationResponse::accept(Vec::new()));
     }
     let settings = admission.settings()?;
     let mut review = review(&object, before.as_ref(), &settings.annotations);
     let Metadata { name, .. } = Metadata::read(&object);
-    // Only a new object can be a second one: an update cannot change the workload.
-    let answer = match review.workload.take() {
-        Some(workload) if before.is_none() => claim(admission, &settings, &name, &workload, &mut review),
-        _ => Ok(accept(Vec::new())),
+    // An update cannot change the workload, so only a new object can be a second one.
+    let result = match review.workload.take() {
+        Some(workload) if before.is_none() => {
+            check_workload(admission, &settings, &name, &workload, &mut review)
+        }
+        _ => Ok(ValidationResponse::accept(Vec::new())),
     };
-    // What is wrong with the object itself comes before a look-up that failed.
+    // Violations of the object itself take precedence over a look-up that failed.
     if !review.violations.is_empty() {
         let reasons: Vec<String> = review.violations.iter().map(ToString::to_string).collect();
         let message = format!("{KIND} {name} is refused: {}", reasons.join("; "));
-        return Err(Refusal { code: 422, message });
+        return Err(Rejection { code: 422, message });
     }
-    let mut answer = answer?;
+    let mut response = result?;
     if !review.warnings.is_empty() {
-        answer.warnings.get_or_insert_default().extend(review.warnings);
+        response.warnings.get_or_insert_default().extend(review.warnings);
     }
-    Ok(answer)
+    Ok(response)
 }
 
-/// Adds to the review what is wrong with the object's claim to its workload.
-fn claim(
+/// Adds to the review whether Pods of the workload will find the object, and whether it is the only one.
+fn check_workload(
     admission: &Admission,
     settings: &Settings,
     name: &str,
     workload: &TargetReference,
     review: &mut Review,
-) -> Answer {
-    let full = settings.lookup == Lookup::Full;
-    if !full && name != workload.name {
+) -> AdmissionResult {
+    if settings.lookup == Lookup::ByName && name != workload.name {
         review.warnings.push(format!(
-            "{KIND} {name} will not be found: the policy's settings.lookup is \"byName\"; name it {}",
+            "{KIND} {name} will not be found: name it {} (the policy's settings.lookup is \"byName\")",
             workload.name
         ));
     }
     let cluster = admission.cluster;
-    match cluster.in_served_version(|cluster| cluster.claimants(workload, full)) {
+    match cluster.find_names(workload, settings.lookup) {
         Ok(others) => {
-            // One that has this very name is told of by the API server.
+            // The API server itself refuses a second object of the same name.
             let others: Vec<String> = others.into_iter().filter(|other| other != name).collect();
-            review.violations.extend(claimed_already(workload, &others));
-            Ok(accept(Vec::new()))
+            review.violations.extend(check_sole_target(workload, &others));
+            Ok(ValidationResponse::accept(Vec::new()))
         }
-        // The kind is so new that the PolicyServer has not heard of it: there are no others.
-        Err(LookupError::NoSuchKind) => Ok(accept(Vec::new())),
-        Err(LookupError::Failed(failure)) => {
-            let sentence = format!(
-                "cannot look up whether another {KIND} in namespace {} names {} {}: {failure}",
+        // The CRD is so new that the PolicyServer does not know it yet, so there are no other objects.
+        Err(LookupError::KindNotServed) => Ok(ValidationResponse::accept(Vec::new())),
+        Err(error) => {
+            let failure = format!(
+                "cannot look up whether another {KIND} in namespace {} targets {} {}",
                 cluster.namespace(),
                 workload.kind,
                 workload.name
             );
-            let choice = "go without this check";
-            answer_failure(cluster, settings, &sentence, choice, "accepted without this check")
+            let lookup = FailedLookup {
+                failure: &failure,
+                alternative: "skip this check",
+                consequence: "accepted without this check",
+            };
+            admission.answer_lookup_failure(settings, &lookup, &error)
         }
     }
 }

@@ -1,103 +1,97 @@
-//! A Pod that is created gets back what was recorded of its predecessor.
+//! Injects the recorded state into a Pod that is created.
 
 use pps_core::conflict::conflicts;
 use pps_core::pps::RetentionPolicy;
 use pps_core::{OwnerReference, PodIdentity, apply, plan};
 use serde_json::Value;
 
-use crate::admit::{Admission, Answer, Refusal, accept, answer_failure, with_audit};
-use crate::cluster::{Cluster, Governing, LookupError};
-use crate::response::ValidationResponse;
-use crate::settings::{Lookup, Settings};
+use crate::admission::{Admission, FailedLookup};
+use crate::cluster::GoverningPps;
+use crate::lookup_error::LookupError;
+use crate::response::{AdmissionResult, Rejection, ValidationResponse};
+use crate::settings::Settings;
 
 /// Answers the creation of a Pod.
-pub(crate) fn admit(admission: &Admission) -> Answer {
+pub(crate) fn admit(admission: &Admission) -> AdmissionResult {
     let pod = admission.object;
     let identity = PodIdentity::parse(pod).map_err(|error| unreadable(&error))?;
-    let Some(owner) = identity.stateful_owner() else { return Ok(accept(Vec::new())) };
+    let Some(owner) = identity.stateful_owner() else { return Ok(ValidationResponse::accept(Vec::new())) };
     let settings = admission.settings()?;
     let cluster = admission.cluster;
-    match cluster.in_served_version(|cluster| find(cluster, &settings, owner, &identity.name)) {
+    match cluster.find(&owner.target(), &identity.name, settings.lookup) {
         Ok(Some(governing)) => inject(&governing, owner, pod, &settings),
-        Ok(None) => Ok(accept(Vec::new())),
-        Err(LookupError::NoSuchKind) => {
-            cluster.log_warning(
-                "this cluster has no PersistentPodState CRD (apps.kruise.io, v1alpha1 or v1beta1), so there is no state to inject; install it, or remove this policy",
-            );
-            Ok(accept(Vec::new()))
+        Ok(None) => Ok(ValidationResponse::accept(Vec::new())),
+        Err(error @ LookupError::KindNotServed) => {
+            cluster.log_warning(&format!("Pods start without recorded states: {error}"));
+            Ok(ValidationResponse::accept(Vec::new()))
         }
-        Err(LookupError::Failed(failure)) => {
-            let sentence = format!(
-                "cannot look up the PersistentPodState of {} in namespace {}: {failure}",
-                title(owner),
+        Err(error) => {
+            let failure = format!(
+                "cannot look up the PersistentPodState of {} in namespace {}",
+                describe(owner),
                 cluster.namespace()
             );
-            let choice = "start Pods without their state";
-            answer_failure(cluster, &settings, &sentence, choice, "this Pod starts without its state")
+            let lookup = FailedLookup {
+                failure: &failure,
+                alternative: "start Pods without their recorded state",
+                consequence: "this Pod starts without its recorded state",
+            };
+            admission.answer_lookup_failure(&settings, &lookup, &error)
         }
     }
 }
 
-fn find(
-    cluster: Cluster,
-    settings: &Settings,
+fn inject(
+    governing: &GoverningPps,
     owner: &OwnerReference,
     pod: &str,
-) -> Result<Option<Governing>, LookupError> {
-    let workload = owner.target();
-    match cluster.find_by_name(&workload, pod)? {
-        None if settings.lookup == Lookup::Full => cluster.find_in_namespace(&workload, pod),
-        found => Ok(found),
-    }
-}
-
-fn inject(governing: &Governing, owner: &OwnerReference, pod: &str, settings: &Settings) -> Answer {
-    let Governing { name, spec, state, ignored, .. } = governing;
+    settings: &Settings,
+) -> AdmissionResult {
+    let GoverningPps { name, spec, state, ignored, .. } = governing;
     let mut warnings = Vec::new();
     if !ignored.is_empty() {
         warnings.push(format!(
-            "PersistentPodState {name} is used for {}, and these name it too: {}; keep only one of them",
-            title(owner),
+            "{} has several PersistentPodStates: {name} is used; delete the others ({})",
+            describe(owner),
             ignored.join(", "),
         ));
     }
-    let Some(state) = state else { return Ok(accept(warnings)) };
+    let Some(state) = state else { return Ok(ValidationResponse::accept(warnings)) };
     let plan = plan(name, spec, state, &settings.annotations);
     warnings.extend(plan.warnings.iter().cloned());
     if plan.is_empty() {
-        return Ok(accept(warnings));
+        return Ok(ValidationResponse::accept(warnings));
     }
     let mut pod: Value = serde_json::from_str(pod).map_err(|error| unreadable(&error))?;
     warnings.extend(conflicts(&plan, &pod));
     let applied = apply(&plan, &mut pod)
-        .map_err(|error| Refusal { code: 400, message: format!("this Pod cannot be changed: {error}") })?;
+        .map_err(|error| Rejection { code: 400, message: format!("this Pod cannot be changed: {error}") })?;
     if !applied.is_changed() {
-        return Ok(accept(warnings));
+        return Ok(ValidationResponse::accept(warnings));
     }
-    warnings.extend(stale(governing, owner));
-    let answer = ValidationResponse { mutated_object: Some(pod), ..accept(warnings) };
-    Ok(with_audit(answer, [("pps", name.clone()), ("injected", applied.to_string())]))
+    warnings.extend(warn_of_earlier_workload(governing, owner));
+    let response = ValidationResponse { mutated_object: Some(pod), ..ValidationResponse::accept(warnings) };
+    Ok(response.with_audit_annotations([("pps", name.clone()), ("injected", applied.to_string())]))
 }
 
-/// Tells of states that were recorded for a workload that has been deleted and created anew. They are
-/// injected nevertheless: it is the recorder that knows which of them still count. Under `Retain` they
-/// are meant to be inherited.
-fn stale(governing: &Governing, owner: &OwnerReference) -> Option<String> {
+/// Warns if the states were recorded for a workload that was deleted and created again. They are injected
+/// all the same: the sidecar decides which of them to clear. Under `Retain` they are meant to be inherited.
+fn warn_of_earlier_workload(governing: &GoverningPps, owner: &OwnerReference) -> Option<String> {
     let recorded_for = governing.target_uid.as_deref()?;
-    let inherited = governing.spec.retention() == RetentionPolicy::Retain;
-    (recorded_for != owner.uid && !inherited).then(|| {
+    let is_inherited = governing.spec.retention() == RetentionPolicy::Retain;
+    (recorded_for != owner.uid && !is_inherited).then(|| {
         format!(
-            "PersistentPodState {}: this state was recorded for an earlier {} (UID {recorded_for})",
+            "PersistentPodState {}: the injected state was recorded for an earlier {} (UID {recorded_for})",
             governing.name,
-            title(owner)
+            describe(owner)
         )
     })
 }
 
-fn unreadable(error: &serde_json::Error) -> Refusal {
-    Refusal { code: 400, message: format!("this Pod cannot be read: {error}") }
+fn unreadable(error: &serde_json::Error) -> Rejection {
+    Rejection { code: 400, message: format!("this Pod cannot be read: {error}") }
 }
 
-fn title(owner: &OwnerReference) -> String {
+fn describe(owner: &OwnerReference) -> String {
     format!("{} {}", owner.kind, owner.name)
 }

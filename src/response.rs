@@ -1,36 +1,67 @@
-//! The answer to a request, as Kubewarden reads it.
+//! The answer to an admission request.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The SDK's type of that name, but for the audit annotations: they are a JSON object here, whose code is
-/// in the module anyway. The SDK's hash map would add 3 KB.
+/// The SDK's type of that name, except that the audit annotations are a JSON object: the SDK's hash map
+/// would add SAVED_HASHMAP bytes to the Wasm module.
 #[derive(Debug, Default, Serialize)]
 pub struct ValidationResponse {
     /// Whether the request is accepted.
     pub accepted: bool,
-    /// Why it is refused, for whoever asked.
+    /// Why the request is rejected.
     pub message: Option<String>,
-    /// Why it is refused, as an HTTP status.
+    /// Why the request is rejected, as an HTTP status.
     pub code: Option<u16>,
     /// The whole object, if it was changed.
     pub mutated_object: Option<Value>,
-    /// What the API server puts into its audit log, strings by key.
+    /// What the API server writes into its audit log: strings by key.
     pub audit_annotations: Option<Map<String, Value>>,
-    /// What whoever asked is told besides.
+    /// What the API server shows to the client.
     pub warnings: Option<Vec<String>>,
 }
 
+impl ValidationResponse {
+    pub(crate) fn accept(warnings: Vec<String>) -> Self {
+        let warnings = (!warnings.is_empty()).then_some(warnings);
+        Self { accepted: true, warnings, ..Self::default() }
+    }
+
+    pub(crate) fn with_audit_annotations<const N: usize>(self, annotations: [(&str, String); N]) -> Self {
+        // Not `collect`: it sorts, which would add SAVED_COLLECT bytes to the Wasm module.
+        let mut all = Map::new();
+        for (key, value) in annotations {
+            all.insert(key.to_owned(), value.into());
+        }
+        Self { audit_annotations: Some(all), ..self }
+    }
+}
+
+/// Why a request is rejected.
+pub(crate) struct Rejection {
+    /// An HTTP status.
+    pub(crate) code: u16,
+    pub(crate) message: String,
+}
+
+impl From<Rejection> for ValidationResponse {
+    fn from(Rejection { code, message }: Rejection) -> Self {
+        Self { message: Some(message), code: Some(code), ..Self::default() }
+    }
+}
+
+pub(crate) type AdmissionResult = Result<ValidationResponse, Rejection>;
+
 #[cfg(test)]
 mod tests {
-    use kubewarden_policy_sdk::response::ValidationResponse as Theirs;
+    use kubewarden_policy_sdk::response::ValidationResponse as SdkResponse;
     use serde_json::json;
 
     use super::*;
 
     #[test]
-    fn the_host_reads_all_of_it() {
-        let ours = ValidationResponse {
+    fn reads_as_the_response_of_the_sdk() {
+        let full = ValidationResponse {
             accepted: true,
             message: Some("no".into()),
             code: Some(422),
@@ -38,10 +69,10 @@ mod tests {
             audit_annotations: json!({"pps": "web"}).as_object().cloned(),
             warnings: Some(vec!["careful".into()]),
         };
-        for ours in [ours, ValidationResponse::default()] {
-            let ours = serde_json::to_value(&ours).unwrap();
-            let theirs: Theirs = serde_json::from_value(ours.clone()).unwrap();
-            assert_eq!(serde_json::to_value(&theirs).unwrap(), ours);
+        for response in [full, ValidationResponse::default()] {
+            let json = serde_json::to_value(&response).unwrap();
+            let read: SdkResponse = serde_json::from_value(json.clone()).unwrap();
+            assert_eq!(serde_json::to_value(&read).unwrap(), json);
         }
     }
 }

@@ -1,4 +1,6 @@
-//! What an administrator can choose.
+//! The policy's settings.
+
+mod error;
 
 use std::collections::BTreeMap;
 
@@ -6,32 +8,34 @@ use pps_core::annotations::{AnnotationRules, Pattern, is_never_injected};
 use pps_core::to_text;
 use serde_json::Value;
 
+pub use error::{Cause, FieldError, SettingsError};
+
 /// The policy's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// What becomes of a Pod whose PersistentPodState cannot be read.
+    /// What happens to a Pod whose PersistentPodState cannot be read.
     pub on_lookup_failure: OnLookupFailure,
     /// How the PersistentPodState of a Pod is found.
     pub lookup: Lookup,
-    /// Which annotations a PersistentPodState may name, and a Pod may be given.
+    /// Which annotations a PersistentPodState may name and a Pod may get.
     pub annotations: AnnotationRules,
 }
 
-/// What becomes of a Pod whose PersistentPodState cannot be read.
+/// What happens to a Pod whose PersistentPodState cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLookupFailure {
-    /// It is refused. The workload's controller tries again, and a Pod with data on a node is not
-    /// started on another one.
+    /// It is rejected. The workload's controller tries again, and a Pod with data on a node does not start
+    /// on another one.
     #[default]
     Reject,
-    /// It starts without its state, with a warning.
+    /// It starts without its recorded state, with a warning.
     Accept,
 }
 
 /// How the PersistentPodState of a Pod is found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lookup {
-    /// By the name of the Pod's owner, then among all of the namespace.
+    /// By the name of the Pod's owner, then among all objects of the namespace.
     #[default]
     Full,
     /// By the name of the Pod's owner only: for clusters that use generated objects only.
@@ -39,41 +43,42 @@ pub enum Lookup {
 }
 
 impl Settings {
-    /// Reads settings from JSON. Nothing, `null` and `{}` mean the defaults.
+    /// Reads settings from JSON. `null` and `{}` mean the defaults.
     ///
     /// # Errors
     ///
-    /// A sentence for people that names every field that is wrong, its value and what it may be.
-    pub fn parse(json: &str) -> Result<Self, String> {
-        let fields: Option<BTreeMap<String, Value>> = serde_json::from_str(json).map_err(|error| {
-            format!("the settings must be an object, such as {{\"lookup\": \"full\"}}: {error}")
-        })?;
+    /// Every field that is wrong.
+    pub fn parse(json: &str) -> Result<Self, SettingsError> {
+        let fields: Option<BTreeMap<String, Value>> =
+            serde_json::from_str(json).map_err(|error| SettingsError::NotAnObject(error.to_string()))?;
         let mut settings = Self::default();
         let mut errors = Vec::new();
         for (field, value) in fields.iter().flatten().filter(|(_, value)| !value.is_null()) {
             match (field.as_str(), value.as_str()) {
                 ("onLookupFailure", Some("reject")) => settings.on_lookup_failure = OnLookupFailure::Reject,
                 ("onLookupFailure", Some("accept")) => settings.on_lookup_failure = OnLookupFailure::Accept,
-                ("onLookupFailure", _) => errors.push(not_one_of(field, value, "\"reject\" or \"accept\"")),
+                ("onLookupFailure", _) => {
+                    errors.push(wrong(field, value, Cause::NotOneOf("\"reject\" or \"accept\"")));
+                }
                 ("lookup", Some("full")) => settings.lookup = Lookup::Full,
                 ("lookup", Some("byName")) => settings.lookup = Lookup::ByName,
-                ("lookup", _) => errors.push(not_one_of(field, value, "\"full\" or \"byName\"")),
-                ("annotations", _) => settings.annotations = annotation_rules(value, &mut errors),
-                _ => errors.push(unknown(
-                    field,
-                    "settings.onLookupFailure, settings.lookup and settings.annotations",
-                )),
+                ("lookup", _) => errors.push(wrong(field, value, Cause::NotOneOf("\"full\" or \"byName\""))),
+                ("annotations", _) => settings.annotations = read_annotation_rules(value, &mut errors),
+                _ => {
+                    let known = "settings.onLookupFailure, settings.lookup or settings.annotations";
+                    errors.push(wrong(field, value, Cause::Unknown(known)));
+                }
             }
         }
-        if errors.is_empty() { Ok(settings) } else { Err(errors.join("; ")) }
+        if errors.is_empty() { Ok(settings) } else { Err(SettingsError::Fields(errors)) }
     }
 }
 
-/// Reads the lists of what is allowed and denied; what is wrong is added to the errors.
-fn annotation_rules(value: &Value, errors: &mut Vec<String>) -> AnnotationRules {
+/// Reads the lists of allowed and denied annotations; adds what is wrong to the errors.
+fn read_annotation_rules(value: &Value, errors: &mut Vec<FieldError>) -> AnnotationRules {
     let mut rules = AnnotationRules::default();
     let Some(lists) = value.as_object() else {
-        errors.push(not_one_of("annotations", value, "an object with the lists allow and deny"));
+        errors.push(wrong("annotations", value, Cause::NotOneOf("an object with the lists allow and deny")));
         return rules;
     };
     for (list, value) in lists.iter().filter(|(_, value)| !value.is_null()) {
@@ -82,41 +87,33 @@ fn annotation_rules(value: &Value, errors: &mut Vec<String>) -> AnnotationRules 
             "allow" => rules.allow.get_or_insert_default(),
             "deny" => &mut rules.deny,
             _ => {
-                errors.push(unknown(&path, "settings.annotations.allow and settings.annotations.deny"));
+                let known = "settings.annotations.allow or settings.annotations.deny";
+                errors.push(wrong(&path, value, Cause::Unknown(known)));
                 continue;
             }
         };
         let Some(items) = value.as_array() else {
-            errors.push(not_one_of(&path, value, "a list of annotation keys"));
+            errors.push(wrong(&path, value, Cause::NotOneOf("a list of annotation keys")));
             continue;
         };
         for (index, item) in items.iter().enumerate() {
             let text = item.as_str().unwrap_or_default();
-            let remedy = match Pattern::parse(text) {
-                Some(_) if list == "allow" && is_never_injected(text) => {
-                    "no setting can allow it, since whoever writes it trusts it; remove it"
-                }
+            let cause = match Pattern::parse(text) {
+                Some(_) if list == "allow" && is_never_injected(text) => Cause::NeverInjected,
                 Some(pattern) => {
                     patterns.push(pattern);
                     continue;
                 }
-                None => {
-                    "use the key of an annotation, or the start of keys with one * at its end, such as cni.projectcalico.org/*"
-                }
+                None => Cause::NotAPattern,
             };
-            errors.push(format!("settings.{path}[{index}] is {}: {remedy}", to_text(item)));
+            errors.push(wrong(&format!("{path}[{index}]"), item, cause));
         }
     }
     rules
 }
 
-fn unknown(field: &str, known: &str) -> String {
-    format!("settings.{field} is unknown: remove it; there are only {known}")
-}
-
-fn not_one_of(field: &str, value: &Value, choices: &str) -> String {
-    let value = to_text(value);
-    format!("settings.{field} is {value}: set it to {choices}, or leave it out")
+fn wrong(path: &str, value: &Value, cause: Cause) -> FieldError {
+    FieldError { path: format!("settings.{path}"), value: to_text(value), cause }
 }
 
 #[cfg(test)]
@@ -124,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_means_the_defaults() {
+    fn null_and_empty_settings_are_the_defaults() {
         for json in
             ["null", "{}", r#"{"lookup": null}"#, r#"{"lookup": "full", "onLookupFailure": "reject"}"#]
         {
@@ -133,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_are_read() {
+    fn reads_lookup_and_on_lookup_failure() {
         let settings = Settings::parse(r#"{"lookup": "byName", "onLookupFailure": "accept"}"#);
         let expected = Settings {
             on_lookup_failure: OnLookupFailure::Accept,
@@ -144,15 +141,15 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_read() {
+    fn reads_the_lists_of_annotations() {
         let rules =
             |json: &str| Settings::parse(&format!(r#"{{"annotations": {json}}}"#)).unwrap().annotations;
         let pattern = |text: &str| Pattern::parse(text).unwrap();
         for nothing in ["null", "{}", r#"{"allow": null, "deny": null}"#, r#"{"deny": []}"#] {
             assert_eq!(rules(nothing), AnnotationRules::default(), "{nothing}");
         }
-        let nothing_at_all = AnnotationRules { allow: Some(Vec::new()), deny: Vec::new() };
-        assert_eq!(rules(r#"{"allow": []}"#), nothing_at_all);
+        let allow_none = AnnotationRules { allow: Some(Vec::new()), deny: Vec::new() };
+        assert_eq!(rules(r#"{"allow": []}"#), allow_none);
         assert_eq!(
             rules(r#"{"allow": ["a", "example.io/*"], "deny": ["*", "ovn.kubernetes.io/allocated"]}"#),
             AnnotationRules {
@@ -163,43 +160,43 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_in_the_lists_is_named_at_once() {
-        let told = Settings::parse(
+    fn reports_all_errors_in_the_lists_at_once() {
+        let error = Settings::parse(
             r#"{"annotations": {
                 "allow": ["", "a*b", 7, "good", "ovn.kubernetes.io/allocated", "cni.projectcalico.org/*"],
                 "deny": "a", "forbid": []
             }}"#,
         )
         .unwrap_err();
-        let remedy = "use the key of an annotation, or the start of keys with one * at its end, such as cni.projectcalico.org/*";
+        let remedy = "use an annotation key, or a prefix that ends in *, such as cni.projectcalico.org/*";
         let expected = [
             format!(r#"settings.annotations.allow[0] is "": {remedy}"#),
             format!(r#"settings.annotations.allow[1] is "a*b": {remedy}"#),
             format!("settings.annotations.allow[2] is 7: {remedy}"),
-            r#"settings.annotations.allow[4] is "ovn.kubernetes.io/allocated": no setting can allow it, since whoever writes it trusts it; remove it"#.into(),
-            r#"settings.annotations.deny is "a": set it to a list of annotation keys, or leave it out"#.into(),
-            "settings.annotations.forbid is unknown: remove it; there are only settings.annotations.allow and settings.annotations.deny".into(),
+            r#"settings.annotations.allow[4] is "ovn.kubernetes.io/allocated": remove it; it can never be allowed (its writer treats it as its own state)"#.into(),
+            r#"settings.annotations.deny is "a": set it to a list of annotation keys, or remove it"#.into(),
+            "settings.annotations.forbid is unknown: use settings.annotations.allow or settings.annotations.deny, or remove it".into(),
         ];
-        assert_eq!(told, expected.join("; "));
+        assert_eq!(error.to_string(), expected.join("; "));
         assert_eq!(
-            Settings::parse(r#"{"annotations": ["a"]}"#).unwrap_err(),
-            r#"settings.annotations is ["a"]: set it to an object with the lists allow and deny, or leave it out"#
+            Settings::parse(r#"{"annotations": ["a"]}"#).unwrap_err().to_string(),
+            r#"settings.annotations is ["a"]: set it to an object with the lists allow and deny, or remove it"#
         );
     }
 
     #[test]
-    fn every_mistake_is_named_at_once() {
+    fn reports_all_errors_at_once() {
         assert_eq!(
-            Settings::parse(r#"{"lookup": "ByName", "onLookupFailure": true, "retries": 3}"#).unwrap_err(),
-            "settings.lookup is \"ByName\": set it to \"full\" or \"byName\", or leave it out; \
-             settings.onLookupFailure is true: set it to \"reject\" or \"accept\", or leave it out; \
-             settings.retries is unknown: remove it; there are only settings.onLookupFailure, settings.lookup and settings.annotations"
+            Settings::parse(r#"{"lookup": "ByName", "onLookupFailure": true, "retries": 3}"#)
+                .unwrap_err()
+                .to_string(),
+            "settings.lookup is \"ByName\": set it to \"full\" or \"byName\", or remove it; \
+             settings.onLookupFailure is true: set it to \"reject\" or \"accept\", or remove it; \
+             settings.retries is unknown: use settings.onLookupFailure, settings.lookup or settings.annotations, or remove it"
         );
         for json in ["[]", "3", "", "{"] {
-            assert!(
-                Settings::parse(json).unwrap_err().starts_with("the settings must be an object"),
-                "{json}"
-            );
+            let error = Settings::parse(json).unwrap_err().to_string();
+            assert!(error.starts_with("the settings must be an object"), "{json}: {error}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The workflows for continuous integration and releases: they run elsewhere, so what can be held against the
-//! repository is.
+//! The workflows for continuous integration and releases. They run elsewhere; these tests compare them with the
+//! repository.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
@@ -10,7 +10,7 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// Each step of each job, and each job that is a workflow itself.
+/// Each step of each job, and each job that calls a workflow, with its file and job name.
 fn steps() -> Vec<(String, Value)> {
     let mut steps = Vec::new();
     for file in fs::read_dir(path(".github/workflows")).unwrap() {
@@ -29,35 +29,32 @@ fn steps() -> Vec<(String, Value)> {
 }
 
 #[test]
-fn actions_are_pinned_and_what_is_run_is_there() {
+fn workflows_use_pinned_actions_and_run_existing_commands() {
     let makefile = fs::read_to_string(path("Makefile")).unwrap();
     let targets: BTreeSet<&str> =
         makefile.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name).collect();
-    let (mut used, mut made) = (0, BTreeSet::new());
+    let (mut actions, mut commands) = (0, BTreeSet::new());
     for (at, step) in steps() {
         if let Some(action) = step["uses"].as_str() {
-            used += 1;
+            actions += 1;
             let pinned = action.split_once('@').is_some_and(|(_, version)| {
                 version.len() == 40 && version.bytes().all(|byte| byte.is_ascii_hexdigit())
             });
             let local = action.strip_prefix("./").is_some_and(|file| path(file).is_file());
-            assert!(
-                pinned || local,
-                "{at}: {action} is neither pinned by a commit nor a file of the repository"
-            );
+            assert!(pinned || local, "{at}: pin {action} to a commit, or use a file of the repository");
         }
         for command in step["run"].as_str().unwrap_or_default().split(['\n', ';', '|', '&']).map(str::trim) {
             if let Some(rest) = command.strip_prefix("make ") {
                 let target = rest.split(' ').next().unwrap();
-                assert!(targets.contains(target), "{at}: there is no target {target}");
-                made.insert(target.to_owned());
+                assert!(targets.contains(target), "{at}: the Makefile has no target {target}");
+                commands.insert(target.to_owned());
             }
             if command.starts_with(".ci/") || command.starts_with("hack/") {
-                assert!(path(command).is_file(), "{at}: there is no {command}");
-                made.insert(command.to_owned());
+                assert!(path(command).is_file(), "{at}: the repository has no {command}");
+                commands.insert(command.to_owned());
             }
         }
     }
     let expected = [".ci/run", "publish", "release"].map(str::to_owned);
-    assert_eq!((used > 5, made), (true, expected.into()));
+    assert_eq!((actions > 5, commands), (true, expected.into()));
 }

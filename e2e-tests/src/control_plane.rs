@@ -3,6 +3,7 @@
 mod binaries;
 mod credentials;
 mod flags;
+mod options;
 mod ports;
 
 use std::{
@@ -30,51 +31,13 @@ pub use binaries::{Binaries, Version};
 use credentials::Credentials;
 pub use credentials::{ADMIN, ServerCertificate, User};
 use flags::Flags;
+pub use options::{Options, program};
 pub use ports::free_port;
 
 use crate::{
     supervisor::{Spec, Supervisor},
     wait::{Progress, wait_for},
 };
-
-/// Names of the programs, as the supervisor knows them.
-pub mod program {
-    /// The store.
-    pub const ETCD: &str = "etcd";
-    /// The API server.
-    pub const API_SERVER: &str = "kube-apiserver";
-    /// The controllers.
-    pub const CONTROLLER_MANAGER: &str = "kube-controller-manager";
-    /// The scheduler.
-    pub const SCHEDULER: &str = "kube-scheduler";
-}
-
-/// How to start a control plane.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Users beside the administrator.
-    pub users: Vec<User>,
-    /// Write an audit log of all requests (metadata only).
-    pub audit_log: bool,
-    /// More flags for the API server.
-    pub api_server_flags: Vec<String>,
-    /// More flags for the controller manager.
-    pub controller_manager_flags: Vec<String>,
-    /// How long the start may take.
-    pub timeout: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            users: Vec::new(),
-            audit_log: false,
-            api_server_flags: Vec::new(),
-            controller_manager_flags: Vec::new(),
-            timeout: Duration::from_mins(1),
-        }
-    }
-}
 
 /// A running control plane.
 pub struct ControlPlane {

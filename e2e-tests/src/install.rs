@@ -16,17 +16,17 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    cluster::{Cluster, pps_resource, repository_file},
-    kubelet::Containers,
-    kubewarden::{self, Policy},
-    manifest_tools::{as_served, render_kustomize},
-    oci::Reader,
-    policy_server::{self, PolicyServer},
-    publish::Publisher,
-    registry::{Registry, RegistryOptions},
+    cluster::{Cluster, kubelet::Containers, pps_resource},
+    kubewarden::{
+        self, Policy,
+        policy_server::{self, PolicyServer},
+        stand_in::PolicyModule,
+    },
+    manifests::render::{as_served, render_kustomize},
+    registry::{Publisher, Registry, RegistryOptions},
+    repository::repository_file,
     sidecar::NAMESPACE,
     wait::{Progress, wait_for},
-    wasm_host::PolicyModule,
 };
 
 /// The sidecar's Deployment, ServiceAccount and Lease.
@@ -70,7 +70,7 @@ impl Installation {
             client: cluster.background_client()?,
             api_server: (host.to_owned(), port.parse()?),
             authority: control_plane.authority().to_owned(),
-            registry: Reader::of(&registry)?,
+            registry: registry.reader()?,
             addresses: Mutex::default(),
             problems: Mutex::default(),
         });
@@ -150,7 +150,7 @@ impl Installation {
             server.register(&cluster.client(), cluster.control_plane.version()).await?;
             self.policy_server = Some(server);
         } else {
-            let wasm = Reader::of(&self.registry)?.pull_policy(reference).await?;
+            let wasm = self.registry.reader()?.pull_policy(reference).await?;
             cluster.start_installed_webhook(&PolicyModule::load(&wasm)?, policy, &token).await?;
         }
         wait_until_asked(cluster).await

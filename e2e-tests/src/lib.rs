@@ -1,26 +1,21 @@
-//! Real parts for end-to-end tests: a control plane, a simulated kubelet over a real IPAM plugin, a
-//! waPC host that behaves like PolicyServer, the sidecar, and an OCI registry.
+//! Real parts for end-to-end tests: a control plane, a simulated kubelet on top of a real IPAM plugin, an OCI
+//! registry, the sidecar, and Kubewarden's PolicyServer or a stand-in for it.
 //!
-//! [`cluster::Cluster`] puts them together, all but the [`operator`] of custom kinds. Nothing outlives
-//! a test, however it ends: see [`supervisor`].
+//! [`cluster::Cluster`] starts them and wires them up; [`install`] installs the product the way a user does.
+//! No process or file outlives a test, however the test ends: see [`supervisor`].
+//!
+//! Modules depend on each other in one direction only:
+//! `wait`, `http`, `repository` ← [`supervisor`] ← [`control_plane`] ← [`manifests`], [`registry`], [`sidecar`]
+//! ← [`kubewarden`] ← [`cluster`] ← [`install`].
 
 pub mod cluster;
 pub mod control_plane;
 pub mod http;
 pub mod install;
-pub mod kubelet;
 pub mod kubewarden;
-pub mod manifest_tools;
 pub mod manifests;
-pub mod nodes;
-pub mod oci;
-pub mod operator;
-pub mod policy_server;
-pub mod proxy;
-pub mod publish;
 pub mod registry;
+pub mod repository;
 pub mod sidecar;
 pub mod supervisor;
 pub mod wait;
-pub mod wasm_host;
-pub mod webhook;

@@ -1,5 +1,7 @@
 //! YAML onto the cluster.
 
+pub mod render;
+
 use std::{collections::HashMap, fs, path::Path, time::Duration};
 
 use anyhow::{Context, Result, bail};
@@ -13,8 +15,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::wait::{Progress, wait_for};
-
-pub use crate::manifest_tools::render_kustomize;
 
 const FIELD_MANAGER: &str = "pps-e2e";
 

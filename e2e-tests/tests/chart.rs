@@ -14,11 +14,14 @@ use k8s_openapi::{
 };
 use kube::Api;
 use pps_e2e::{
-    cluster::{Cluster, repository_file},
+    cluster::Cluster,
     control_plane::Version,
     kubewarden::install_definitions,
-    manifest_tools::{CHART, files_below, helm, kustomizations, name_of, render_chart, render_kustomize},
-    manifests,
+    manifests::{
+        self,
+        render::{CHART, files_below, helm, kustomizations, name_of, render_chart, render_kustomize},
+    },
+    repository::repository_file,
     sidecar::NAMESPACE,
     wait::{Progress, wait_for},
 };
@@ -355,7 +358,7 @@ fn chart_for(version: Version) -> Scratch {
 #[tokio::test]
 async fn the_chart_is_installed_upgraded_removed_and_installed_again() {
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    install_definitions(&cluster).await.unwrap();
+    install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
     let version = cluster.control_plane.version();
     let chart = chart_for(version);
     let budget = version >= Version::minor(21);

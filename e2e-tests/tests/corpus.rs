@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use pps_corpus::{Case, Outcome};
-use pps_e2e::cluster::policy_path;
-use pps_e2e::wasm_host::{HostCalls, PolicyModule};
+use pps_e2e::kubewarden::stand_in::{HostCalls, PolicyModule};
+use pps_e2e::repository::policy_path;
 use serde_json::{Value, json};
 use wasmparser::{Parser, Payload};
 

@@ -15,8 +15,9 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams, PostParams},
 };
 use pps_e2e::{
-    cluster::{Cluster, repository_file},
+    cluster::Cluster,
     kubewarden, manifests,
+    repository::repository_file,
     sidecar::NAMESPACE,
     wait::{Progress, wait_for},
 };

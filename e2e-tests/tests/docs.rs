@@ -12,10 +12,10 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
 };
 use pps_e2e::{
-    cluster::{Cluster, policy_path, repository_file},
+    cluster::Cluster,
+    kubewarden::stand_in::{PolicyModule, WebhookOptions},
     manifests,
-    wasm_host::PolicyModule,
-    webhook::WebhookOptions,
+    repository::{policy_path, repository_file},
 };
 use serde_json::Value;
 

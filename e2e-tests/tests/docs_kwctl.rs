@@ -16,8 +16,9 @@ use std::{
 
 use kube::api::{Patch, PatchParams};
 use pps_e2e::{
-    cluster::{Cluster, policy_path, repository_file},
+    cluster::Cluster,
     control_plane::ADMIN,
+    repository::{policy_path, repository_file},
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use pps_corpus::hostile;
-use pps_e2e::cluster::policy_path;
-use pps_e2e::wasm_host::{HostCalls, PolicyModule};
+use pps_e2e::kubewarden::stand_in::{HostCalls, PolicyModule};
+use pps_e2e::repository::policy_path;
 
 /// After which time PolicyServer ends a policy.
 const LIMIT: Duration = Duration::from_secs(2);

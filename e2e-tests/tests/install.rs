@@ -22,7 +22,7 @@ mod running;
 use pps_e2e::{
     cluster::Cluster,
     install::{Installation, SIDECAR},
-    kubewarden, policy_server,
+    kubewarden::{self, policy_server},
     sidecar::NAMESPACE,
 };
 
@@ -31,7 +31,7 @@ async fn cluster() -> Cluster {
     let cluster =
         Cluster::builder().without_crd().nodes(6, 3).control_plane(|options| options.audit_log = true);
     let cluster = cluster.start().await.unwrap();
-    kubewarden::install_definitions(&cluster).await.unwrap();
+    kubewarden::install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
     cluster
 }
 

@@ -4,10 +4,13 @@
 use std::{collections::BTreeSet, env, fs, path::PathBuf};
 
 use pps_e2e::{
-    cluster::{Cluster, repository_file},
+    cluster::Cluster,
     kubewarden::{install_definitions, permissive_definition},
-    manifest_tools::{as_served, files_below, kustomizations, name_of, render_kustomize},
-    manifests,
+    manifests::{
+        self,
+        render::{as_served, files_below, kustomizations, name_of, render_kustomize},
+    },
+    repository::repository_file,
 };
 use serde_json::{Value, json};
 
@@ -86,7 +89,7 @@ fn the_sidecar_may_run_in_its_namespace() {
 #[tokio::test]
 async fn a_real_api_server_takes_every_kustomization() {
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    install_definitions(&cluster).await.unwrap();
+    install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
     let group = "monitoring.coreos.com";
     let definitions = [("ServiceMonitor", "servicemonitors"), ("PrometheusRule", "prometheusrules")]
         .map(|(kind, plural)| permissive_definition(group, "v1", kind, plural, "Namespaced"));
@@ -144,7 +147,7 @@ fn the_kustomization_that_is_shown_does_what_is_said() {
 #[tokio::test]
 async fn all_can_be_removed_but_what_was_recorded() {
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    install_definitions(&cluster).await.unwrap();
+    install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
     let objects = as_served(render_kustomize("deploy").unwrap(), cluster.control_plane.version());
     cluster.apply_objects(&objects).await.unwrap();
     let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",

@@ -18,8 +18,8 @@ mod sbom;
 use std::fs;
 
 use pps_e2e::{
-    cluster::repository_file,
     registry::{Registry, RegistryOptions},
+    repository::repository_file,
     supervisor::Supervisor,
 };
 

@@ -9,10 +9,12 @@ use std::{
 };
 
 use pps_e2e::{
-    cluster::{policy_path, repository_file},
-    manifest_tools::{helm, render_chart, render_kustomize},
-    manifests,
-    publish::{executable, static_sidecar_path},
+    manifests::{
+        self,
+        render::{helm, render_chart, render_kustomize},
+    },
+    registry::publish::{executable, static_sidecar_path},
+    repository::{policy_path, repository_file},
     supervisor::Supervisor,
 };
 use serde_json::Value;

@@ -37,10 +37,7 @@ mod recording;
 #[path = "scenarios/rights.rs"]
 mod rights;
 
-use pps_e2e::{
-    cluster::{Cluster, repository_file},
-    control_plane::User,
-};
+use pps_e2e::{cluster::Cluster, control_plane::User, repository::repository_file};
 
 #[tokio::test]
 async fn pods_come_back() {

@@ -20,8 +20,8 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use pps_corpus::{Case, ERROR_PREFIX, Outcome, read_request};
 use pps_e2e::{
-    cluster::{policy_path, repository_file},
-    wasm_host::{AdmissionResponse, HostCalls, PolicyModule},
+    kubewarden::stand_in::{AdmissionResponse, HostCalls, PolicyModule},
+    repository::{policy_path, repository_file},
 };
 use serde::Deserialize;
 use serde_json::Value;

@@ -22,13 +22,13 @@
 {{- default (printf "policy-server-%s" (include "pps.policyServer" .)) .Values.policyServer.serviceAccount.name -}}
 {{- end -}}
 
-{{/* The sidecar's Pods go by these, which never change. */}}
+{{/* The labels that select the sidecar's Pods. They never change. */}}
 {{- define "pps.selector" -}}
 app.kubernetes.io/name: {{ include "pps.name" . }}
 app.kubernetes.io/component: sidecar
 {{- end -}}
 
-{{/* Arguments: the context, and the part that the object is of. */}}
+{{/* Arguments: the context, and the component that the object belongs to. */}}
 {{- define "pps.labels" -}}
 {{- $context := index . 0 -}}
 app.kubernetes.io/name: {{ include "pps.name" $context }}
@@ -49,7 +49,7 @@ helm.sh/chart: {{ printf "%s-%s" $context.Chart.Name $context.Chart.Version | re
 {{- end -}}
 {{- end -}}
 
-{{/* Whether the sidecar records, or OpenKruise's manager. */}}
+{{/* Not empty if the sidecar records, and not OpenKruise's manager. */}}
 {{- define "pps.records" -}}
 {{- if eq .Values.sidecar.recorder "self" }}true{{ end -}}
 {{- end -}}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use pps_e2e::wasm_host::{HostCall, HostCalls, PolicyModule};
+use pps_e2e::kubewarden::stand_in::{HostCall, HostCalls, PolicyModule};
 use serde_json::json;
 
 use crate::fixture::{Case, Owner, Recorded};

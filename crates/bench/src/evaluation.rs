@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use persistent_pod_state_policy::cluster::{Cluster, Governing};
 use persistent_pod_state_policy::{Host, ValidationResponse, admit};
 use pps_core::{AnnotationRules, PodIdentity, apply, conflict, plan};
-use pps_e2e::wasm_host::{HostCalls, Instance, PolicyModule};
+use pps_e2e::kubewarden::stand_in::{HostCalls, Instance, PolicyModule};
 use serde_json::Value;
 
 use crate::fixture::{Answers, Case, NAMESPACE, Owner, Recorded};

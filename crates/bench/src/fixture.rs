@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use persistent_pod_state_policy::Host;
 use pps_corpus::{FakeHost, HostQuirks};
-use pps_e2e::wasm_host::HostCalls;
+use pps_e2e::kubewarden::stand_in::HostCalls;
 use serde_json::{Value, json};
 
 pub(crate) const NAMESPACE: &str = "shop";

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use anyhow::Result;
 use pps_core::to_text;
-use pps_e2e::wasm_host::{Mask, PolicyModule};
+use pps_e2e::kubewarden::stand_in::{Mask, PolicyModule};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 

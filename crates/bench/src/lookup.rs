@@ -9,9 +9,9 @@ use clap::ValueEnum;
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use pps_e2e::cluster::proxy::Proxy;
 use pps_e2e::cluster::{Cluster, POLICY_SERVER};
 use pps_e2e::control_plane::{User, program};
-use pps_e2e::proxy::Proxy;
 use procfs::process::Process;
 use serde_json::{Value, json};
 

@@ -18,8 +18,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
-use pps_e2e::cluster::policy_path;
-use pps_e2e::wasm_host::PolicyModule;
+use pps_e2e::kubewarden::stand_in::PolicyModule;
+use pps_e2e::repository::policy_path;
 
 /// Measures what PersistentPodState costs, and prints tables in Markdown.
 ///

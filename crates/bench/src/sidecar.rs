@@ -12,10 +12,11 @@ use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
-use pps_e2e::cluster::{SIDECAR, pps_resource, repository_file};
+use pps_e2e::cluster::proxy::Proxy;
+use pps_e2e::cluster::{SIDECAR, pps_resource};
 use pps_e2e::control_plane::{self, ControlPlane, User, free_port, program};
 use pps_e2e::manifests;
-use pps_e2e::proxy::Proxy;
+use pps_e2e::repository::repository_file;
 use pps_e2e::supervisor::Supervisor;
 use procfs::process::Process;
 use serde_json::{Value, json};
@@ -197,9 +198,11 @@ impl Running {
     }
 
     async fn writes(&self) -> u64 {
-        self.metric(r#"persistentpodstate_writes_total{what="status",outcome="ok"}"#)
-            .await
-            .unwrap_or_default()
+        self.metric(
+            r#"persistentpodstate_writes_total{resource="persistentpodstates/status",result="success"}"#,
+        )
+        .await
+        .unwrap_or_default()
     }
 
     async fn get(&self, path: &str) -> Option<String> {

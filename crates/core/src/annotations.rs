@@ -1,15 +1,18 @@
-//! Which annotations a Pod may be given.
+//! Which annotations may be injected into a Pod.
 //!
-//! Some are never given, because whoever writes them trusts them; of the others an administrator can
-//! allow or deny any. That is asked twice: when an object names a key, and when a Pod is to get it.
+//! Some never are, because their writer treats them as its own state. An administrator can allow or deny
+//! any other. The rules are applied twice: when a PPS names a key, and when a Pod is about to get it.
 
 use std::fmt;
 
-use crate::INJECTED_ANNOTATION;
-use crate::validate::is_annotation_key;
+use crate::names::is_annotation_key;
 
-/// Annotations that a CNI writes and trusts: a Pod that starts with one of them would claim an address
-/// that nobody gave to it. They are never injected. The second part names the key to list instead.
+/// The annotation that the policy writes on a Pod it has changed; its value is the name of the PPS.
+pub const INJECTED_ANNOTATION: &str = "kruise.io/injected-persistent-pod-state";
+
+/// Annotations that are never injected. Their writer treats them as its own state: a Pod that is created
+/// with one of them would, for example, claim an address that the CNI has not assigned to it. The second
+/// part is the key to list instead.
 pub const NEVER_INJECTED: &[(&str, Option<&str>)] = &[
     ("ovn.kubernetes.io/allocated", Some("ovn.kubernetes.io/ip_address")),
     ("cni.projectcalico.org/podIP", Some("cni.projectcalico.org/ipAddrs")),
@@ -23,44 +26,42 @@ pub fn is_never_injected(key: &str) -> bool {
     NEVER_INJECTED.iter().any(|(never, _)| *never == key)
 }
 
-/// One annotation key, or all that begin alike: `cni.projectcalico.org/*`. Upper and lower case differ,
-/// as they do for whoever reads the annotation.
+/// One annotation key, or all keys with a prefix: `cni.projectcalico.org/*`. The case of letters counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(String);
 
 impl Pattern {
-    /// Reads a pattern; none if no annotation could have such a key.
+    /// Reads a pattern; `None` if it could match no annotation key.
     pub fn parse(text: &str) -> Option<Self> {
-        let is_possible = match text.strip_suffix('*') {
-            // What begins so and goes on is a key.
-            Some(start) => is_annotation_key(&format!("{start}a")),
+        let can_match = match text.strip_suffix('*') {
+            Some(prefix) => is_annotation_key(&format!("{prefix}a")),
             None => is_annotation_key(text),
         };
-        is_possible.then(|| Self(text.into()))
+        can_match.then(|| Self(text.into()))
     }
 
     fn matches(&self, key: &str) -> bool {
         match self.0.strip_suffix('*') {
-            Some(start) => key.starts_with(start),
+            Some(prefix) => key.starts_with(prefix),
             None => key == self.0,
         }
     }
 }
 
-/// What an administrator allows and denies. By default everything is allowed.
+/// The annotations that an administrator allows and denies. By default all are allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnnotationRules {
-    /// If there is such a list, nothing else is allowed; if it is empty, nothing at all.
+    /// If set, only these are allowed; an empty list allows none.
     pub allow: Option<Vec<Pattern>>,
-    /// Is not allowed, whatever the other list says.
+    /// Denied, even if they are in `allow`.
     pub deny: Vec<Pattern>,
 }
 
 impl AnnotationRules {
-    /// Why a Pod must not be given an annotation; none if it may.
+    /// Why an annotation must not be injected; `None` if it may be.
     pub fn forbid(&self, key: &str) -> Option<Forbidden<'_>> {
         if let Some((_, instead)) = NEVER_INJECTED.iter().find(|(never, _)| *never == key) {
-            return Some(Forbidden::Trusted { instead: *instead });
+            return Some(Forbidden::NeverInjected { instead: *instead });
         }
         if let Some(Pattern(pattern)) = self.deny.iter().find(|pattern| pattern.matches(key)) {
             return Some(Forbidden::Denied { pattern });
@@ -71,39 +72,41 @@ impl AnnotationRules {
     }
 }
 
-/// Why a Pod must not be given an annotation, and what to do.
+/// Why an annotation must not be injected. Displayed with what to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forbidden<'a> {
-    /// Whoever writes it trusts it.
-    Trusted {
+    /// It is one of [`NEVER_INJECTED`].
+    NeverInjected {
         /// The key to list instead, if there is one.
         instead: Option<&'static str>,
     },
     /// The administrator denies it.
     Denied {
-        /// By this pattern.
+        /// The pattern that matches it.
         pattern: &'a str,
     },
-    /// The administrator allows some, and not this one.
+    /// The administrator allows others only.
     NotAllowed,
 }
 
 impl fmt::Display for Forbidden<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut instead = None;
         match self {
-            Self::Trusted { instead: other } => {
-                instead = *other;
-                f.write_str("whoever writes it trusts it, so it is never given to a Pod")
+            Self::NeverInjected { instead } => {
+                f.write_str("it can never be persisted; ")?;
+                match instead {
+                    Some(instead) => write!(f, "use \"{instead}\"")?,
+                    None => f.write_str("remove it")?,
+                }
+                f.write_str(" (its writer treats it as its own state)")
             }
-            Self::Denied { pattern } => {
-                write!(f, "the policy's settings.annotations.deny forbids it by \"{pattern}\"")
+            Self::Denied { pattern } => write!(
+                f,
+                "it is denied by \"{pattern}\" in the policy's settings.annotations.deny; remove it"
+            ),
+            Self::NotAllowed => {
+                f.write_str("it is not in the policy's settings.annotations.allow; remove it")
             }
-            Self::NotAllowed => f.write_str("the policy's settings.annotations.allow does not name it"),
-        }?;
-        match instead {
-            Some(instead) => write!(f, "; use \"{instead}\""),
-            None => f.write_str("; remove it"),
         }
     }
 }
@@ -121,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_a_key_or_the_start_of_keys() {
+    fn a_pattern_is_a_key_or_a_prefix() {
         for good in ["ip", "example.io/ip", "Example.io/IP", "example.io/*", "example.io/ip-*", "exa*", "*"] {
             assert!(Pattern::parse(good).is_some(), "{good}");
         }
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_is_no_more_than_a_start() {
+    fn a_pattern_matches_its_key_or_all_keys_with_its_prefix() {
         for (pattern, key, matches) in [
             ("example.io/ip", "example.io/ip", true),
             ("example.io/ip", "example.io/ips", false),
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_denied_is_denied_and_a_list_of_what_is_allowed_is_whole() {
+    fn deny_wins_over_allow_and_allow_forbids_all_others() {
         assert!(!is_forbidden(None, &[], "ip"));
         assert!(is_forbidden(None, &["ip"], "ip"));
         assert!(!is_forbidden(None, &["ip"], "mac"));
@@ -161,21 +164,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_trusted_cannot_be_allowed() {
+    fn allow_does_not_override_never_injected() {
         for (never, _) in NEVER_INJECTED {
             assert!(is_forbidden(None, &[], never) && is_forbidden(Some(&[never, "*"]), &[], never));
         }
     }
 
     #[test]
-    fn the_setting_that_forbids_is_named() {
+    fn names_the_setting_that_forbids() {
         let rules = AnnotationRules { allow: Some(patterns(&["mac"])), deny: patterns(&["ip*"]) };
         for (key, sentence) in [
-            ("ip", "the policy's settings.annotations.deny forbids it by \"ip*\"; remove it"),
-            ("dns", "the policy's settings.annotations.allow does not name it; remove it"),
+            ("ip", "it is denied by \"ip*\" in the policy's settings.annotations.deny; remove it"),
+            ("dns", "it is not in the policy's settings.annotations.allow; remove it"),
             (
                 "ovn.kubernetes.io/allocated",
-                "whoever writes it trusts it, so it is never given to a Pod; use \"ovn.kubernetes.io/ip_address\"",
+                "it can never be persisted; use \"ovn.kubernetes.io/ip_address\" (its writer treats it as its own state)",
+            ),
+            (
+                "cni.projectcalico.org/containerID",
+                "it can never be persisted; remove it (its writer treats it as its own state)",
             ),
         ] {
             assert_eq!(rules.forbid(key).unwrap().to_string(), sentence);

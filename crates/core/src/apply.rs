@@ -1,15 +1,15 @@
-//! A plan onto a Pod's JSON.
+//! Applies a plan to a Pod's JSON.
 //!
-//! Works on the JSON value and never on a typed Pod: a field that this code has never heard of stays
-//! as it is. Two laws hold for every Pod and plan, and are tested as such: applying twice is applying
-//! once, and nothing changes but what the plan names.
+//! Works on the JSON value and never on a typed Pod, which would drop every field that its type does not
+//! have. Two properties hold for every Pod and plan: applying a plan twice gives the same Pod as applying
+//! it once, and only what the plan names changes (`tests/apply_properties.rs`).
 
 use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::INJECTED_ANNOTATION;
-use crate::plan::Plan;
+use crate::annotations::INJECTED_ANNOTATION;
+use crate::plan::{Plan, Requirement};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -17,11 +17,11 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 /// What a plan changed in a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Keys that at least one node selector term did not require before.
+    /// Keys of the requirements that were added to at least one node selector term.
     pub required: Vec<String>,
     /// How many preferences were added.
     pub preferred: usize,
-    /// Keys of the annotations that were added, without the marker.
+    /// Keys of the annotations that were added, without [`INJECTED_ANNOTATION`].
     pub annotations: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ impl Applied {
     }
 }
 
-/// In one line, such as `required: zone; preferred: 1; annotations: example.io/ip`.
+/// Displays on one line, such as `required: zone; preferred: 1; annotations: example.io/ip`.
 impl fmt::Display for Applied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let preferred = if self.preferred > 0 { self.preferred.to_string() } else { String::new() };
@@ -51,12 +51,12 @@ impl fmt::Display for Applied {
     }
 }
 
-/// A Pod whose JSON has another shape than Pods have.
+/// The Pod's JSON has a field of the wrong type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyError {
     /// Path of the field, such as `spec.affinity`.
     pub path: String,
-    /// What the field should be: `an object` or `a list`.
+    /// The right type: `an object` or `a list`.
     pub expected: &'static str,
 }
 
@@ -70,16 +70,40 @@ impl std::error::Error for ApplyError {}
 
 /// Injects a plan into a Pod.
 ///
-/// - Required: every key is added to every node selector term that the Pod has. One matching term is
-///   enough for a node, so that a term of its own would widen where the Pod may run. An empty term matches no node and stays
-///   empty. A Pod without required node affinity gets one term.
+/// - Required: every requirement is added to every node selector term that the Pod has. Terms are ORed, so
+///   a new term would allow more nodes, not fewer. An empty term matches no node and stays empty. A Pod
+///   without required node affinity gets one term.
 /// - Preferred: each preference that the Pod does not have yet is appended.
 /// - Annotations: each key that the Pod does not have yet is added.
-/// - The marker annotation is added if and only if something else was.
+/// - [`INJECTED_ANNOTATION`] is added if and only if something else was.
+///
+/// ```
+/// use pps_core::plan::Requirement;
+/// use pps_core::{Plan, apply};
+/// use serde_json::json;
+///
+/// let zone = Requirement { key: "topology.kubernetes.io/zone".into(), value: "a".into() };
+/// let plan = Plan { pps: "web".into(), required: vec![zone], ..Plan::default() };
+/// let mut pod = json!({"metadata": {"name": "web-0"}, "spec": {"aFieldOfTheFuture": 1}});
+///
+/// assert!(apply(&plan, &mut pod)?.is_changed());
+/// assert_eq!(
+///     pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"],
+///     json!({"nodeSelectorTerms": [{"matchExpressions": [
+///         {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]},
+///     ]}]}),
+/// );
+/// assert_eq!(pod["metadata"]["annotations"], json!({"kruise.io/injected-persistent-pod-state": "web"}));
+/// assert_eq!(pod["spec"]["aFieldOfTheFuture"], 1);
+///
+/// assert!(!apply(&plan, &mut pod)?.is_changed(), "the second time changes nothing");
+/// # Ok::<(), pps_core::ApplyError>(())
+/// ```
 ///
 /// # Errors
 ///
-/// When a field on the way has a shape that no Pod has. The Pod may be half changed then; drop it.
+/// When a field that has to be extended is of the wrong type. The Pod may then be partly changed: discard
+/// it.
 pub fn apply(plan: &Plan, pod: &mut Value) -> Result<Applied, ApplyError> {
     let mut applied = Applied::default();
     if plan.is_empty() {
@@ -87,25 +111,25 @@ pub fn apply(plan: &Plan, pod: &mut Value) -> Result<Applied, ApplyError> {
     }
     let pod = as_object(pod, "the Pod")?;
     if !plan.required.is_empty() {
-        applied.required = apply_required(plan, object_at(pod, "spec", "")?)?;
+        applied.required = apply_required(plan, ensure_object(pod, "spec", "")?)?;
     }
     if !plan.preferred.is_empty() {
-        applied.preferred = apply_preferred(plan, object_at(pod, "spec", "")?)?;
+        applied.preferred = apply_preferred(plan, ensure_object(pod, "spec", "")?)?;
     }
     apply_annotations(plan, pod, &mut applied)?;
     Ok(applied)
 }
 
 fn apply_required(plan: &Plan, spec: &mut Map<String, Value>) -> Result<Vec<String>, ApplyError> {
-    let node_affinity = node_affinity(spec)?;
+    let node_affinity = ensure_node_affinity(spec)?;
     let path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
     let Some(required) = node_affinity.get_mut(REQUIRED).filter(|required| !required.is_null()) else {
-        let expressions: Vec<Value> = plan.required.iter().map(crate::plan::Requirement::to_json).collect();
+        let expressions: Vec<Value> = plan.required.iter().map(Requirement::to_json).collect();
         node_affinity
             .insert(REQUIRED.into(), json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]}));
         return Ok(plan.required.iter().map(|requirement| requirement.key.clone()).collect());
     };
-    // Without terms it matches no node, and the API server will say so: a term of ours would widen it.
+    // Without terms it matches no node and the API server refuses it; a new term would make it match.
     let terms = match as_object(required, path)?.get_mut("nodeSelectorTerms") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(terms) => as_list(terms, &format!("{path}.nodeSelectorTerms"))?,
@@ -117,7 +141,7 @@ fn apply_required(plan: &Plan, spec: &mut Map<String, Value>) -> Result<Vec<Stri
         if is_empty_term(term) {
             continue;
         }
-        let expressions = list_at(term, "matchExpressions", &path)?;
+        let expressions = ensure_list(term, "matchExpressions", &path)?;
         for requirement in &plan.required {
             let expression = requirement.to_json();
             if !expressions.contains(&expression) {
@@ -131,7 +155,7 @@ fn apply_required(plan: &Plan, spec: &mut Map<String, Value>) -> Result<Vec<Stri
     Ok(added)
 }
 
-/// Whether a node selector term has no requirement at all, and so matches no node.
+/// Whether a node selector term has no requirements, and so matches no node.
 pub(crate) fn is_empty_term(term: &Map<String, Value>) -> bool {
     let is_empty = |field| match term.get(field) {
         None | Some(Value::Null) => true,
@@ -142,7 +166,7 @@ pub(crate) fn is_empty_term(term: &Map<String, Value>) -> bool {
 }
 
 fn apply_preferred(plan: &Plan, spec: &mut Map<String, Value>) -> Result<usize, ApplyError> {
-    let preferred = list_at(node_affinity(spec)?, PREFERRED, "spec.affinity.nodeAffinity")?;
+    let preferred = ensure_list(ensure_node_affinity(spec)?, PREFERRED, "spec.affinity.nodeAffinity")?;
     let before = preferred.len();
     for preference in &plan.preferred {
         let preference = preference.to_json();
@@ -161,7 +185,7 @@ fn apply_annotations(
     if plan.annotations.is_empty() && !applied.is_changed() {
         return Ok(());
     }
-    let annotations = object_at(object_at(pod, "metadata", "")?, "annotations", "metadata")?;
+    let annotations = ensure_object(ensure_object(pod, "metadata", "")?, "annotations", "metadata")?;
     for (key, value) in &plan.annotations {
         if !annotations.contains_key(key) {
             annotations.insert(key.clone(), Value::String(value.clone()));
@@ -174,12 +198,12 @@ fn apply_annotations(
     Ok(())
 }
 
-fn node_affinity(spec: &mut Map<String, Value>) -> Result<&mut Map<String, Value>, ApplyError> {
-    object_at(object_at(spec, "affinity", "spec")?, "nodeAffinity", "spec.affinity")
+fn ensure_node_affinity(spec: &mut Map<String, Value>) -> Result<&mut Map<String, Value>, ApplyError> {
+    ensure_object(ensure_object(spec, "affinity", "spec")?, "nodeAffinity", "spec.affinity")
 }
 
-/// The object in a field, made if there is none.
-fn object_at<'a>(
+/// The object in a field; inserts an empty one if the field is missing or null.
+fn ensure_object<'a>(
     parent: &'a mut Map<String, Value>,
     field: &str,
     path: &str,
@@ -188,11 +212,11 @@ fn object_at<'a>(
     if value.is_null() {
         *value = Value::Object(Map::new());
     }
-    as_object(value, &join(path, field))
+    as_object(value, &join_path(path, field))
 }
 
-/// The list in a field, made if there is none.
-fn list_at<'a>(
+/// The list in a field; inserts an empty one if the field is missing or null.
+fn ensure_list<'a>(
     parent: &'a mut Map<String, Value>,
     field: &str,
     path: &str,
@@ -201,7 +225,7 @@ fn list_at<'a>(
     if value.is_null() {
         *value = Value::Array(Vec::new());
     }
-    as_list(value, &join(path, field))
+    as_list(value, &join_path(path, field))
 }
 
 fn as_object<'a>(value: &'a mut Value, path: &str) -> Result<&'a mut Map<String, Value>, ApplyError> {
@@ -212,14 +236,14 @@ fn as_list<'a>(value: &'a mut Value, path: &str) -> Result<&'a mut Vec<Value>, A
     value.as_array_mut().ok_or_else(|| ApplyError { path: path.into(), expected: "a list" })
 }
 
-fn join(path: &str, field: &str) -> String {
+fn join_path(path: &str, field: &str) -> String {
     if path.is_empty() { field.into() } else { format!("{path}.{field}") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Preference, Requirement};
+    use crate::plan::Preference;
 
     fn zone(value: &str) -> Requirement {
         Requirement { key: "zone".into(), value: value.into() }
@@ -238,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_affinity_gets_one_term_and_the_marker() {
+    fn gives_a_pod_without_affinity_one_term_and_the_marker() {
         let mut pod = json!({"metadata": {"name": "w-0"}, "spec": {"affinity": null}});
         apply(&require_zone(), &mut pod).unwrap();
         assert_eq!(
@@ -253,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn every_term_but_the_empty_one_is_narrowed() {
+    fn narrows_every_term_but_empty_ones() {
         let ours = json!({"key": "zone", "operator": "In", "values": ["a"]});
         let arch = json!({"key": "arch", "operator": "Exists"});
         let field = json!({"key": "metadata.name", "operator": "In", "values": ["n"]});
@@ -274,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_that_match_no_node_are_not_widened() {
+    fn does_not_widen_terms_that_match_no_node() {
         for empty in [json!([]), json!([{}]), Value::Null] {
             let mut pod = with_terms(&empty);
             let applied = apply(&require_zone(), &mut pod).unwrap();
@@ -284,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preference_that_is_there_is_not_repeated() {
+    fn does_not_repeat_a_preference() {
         let preference = Preference { weight: 7, requirements: vec![zone("a")] };
         let plan = Plan { preferred: vec![preference.clone()], ..Plan::default() };
         let mut pod = json!({"spec": {"affinity": {"nodeAffinity": {PREFERRED: [preference.to_json()]}}}});
@@ -294,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_of_the_template_wins() {
+    fn keeps_annotations_of_the_pod_template() {
         let plan = Plan {
             pps: "p".into(),
             annotations: [("ip", "10.0.0.7"), ("mac", "00"), ("mac", "00")]
@@ -309,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_shape_is_named() {
+    fn names_the_field_of_the_wrong_type() {
         for (pod, message) in [
             (json!([]), "the Pod is not an object"),
             (json!({"spec": 1}), "spec is not an object"),

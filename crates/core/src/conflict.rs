@@ -1,23 +1,23 @@
-//! Whether a Pod's own rules can be met together with its pin.
+//! Whether a Pod's own scheduling rules leave any node that its plan allows.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::apply::is_empty_term;
 use crate::plan::{Plan, Requirement};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Says, in sentences for people, where the Pod's own scheduling rules exclude every node that the
-/// plan's required topology allows. Such a Pod stays Pending; nothing of its own is overwritten.
+/// Warnings for a Pod whose `nodeSelector` or required node affinity excludes every node that the plan's
+/// required topology allows. Such a Pod stays Pending: the plan overwrites nothing of the Pod's own.
 pub fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
     let spec = &pod["spec"];
-    let mut sentences = Vec::new();
+    let mut warnings = Vec::new();
     for Requirement { key, value } in &plan.required {
         if let Some(own) = spec["nodeSelector"][key].as_str()
             && own != value
         {
-            sentences.push(format!(
-                "PersistentPodState {}: this Pod returns to {key}={value}, but its spec.nodeSelector asks for {key}={own}; it will stay Pending",
+            warnings.push(format!(
+                "this Pod will stay Pending: its spec.nodeSelector requires {key}={own}, PersistentPodState {} requires {key}={value}; change one of them",
                 plan.pps
             ));
         }
@@ -30,25 +30,27 @@ pub fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
         .filter_map(Value::as_object)
         .filter(|term| !is_empty_term(term))
         .collect();
-    let excluded = |term: &serde_json::Map<String, Value>| {
-        let expressions = term.get("matchExpressions").and_then(Value::as_array);
-        let fields = term.get("matchFields").and_then(Value::as_array);
-        expressions.into_iter().flatten().any(|expression| excludes_label(expression, plan))
-            || fields.into_iter().flatten().any(|field| excludes_node(field, plan))
-    };
-    if !plan.required.is_empty() && !terms.is_empty() && terms.iter().all(|term| excluded(term)) {
-        let pin: Vec<String> =
+    if !plan.required.is_empty() && !terms.is_empty() && terms.iter().all(|term| excludes_plan(term, plan)) {
+        let required: Vec<String> =
             plan.required.iter().map(|Requirement { key, value }| format!("{key}={value}")).collect();
-        sentences.push(format!(
-            "PersistentPodState {}: this Pod returns to {}, but no term of its required node affinity allows that; it will stay Pending",
+        warnings.push(format!(
+            "this Pod will stay Pending: no term of its required node affinity allows what PersistentPodState {} requires; change one of them ({})",
             plan.pps,
-            pin.join(", ")
+            required.join(", ")
         ));
     }
-    sentences
+    warnings
 }
 
-/// Whether a match expression excludes the value that the plan asks for.
+/// Whether a node selector term excludes every node that the plan allows.
+fn excludes_plan(term: &Map<String, Value>, plan: &Plan) -> bool {
+    let expressions = term.get("matchExpressions").and_then(Value::as_array);
+    let fields = term.get("matchFields").and_then(Value::as_array);
+    expressions.into_iter().flatten().any(|expression| excludes_label(expression, plan))
+        || fields.into_iter().flatten().any(|field| excludes_node(field, plan))
+}
+
+/// Whether a match expression excludes a label value that the plan requires.
 fn excludes_label(expression: &Value, plan: &Plan) -> bool {
     plan.required
         .iter()
@@ -56,7 +58,8 @@ fn excludes_label(expression: &Value, plan: &Plan) -> bool {
         .any(|requirement| !matches(expression, &requirement.value))
 }
 
-/// Whether a match on the node's name excludes the node that a pin to the host name means.
+/// Whether a match field excludes the recorded node, where the plan requires its host name label. A match
+/// field compares the node's name, which can differ from that label.
 fn excludes_node(field: &Value, plan: &Plan) -> bool {
     field["key"] == "metadata.name"
         && !plan.node_name.is_empty()
@@ -64,8 +67,8 @@ fn excludes_node(field: &Value, plan: &Plan) -> bool {
         && !matches(field, &plan.node_name)
 }
 
-/// Whether a node selector requirement holds for a label with this value. An operator that this code
-/// does not know is believed to hold.
+/// Whether a node selector requirement matches a label with this value. An unknown operator is assumed to
+/// match, so that it causes no false warning.
 fn matches(requirement: &Value, value: &str) -> bool {
     let values = || requirement["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let number = |text: &str| text.parse::<i64>().ok();
@@ -102,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_selector_that_contradicts_is_told() {
+    fn warns_of_a_contradicting_node_selector() {
         assert_eq!(conflicts(&plan(), &json!({"spec": {"nodeSelector": {"zone": "b"}}})).len(), 1);
         assert_eq!(
             conflicts(&plan(), &json!({"spec": {"nodeSelector": {"zone": "a", "disk": "ssd"}}})).len(),
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_told_only_if_all_of_them_contradict() {
+    fn warns_of_node_affinity_only_if_every_term_contradicts() {
         let term = |key: &str, operator: &str, values: Value| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
         for (expected, contradicting) in [
             (1, term("zone", "In", json!(["b", "c"]))),

@@ -1,26 +1,26 @@
-//! Which Pods a workload's spec asks for, by name and number.
+//! How many Pods a workload's spec asks for, and by which names.
 
 use serde_json::Value;
 
 use crate::workload::Ordinals;
 
-/// How a workload's spec says which Pods it wants.
+/// How a kind of workload specifies and names its Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// As a StatefulSet does it: by ordinals, and one Pod if it does not say how many.
+    /// Like a StatefulSet: Pods are numbered, and `.spec.replicas` defaults to one.
     StatefulSet,
-    /// The number is at this path. Pods may have ordinals like those of a StatefulSet, or be named in
-    /// a way that is not known.
+    /// The number of Pods is at this path and has no default. Pods may be numbered like those of a StatefulSet, or have
+    /// any other names.
     Custom(ReplicasPath),
 }
 
-/// Where in a workload's spec the number of its Pods is.
+/// The path of the number of Pods in a workload's spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicasPath(Vec<String>);
 
 impl ReplicasPath {
-    /// A path as a scale subresource names it, such as `.spec.shape.size`. One that does not begin
-    /// with `.spec.` leads nowhere.
+    /// Reads a path in the form of a scale subresource, such as `.spec.shape.size`. A path that does not begin with
+    /// `.spec.` finds nothing.
     pub fn new(path: &str) -> Self {
         let fields = path.strip_prefix(".spec.").unwrap_or_default();
         Self(fields.split('.').map(str::to_owned).collect())
@@ -42,32 +42,31 @@ impl Default for ReplicasPath {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     ordinals: Ordinals,
-    /// Whether the spec says how many they are.
+    /// Whether the spec gives their number.
     is_counted: bool,
-    /// Whether a Pod may have a name that does not follow from the ordinals.
+    /// Whether a Pod may have a name without an ordinal.
     is_freely_named: bool,
 }
 
-/// Whether a workload wants a Pod of some name.
+/// Whether a workload wants a Pod of a given name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// It does.
+    /// It wants the Pod.
     Yes,
-    /// The name does not tell, but the workload has fewer Pods than it wants: this may be one of those
-    /// that are missing.
+    /// The workload has fewer Pods than it wants, and the name may be that of a missing one.
     Maybe,
-    /// It does not.
+    /// It does not want the Pod.
     No,
 }
 
 impl Demand {
-    /// What a StatefulSet asks for: Pods with these ordinals.
+    /// The demand of a StatefulSet: Pods with these ordinals.
     pub fn of_ordinals(ordinals: Ordinals) -> Self {
         Self { ordinals, is_counted: true, is_freely_named: false }
     }
 
-    /// Reads a workload's `spec`. What is not what it should be counts as missing: of the reserved
-    /// ordinals each one for itself.
+    /// Reads a workload's `spec`. A field of the wrong type counts as missing, and an invalid item of
+    /// `reserveOrdinals` is skipped.
     pub fn read(spec: &Value, naming: &Naming) -> Self {
         let start = spec["ordinals"]["start"].as_u64().unwrap_or(0);
         let replicas = match naming {
@@ -82,18 +81,18 @@ impl Demand {
         }
     }
 
-    /// How many Pods are wanted; none if the spec does not say.
+    /// How many Pods the workload wants, if the spec says so.
     pub fn replicas(&self) -> Option<u64> {
         self.is_counted.then(|| self.ordinals.replicas())
     }
 
-    /// Whether the workload has all the Pods that it wants, with so many that live.
+    /// Whether this number of living Pods is all that the workload wants.
     pub fn is_met_by(&self, pods: usize) -> bool {
         self.replicas().is_some_and(|replicas| pods as u64 >= replicas)
     }
 
-    /// Whether the workload of that name, of which so many Pods live, wants a Pod of this name. If
-    /// nobody knows how many it wants, it wants all.
+    /// Whether the workload wants a Pod of this name; `pods` is how many of its Pods live. A workload that does not say
+    /// how many Pods it wants is taken to want each of them, so that no state is dropped.
     pub fn wants(&self, workload: &str, pod: &str, pods: usize) -> Wanted {
         if !self.is_counted || self.ordinals.wants(workload, pod) {
             Wanted::Yes
@@ -105,7 +104,7 @@ impl Demand {
     }
 }
 
-/// A reserved ordinal, `3`, or a range of them, `"3-5"`.
+/// Reads an item of `reserveOrdinals`: a number such as `3`, or a range such as `"3-5"`.
 fn range(item: &Value) -> Option<(u64, u64)> {
     if let Some(ordinal) = item.as_u64() {
         return Some((ordinal, ordinal));
@@ -125,10 +124,10 @@ mod tests {
     }
 
     #[test]
-    fn an_openkruise_stateful_set_reserves_numbers_and_ranges() {
+    fn skips_reserved_numbers_and_ranges_of_an_openkruise_stateful_set() {
         let read = |spec: Value| Demand::read(&spec, &Naming::StatefulSet);
         let spec = json!({"replicas": 3, "reserveOrdinals": [1, "3-5", "x", "7-6", -1, null, "8", [2]]});
-        assert_eq!(wanted(&read(spec), 0), [0, 2, 6], "a bad item is skipped, not the list");
+        assert_eq!(wanted(&read(spec), 0), [0, 2, 6], "only the invalid items are skipped");
         let spec = json!({"replicas": 2, "ordinals": {"start": 4}, "reserveOrdinals": [4]});
         assert_eq!(wanted(&read(spec), 0), [5, 6]);
         assert_eq!(read(json!({})).replicas(), Some(1));
@@ -137,21 +136,21 @@ mod tests {
     }
 
     #[test]
-    fn a_custom_kind_has_its_number_where_its_definition_says() {
+    fn reads_replicas_of_a_custom_kind_at_the_path_of_its_scale_subresource() {
         let spec = json!({"shape": {"size": 2}, "replicas": 9});
         let read = |path: &str| Demand::read(&spec, &Naming::Custom(ReplicasPath::new(path))).replicas();
         assert_eq!(read(".spec.shape.size"), Some(2));
         assert_eq!(read(".spec.replicas"), Some(9));
-        for nowhere in
+        for path in
             [".spec.shape", ".spec.shape.size.more", ".spec.", ".status.replicas", "spec.replicas", ""]
         {
-            assert_eq!(read(nowhere), None, "{nowhere}");
+            assert_eq!(read(path), None, "{path}");
         }
         assert_eq!(Demand::read(&spec, &Naming::Custom(ReplicasPath::default())).replicas(), Some(9));
     }
 
     #[test]
-    fn a_name_that_does_not_tell_is_wanted_while_pods_are_missing() {
+    fn may_want_any_name_while_pods_of_a_custom_kind_are_missing() {
         let demand = Demand::read(&json!({"replicas": 2}), &Naming::Custom(ReplicasPath::default()));
         for (name, pods, want) in [
             ("w-1", 2, Wanted::Yes),
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn if_nobody_knows_how_many_are_wanted_all_are() {
+    fn wants_every_pod_if_replicas_are_unknown() {
         for spec in [json!({}), json!({"replicas": "3"}), json!({"replicas": -1})] {
             let demand = Demand::read(&spec, &Naming::Custom(ReplicasPath::default()));
             assert_eq!((demand.replicas(), demand.wants("w", "w-7", 9)), (None, Wanted::Yes), "{spec}");

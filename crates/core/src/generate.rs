@@ -1,38 +1,37 @@
-//! Which PPS an annotated workload asks for.
+//! The PPS that a workload's annotations ask for.
 
 use std::collections::BTreeMap;
 
 use crate::pps::{NodeTopologyTerm, PodAnnotation, PreferredTopologyTerm, Spec, TargetReference, ValueFrom};
 
-/// Asks for a PPS: `"true"`.
+/// Set to `"true"`, asks for a PPS.
 pub const AUTO_GENERATE: &str = "kruise.io/auto-generate-persistent-pod-state";
-/// Keys of the required topology, with commas.
+/// Comma-separated keys of the required topology.
 pub const REQUIRED_TOPOLOGY: &str = "kruise.io/required-persistent-topology";
-/// Keys of one preferred topology, with commas; its weight is 100.
+/// Comma-separated keys of one preferred topology, of weight 100.
 pub const PREFERRED_TOPOLOGY: &str = "kruise.io/preferred-persistent-topology";
-/// Keys of the annotations to keep, with commas; `key=PodIPsJSON` and `key=PodIPsCSV` name where the
-/// value comes from.
+/// Comma-separated keys of the annotations to persist. `key=PodIPsJSON` and `key=PodIPsCSV` also set `valueFrom`.
 pub const POD_ANNOTATIONS: &str = "kruise.io/persistent-pod-annotations";
 
-/// All annotations of a workload that matter here.
+/// All annotations of a workload that this module reads.
 pub const WORKLOAD_ANNOTATIONS: [&str; 4] =
     [AUTO_GENERATE, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, POD_ANNOTATIONS];
 
-/// The label on every generated PPS; its value is [`FIELD_MANAGER`].
+/// The label of every generated PPS. Its value is [`FIELD_MANAGER`].
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
-/// The sidecar's field manager in server-side apply, and the component that its Events name.
+/// The sidecar's field manager in server-side apply, and the reporting component of its Events.
 pub const FIELD_MANAGER: &str = "pps-sidecar";
 
 /// What a workload's annotations ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The spec; fields that no annotation speaks of are not set.
+    /// The spec. Fields without an annotation are not set.
     pub spec: Spec,
-    /// What could not be used, in sentences for people.
+    /// Sentences for users about values that were ignored.
     pub warnings: Vec<String>,
 }
 
-/// Reads a workload's annotations. None if they ask for no PPS, or name nothing to persist.
+/// Reads a workload's annotations. None if they do not ask for a PPS, or name nothing to persist.
 pub fn request(target: &TargetReference, annotations: &BTreeMap<String, String>) -> Option<Request> {
     if annotations.get(AUTO_GENERATE).map(|value| value.trim()) != Some("true") {
         return None;
@@ -48,14 +47,18 @@ pub fn request(target: &TargetReference, annotations: &BTreeMap<String, String>)
     for item in items(POD_ANNOTATIONS) {
         match pod_annotation(&item) {
             Ok(PodAnnotation { key, .. }) if key.is_empty() => {
-                warnings.push(format!("annotation {POD_ANNOTATIONS}: {item:?} names no key; write KEY=SOURCE"));
+                warnings.push(format!(
+                    "annotation {POD_ANNOTATIONS}: ignored {item:?}, which has no key; write KEY=SOURCE"
+                ));
             }
             Ok(PodAnnotation { key, .. }) if persistent.iter().any(|known: &PodAnnotation| known.key == key) => {
-                warnings.push(format!("annotation {POD_ANNOTATIONS}: {key} is named twice; the first one counts"));
+                warnings.push(format!(
+                    "annotation {POD_ANNOTATIONS}: ignored {item:?}, since {key} is listed before; remove it"
+                ));
             }
             Ok(annotation) => persistent.push(annotation),
             Err(unknown) => warnings.push(format!(
-                "annotation {POD_ANNOTATIONS}: {item:?} names the source {unknown:?}; use PodIPsJSON, PodIPsCSV or the key alone"
+                "annotation {POD_ANNOTATIONS}: ignored {item:?}, whose source {unknown:?} is unknown; use PodIPsJSON, PodIPsCSV or the key alone"
             )),
         }
     }
@@ -75,21 +78,21 @@ pub fn request(target: &TargetReference, annotations: &BTreeMap<String, String>)
     Some(Request { spec, warnings })
 }
 
-/// The name of the PPS of a workload when its first choice, the workload's own name, belongs to a
-/// workload of another kind: `<name>-<8 hex digits of group and kind>`, at most 253 characters.
+/// The name for the PPS of a workload if the PPS of the workload's own name belongs to a workload of another kind:
+/// `<name>-<8 hex digits, a hash of group and kind>`, at most 253 characters.
 pub fn second_name(target: &TargetReference) -> String {
-    // FNV-1a: stable across versions and builds, which the standard library's hashers are not.
+    // FNV-1a, since the standard library's hashers may change between versions.
     let mut hash: u32 = 0x811c_9dc5;
     for byte in target.group().bytes().chain([b'/']).chain(target.kind.bytes()) {
         hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     }
-    let room = 253 - "-00000000".len();
-    let name: String = target.name.chars().take(room).collect();
+    let length = 253 - "-00000000".len();
+    let name: String = target.name.chars().take(length).collect();
     format!("{}-{hash:08x}", name.trim_end_matches(['-', '.']))
 }
 
-/// Whether a spec has what was asked for, in the fields that come from annotations. The retention
-/// policy and what else somebody set do not matter.
+/// Whether a spec has the requested values in the fields that come from annotations. Other fields, such as the retention
+/// policy, do not matter.
 pub fn is_satisfied_by(asked: &Spec, actual: &Spec) -> bool {
     asked.target_ref == actual.target_ref
         && asked.required_persistent_topology == actual.required_persistent_topology
@@ -97,7 +100,7 @@ pub fn is_satisfied_by(asked: &Spec, actual: &Spec) -> bool {
         && asked.persistent_pod_annotations == actual.persistent_pod_annotations
 }
 
-/// The items of a list with commas: without blanks around them, without empty ones, each once.
+/// The items of a comma-separated list: trimmed, without empty ones and repeats.
 fn items(list: &str) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
@@ -108,7 +111,7 @@ fn items(list: &str) -> Vec<String> {
     items
 }
 
-/// Reads `key` or `key=PodIPsJSON`; on an unknown source, gives that source back.
+/// Reads `key` or `key=SOURCE`. The error is an unknown source.
 fn pod_annotation(item: &str) -> Result<PodAnnotation, String> {
     let Some((key, source)) = item.split_once('=') else {
         return Ok(PodAnnotation { key: item.into(), value_from: None });
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_read_kindly() {
+    fn reads_lists_with_blanks_repeats_and_unknown_sources() {
         let request = asked(&[
             (AUTO_GENERATE, "true"),
             (REQUIRED_TOPOLOGY, " a , b,,a"),
@@ -153,12 +156,20 @@ mod tests {
             annotations,
             [("x", None), ("y", Some(ValueFrom::PodIpsJson)), ("z", Some(ValueFrom::PodIpsCsv))]
         );
-        assert_eq!(request.warnings.len(), 3);
+        assert_eq!(
+            request.warnings,
+            [
+                r#"ignored "q=Bogus", whose source "Bogus" is unknown; use PodIPsJSON, PodIPsCSV or the key alone"#,
+                r#"ignored "=PodIPsCSV", which has no key; write KEY=SOURCE"#,
+                r#"ignored "x=PodIPsCSV", since x is listed before; remove it"#,
+            ]
+            .map(|warning| format!("annotation kruise.io/persistent-pod-annotations: {warning}"))
+        );
         assert_eq!(spec.persistent_pod_state_retention_policy, None);
     }
 
     #[test]
-    fn nothing_to_persist_asks_for_nothing() {
+    fn generates_nothing_without_a_request_or_a_key() {
         assert_eq!(asked(&[(REQUIRED_TOPOLOGY, "a")]), None);
         assert_eq!(asked(&[(AUTO_GENERATE, "false"), (REQUIRED_TOPOLOGY, "a")]), None);
         assert_eq!(asked(&[(AUTO_GENERATE, "true"), (REQUIRED_TOPOLOGY, " , ")]), None);
@@ -166,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_name_differs_by_kind_and_fits() {
+    fn second_name_differs_by_group_and_has_at_most_253_characters() {
         let other = TargetReference { api_version: "apps.kruise.io/v1beta1".into(), ..target() };
         assert_ne!(second_name(&target()), second_name(&other));
         let newer = TargetReference { api_version: "apps/v2".into(), ..target() };

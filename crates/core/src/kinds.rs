@@ -1,5 +1,4 @@
-//! Which kinds of workloads can be watched now, and how: from the list of kinds and the cluster's
-//! definitions of kinds.
+//! Which of the listed kinds of workloads the cluster serves, and how to watch them.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -7,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::demand::{Naming, ReplicasPath};
 use crate::whitelist::{Entry, KEY};
 
-/// A `CustomResourceDefinition`, as far as it says how its kind is watched.
+/// The part of a `CustomResourceDefinition` that says how to watch its kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Definition {
     /// API group.
@@ -16,11 +15,11 @@ pub struct Definition {
     pub kind: String,
     /// Name of the resource, as in URLs.
     pub plural: String,
-    /// Whether objects live in namespaces.
+    /// Whether the kind is namespaced.
     pub namespaced: bool,
-    /// Whether the API server serves it.
+    /// Whether the API server serves the kind.
     pub established: bool,
-    /// Whether it is being deleted, and all objects of the kind with it.
+    /// Whether the definition is being deleted, and all objects of the kind with it.
     pub terminating: bool,
     /// The served versions.
     pub versions: Vec<Version>,
@@ -31,12 +30,11 @@ pub struct Definition {
 pub struct Version {
     /// Its name, such as `v1beta1`.
     pub name: String,
-    /// Where the number of replicas is, as the scale subresource says, such as `.spec.size`; none if
-    /// there is no scale subresource.
+    /// The path of the number of replicas, such as `.spec.size`, if there is a scale subresource.
     pub replicas: Option<String>,
 }
 
-/// How a kind of workload is watched.
+/// How to watch a kind of workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     /// API group.
@@ -47,21 +45,20 @@ pub struct Resource {
     pub kind: String,
     /// Name of the resource, as in URLs.
     pub plural: String,
-    /// How to tell which Pods a workload of this kind wants.
+    /// How workloads of this kind specify and name their Pods.
     pub naming: Naming,
 }
 
-/// Which kinds to watch.
+/// The kinds to watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watchable {
-    /// Those that the cluster serves, by group and kind.
+    /// The listed kinds that the cluster serves, by group and kind.
     pub resources: BTreeMap<(String, String), Resource>,
-    /// Why others are not watched, in sentences for people.
+    /// Sentences for users about listed kinds that cannot be watched.
     pub refusals: Vec<String>,
 }
 
-/// Which of the listed kinds can be watched now. A kind that the cluster does not define is left out,
-/// until it does.
+/// The listed kinds that can be watched now. A kind that the cluster does not serve yet is left out without a refusal.
 pub fn watchable<'a>(
     entries: impl IntoIterator<Item = &'a Entry>,
     definitions: impl IntoIterator<Item = &'a Definition>,
@@ -78,7 +75,7 @@ pub fn watchable<'a>(
         };
         if !definition.namespaced {
             watchable.refusals.push(format!(
-                "{KEY} names {} of {}, which lives in no namespace, so that no Pod can belong to it; remove it",
+                "{KEY} names {} of {}; remove it: the kind is cluster-scoped, so it cannot own Pods",
                 entry.kind, entry.group
             ));
             continue;
@@ -113,14 +110,14 @@ fn resource(entry: &Entry, definition: &Definition) -> Option<Resource> {
     })
 }
 
-/// The order in which an API server prefers the versions of a custom kind: stable ones before beta
-/// before alpha, newer before older, and all others last, by name.
+/// Sorts the versions of a custom kind as the API server does: it prefers stable to beta to alpha versions, then newer
+/// ones. Other names come last, in alphabetical order.
 fn preference(version: &str) -> (u8, u64, u64, Reverse<&str>) {
     let (stability, major, minor) = parse_version(version).unwrap_or_default();
     (stability, major, minor, Reverse(version))
 }
 
-/// `v2beta3` is (2, 2, 3): beta, of the second version, the third.
+/// The stability, major and minor number of a version: `v2beta3` is (2, 2, 3), where 3 is stable, 2 beta and 1 alpha.
 fn parse_version(version: &str) -> Option<(u8, u64, u64)> {
     let rest = version.strip_prefix('v')?;
     let end = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
@@ -166,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_asked_for_is_taken_or_else_the_preferred_one() {
+    fn watches_the_listed_version_or_else_the_preferred_one() {
         assert_eq!(version_of(None, &["v1", "v2alpha1", "v10", "v2", "v11beta2"]), "v10");
         assert_eq!(version_of(None, &["v1alpha1", "v1beta1", "v1beta2", "foo"]), "v1beta2");
         assert_eq!(version_of(None, &["foo10", "foo1"]), "foo1");
@@ -176,19 +173,19 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_listed_and_served_in_namespaces_is_watched() {
-        let on_node_absence = entry("Absent", None);
+    fn watches_only_kinds_that_are_listed_served_and_namespaced() {
+        let absent = entry("Absent", None);
         let mut pending = definition("Pending", &[("v1", None)]);
         pending.established = false;
-        let mut wide = definition("Wide", &[("v1", None)]);
-        wide.namespaced = false;
+        let mut cluster_scoped = definition("Wide", &[("v1", None)]);
+        cluster_scoped.namespaced = false;
         let definitions = [
             definition("A", &[("v1", Some(".spec.shape.size"))]),
             definition("B", &[("v1", None)]),
             pending,
-            wide,
+            cluster_scoped,
         ];
-        let entries = [entry("A", None), on_node_absence, entry("Pending", None), entry("Wide", None)];
+        let entries = [entry("A", None), absent, entry("Pending", None), entry("Wide", None)];
         let watchable = watchable(&entries, &definitions);
         let resource = Resource {
             group: "a.io".into(),
@@ -203,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn openkruises_stateful_set_is_named_by_ordinals() {
+    fn names_pods_of_openkruises_stateful_set_by_ordinals() {
         let built_in = Entry::openkruise_stateful_set();
         let mut definition =
             definition("StatefulSet", &[("v1alpha1", None), ("v1beta1", Some(".spec.replicas"))]);

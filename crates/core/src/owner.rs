@@ -1,4 +1,4 @@
-//! Who a Pod belongs to, as far as a state can be kept for it.
+//! Which workload a Pod belongs to, and whether its Pods can have recorded states.
 
 use std::fmt;
 
@@ -15,11 +15,11 @@ pub struct OwnerReference {
     pub api_version: String,
     /// Kind of the owner.
     pub kind: String,
-    /// Name of the owner; it lives in the namespace of the owned object.
+    /// Name of the owner, which is in the namespace of the owned object.
     pub name: String,
     /// UID of the owner.
     pub uid: String,
-    /// Whether this owner is the managing controller.
+    /// Whether this is the controller owner.
     pub controller: Option<bool>,
 }
 
@@ -34,8 +34,8 @@ impl OwnerReference {
     }
 }
 
-/// Kinds whose Pods get a new name each time they are created, so that nothing can be remembered of
-/// them by name; by API group and kind, sorted.
+/// Kinds whose Pods get a new name each time, so that no state can be found by name. API group and kind,
+/// sorted.
 pub const KINDS_WITHOUT_STABLE_NAMES: &[(&str, &str)] = &[
     ("", "Node"),
     ("", "ReplicationController"),
@@ -53,8 +53,8 @@ pub const KINDS_WITHOUT_STABLE_NAMES: &[(&str, &str)] = &[
     ("extensions", "ReplicaSet"),
 ];
 
-/// Whether Pods of this kind of workload can have the same name again after they were re-created.
-/// A kind that is not known to be without stable names is believed to have them.
+/// Whether re-created Pods of this kind of workload keep their names. An unknown kind is assumed to have
+/// stable names.
 pub fn has_stable_names(api_version: &str, kind: &str) -> bool {
     !KINDS_WITHOUT_STABLE_NAMES.contains(&(group_of(api_version), kind))
 }
@@ -62,33 +62,34 @@ pub fn has_stable_names(api_version: &str, kind: &str) -> bool {
 /// What identifies a Pod at admission.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodIdentity {
-    /// Name of the Pod; empty when the API server has still to make one of `generateName`.
+    /// Name of the Pod; empty if the API server generates it after admission (`generateName`).
     pub name: String,
-    /// The managing controller, if there is one.
+    /// The controller owner, if there is one.
     pub controller: Option<OwnerReference>,
-    /// The node that the Pod is bound to already; empty before scheduling, and where that cannot matter.
+    /// The node that the Pod is already bound to. Empty before scheduling, and if it was not read because
+    /// the Pod has no stateful owner anyway.
     pub node_name: String,
 }
 
 impl PodIdentity {
-    /// Reads the identity from a Pod in JSON. It stops as soon as it is clear that there is no
-    /// [stateful owner](Self::stateful_owner), and does not look at what comes after.
+    /// Reads the identity from a Pod in JSON. Stops as soon as the Pod is known to have no
+    /// [stateful owner](Self::stateful_owner), so that other Pods cost little; the rest of the text is then
+    /// not validated.
     ///
     /// # Errors
     ///
-    /// When the text is no JSON object, or one of the fields has a type that no Pod has.
+    /// When the text is not a JSON object, or a field is of the wrong type.
     pub fn parse(pod: &str) -> Result<Self, serde_json::Error> {
-        let mut reading = Reading::default();
+        let mut reader = IdentityReader::default();
         let mut json = serde_json::Deserializer::from_str(pod);
-        match json.deserialize_map(&mut reading).and_then(|()| json.end()) {
-            Err(error) if !reading.stopped => Err(error),
-            _ => Ok(reading.identity),
+        match json.deserialize_map(&mut reader).and_then(|()| json.end()) {
+            Err(error) if !reader.stopped_early => Err(error),
+            _ => Ok(reader.identity),
         }
     }
 
-    /// The workload whose PPS could hold a state for this Pod; none if no state can matter: there is
-    /// no controller, the Pod is bound to a node already, it has no name yet, or its controller gives
-    /// new names each time.
+    /// The workload whose PPS could hold a state for this Pod. `None` if the Pod has no controller owner or
+    /// no name, is already bound to a node, or its controller gives it a new name each time.
     pub fn stateful_owner(&self) -> Option<&OwnerReference> {
         let unbound_and_named = self.node_name.is_empty() && !self.name.is_empty();
         self.controller
@@ -97,12 +98,11 @@ impl PodIdentity {
     }
 }
 
-/// A Pod that is being read.
 #[derive(Default)]
-struct Reading {
+struct IdentityReader {
     identity: PodIdentity,
-    /// The rest was left unread, which the parser takes for an error.
-    stopped: bool,
+    /// The rest of the Pod was not read; the parser reports that as an error.
+    stopped_early: bool,
 }
 
 #[derive(Deserialize)]
@@ -116,18 +116,18 @@ enum Field {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Metadata {
+struct PodMetadata {
     name: Option<String>,
     owner_references: Option<Vec<OwnerReference>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Spec {
+struct PodSpec {
     node_name: Option<String>,
 }
 
-impl<'de> Visitor<'de> for &mut Reading {
+impl<'de> Visitor<'de> for &mut IdentityReader {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -138,17 +138,17 @@ impl<'de> Visitor<'de> for &mut Reading {
         while let Some(field) = pod.next_key()? {
             match field {
                 Field::Metadata => {
-                    let metadata = pod.next_value::<Option<Metadata>>()?.unwrap_or_default();
+                    let metadata = pod.next_value::<Option<PodMetadata>>()?.unwrap_or_default();
                     let mut owners = metadata.owner_references.into_iter().flatten();
                     self.identity.name = metadata.name.unwrap_or_default();
                     self.identity.controller = owners.find(|owner| owner.controller == Some(true));
                     if self.identity.stateful_owner().is_none() {
-                        self.stopped = true;
+                        self.stopped_early = true;
                         return Ok(());
                     }
                 }
                 Field::Spec => {
-                    let spec = pod.next_value::<Option<Spec>>()?.unwrap_or_default();
+                    let spec = pod.next_value::<Option<PodSpec>>()?.unwrap_or_default();
                     self.identity.node_name = spec.node_name.unwrap_or_default();
                 }
                 Field::Other => drop(pod.next_value::<IgnoredAny>()?),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_controller_counts() {
+    fn only_a_controller_owner_counts() {
         let stateful_set = owner("apps/v1", "StatefulSet");
         assert_eq!(
             pod(&stateful_set, "", "w-0").stateful_owner().map(|owner| owner.name.as_str()),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_without_stable_names_have_no_state() {
+    fn ignores_kinds_without_stable_names() {
         for (api_version, kind) in [
             ("apps/v1", "ReplicaSet"),
             ("v1", "ReplicationController"),
@@ -214,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_bound_or_nameless_has_no_state() {
+    fn ignores_pods_that_are_bound_or_have_no_name() {
         let owner = owner("apps/v1", "StatefulSet");
         assert_eq!(pod(&owner, "node-1", "w-0").stateful_owner(), None);
         assert_eq!(pod(&owner, "", "").stateful_owner(), None);
     }
 
     #[test]
-    fn what_comes_after_the_metadata_of_a_stranger_is_not_looked_at() {
+    fn stops_reading_after_the_metadata_of_a_pod_without_stateful_owner() {
         let pod = |kind: &str| {
             let metadata = json!({"name": "w-0", "ownerReferences": [owner("apps/v1", kind)]});
             PodIdentity::parse(&format!(r#"{{"metadata": {metadata}, "spec": 7, and so on"#))
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_and_strangers_are_no_error() {
+    fn accepts_nulls_and_unknown_fields() {
         let identity =
             PodIdentity::parse(r#"{"metadata":{"name":null,"ownerReferences":null},"spec":null,"new":[1]}"#);
         assert_eq!(identity.unwrap(), PodIdentity::default());

@@ -1,29 +1,29 @@
-//! From a PPS and what it recorded of a Pod to what has to be injected into the Pod's successor.
+//! What to inject into a Pod, given a PPS and the state that it recorded under the Pod's name.
 
 use serde_json::{Value, json};
 
 use crate::annotations::AnnotationRules;
 use crate::pps::{PodState, Spec};
 
-/// What a Pod is to get. Applying it is [`mod@crate::apply`]'s work.
+/// What to inject into a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Name of the PPS that asks for it.
+    /// Name of the PPS.
     pub pps: String,
-    /// The node on which the Pod's predecessor ran; empty if that is not known.
+    /// The node on which the Pod's predecessor ran; empty if unknown.
     pub node_name: String,
-    /// Node labels that a node must have; all of them.
+    /// Labels that the node must have, all of them.
     pub required: Vec<Requirement>,
-    /// Node labels that the scheduler should prefer.
+    /// Labels that the scheduler should prefer.
     pub preferred: Vec<Preference>,
-    /// Annotations, as key and value. A key that the spec repeats comes twice, with the same value: to look
-    /// for it here would take longer than all the rest, if somebody lists thousands.
+    /// Annotations, as key and value. A key that the spec repeats is repeated here, with the same value:
+    /// searching for duplicates would be quadratic in a list of thousands.
     pub annotations: Vec<(String, String)>,
-    /// What somebody should mend in the PPS, in sentences for people.
+    /// What to correct in the PPS.
     pub warnings: Vec<String>,
 }
 
-/// A node label with the one value that is asked for.
+/// A node label and its required value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     /// Key of the label.
@@ -39,12 +39,12 @@ impl Requirement {
     }
 }
 
-/// A topology with its weight.
+/// Node labels to prefer, with a weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preference {
-    /// Weight, from 1 to 100.
+    /// From 1 to 100.
     pub weight: i32,
-    /// The labels of the topology; a node must have all of them.
+    /// A node is preferred if it has all of these.
     pub requirements: Vec<Requirement>,
 }
 
@@ -63,33 +63,59 @@ impl Plan {
     }
 }
 
-/// Plans what a Pod gets back.
+/// Plans what to inject into a Pod, given the state that was recorded under its name.
 ///
 /// A topology key or an annotation counts only if the spec still names it *and* a value was recorded
-/// for it. A weight that the API server would refuse is brought into its range, so that a mistake in
-/// a PPS cannot keep Pods from being created. An annotation that the rules forbid is left out: the object
-/// may be older than the rules, or may have been written while nobody judged it.
+/// for it. A weight that the API server would refuse is clamped, so that a mistake in a PPS does not
+/// prevent Pods from being created. An annotation that the rules forbid is left out: the PPS may be older
+/// than the rules, or may have been created without validation.
+///
+/// ```
+/// use pps_core::{AnnotationRules, PodState, Spec, plan};
+/// use serde_json::{from_value, json};
+///
+/// let spec: Spec = from_value(json!({
+///     "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
+///     "requiredPersistentTopology": {"nodeTopologyKeys": ["topology.kubernetes.io/zone"]},
+///     "persistentPodAnnotations": [{"key": "ovn.kubernetes.io/ip_address"}],
+/// }))?;
+/// let state: PodState = from_value(json!({
+///     "nodeName": "node-1",
+///     "nodeTopologyLabels": {"topology.kubernetes.io/zone": "a", "kubernetes.io/hostname": "node-1"},
+///     "annotations": {"ovn.kubernetes.io/ip_address": "10.16.0.7"},
+/// }))?;
+///
+/// let plan = plan("web", &spec, &state, &AnnotationRules::default());
+///
+/// assert_eq!(plan.required.len(), 1, "the spec does not name the host name");
+/// assert_eq!(plan.required[0].key, "topology.kubernetes.io/zone");
+/// assert_eq!(plan.required[0].value, "a");
+/// assert_eq!(plan.annotations, [("ovn.kubernetes.io/ip_address".into(), "10.16.0.7".into())]);
+/// assert!(plan.warnings.is_empty());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -> Plan {
     let mut plan = Plan { pps: pps.into(), node_name: state.node_name.clone(), ..Plan::default() };
-    plan.required = requirements(spec.required_keys(), state);
+    plan.required = collect_requirements(spec.required_keys(), state);
     for key in spec.required_keys() {
         let warning = format!(
-            "PersistentPodState {pps}: {key} of spec.requiredPersistentTopology was not recorded, so this Pod is not bound to it; label the nodes with it, or remove it"
+            "PersistentPodState {pps}: {key} has no recorded value, so this Pod is not bound to it; label the nodes with {key}, or remove it from spec.requiredPersistentTopology"
         );
         if !state.node_topology_labels.contains_key(key) && !plan.warnings.contains(&warning) {
             plan.warnings.push(warning);
         }
     }
 
-    for term in &spec.preferred_persistent_topology {
-        let requirements = requirements(term.preference.node_topology_keys.iter().map(String::as_str), state);
+    for (index, term) in spec.preferred_persistent_topology.iter().enumerate() {
+        let keys = term.preference.node_topology_keys.iter().map(String::as_str);
+        let requirements = collect_requirements(keys, state);
         if requirements.is_empty() {
             continue;
         }
         let weight = term.weight.clamp(1, 100);
         if weight != term.weight {
             plan.warnings.push(format!(
-                "PersistentPodState {pps}: weight {} is not within 1..100, {weight} was used; set spec.preferredPersistentTopology[].weight",
+                "PersistentPodState {pps}: spec.preferredPersistentTopology[{index}].weight is {}: use a whole number from 1 to 100 ({weight} is used until then)",
                 term.weight
             ));
         }
@@ -103,17 +129,17 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
         let key = &annotation.key;
         let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else { continue };
         match rules.forbid(key) {
-            Some(forbidden) => plan.warnings.push(format!(
-                "PersistentPodState {pps}: annotation {key} of spec.persistentPodAnnotations is not injected: {forbidden}"
-            )),
+            Some(forbidden) => plan
+                .warnings
+                .push(format!("annotation {key} of PersistentPodState {pps} is not injected: {forbidden}")),
             None => plan.annotations.push((key.clone(), value.clone())),
         }
     }
     plan
 }
 
-/// The requirements of those keys for which a value was recorded, each key once.
-fn requirements<'a>(keys: impl Iterator<Item = &'a str>, state: &PodState) -> Vec<Requirement> {
+/// Requires the recorded value of each key; a key without one is left out, a repeated key counts once.
+fn collect_requirements<'a>(keys: impl Iterator<Item = &'a str>, state: &PodState) -> Vec<Requirement> {
     let mut requirements: Vec<Requirement> = Vec::new();
     for key in keys {
         if let Some(value) = state.node_topology_labels.get(key)
@@ -140,7 +166,7 @@ mod tests {
         serde_json::from_value(spec).unwrap()
     }
 
-    /// The plan where nothing is forbidden but what always is.
+    /// The plan under the default rules.
     fn plan(pps: &str, spec: &Spec, state: &PodState) -> Plan {
         super::plan(pps, spec, state, &AnnotationRules::default())
     }
@@ -159,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_named_and_recorded_is_planned() {
+    fn plans_only_what_the_spec_names_and_the_state_holds() {
         let spec = spec(&json!({
             "requiredPersistentTopology": {"nodeTopologyKeys": ["zone", "rack", "zone"]},
             "preferredPersistentTopology": [
@@ -179,32 +205,32 @@ mod tests {
             }]
         );
         let ip = || ("ip".to_owned(), "10.0.0.7".to_owned());
-        assert_eq!(plan.annotations, [ip(), ip()], "applied once");
+        assert_eq!(plan.annotations, [ip(), ip()], "a repeated key is repeated");
         assert_eq!(plan.warnings.len(), 1, "{:?}", plan.warnings);
-        assert!(plan.warnings[0].contains("rack of spec.requiredPersistentTopology was not recorded"));
+        assert!(plan.warnings[0].contains(": rack has no recorded value, "));
     }
 
     #[test]
-    fn an_entry_with_annotations_only_is_planned() {
+    fn plans_a_state_that_has_annotations_only() {
         let spec = spec(&json!({"persistentPodAnnotations": [{"key": "ip"}]}));
         let state = PodState { node_topology_labels: BTreeMap::new(), ..state() };
         assert!(!plan("p", &spec, &state).is_empty());
     }
 
     #[test]
-    fn a_weight_out_of_range_is_mended_with_a_warning() {
-        for (weight, mended) in [(0, 1), (-5, 1), (101, 100)] {
+    fn clamps_a_weight_out_of_range_and_warns() {
+        for (weight, clamped) in [(0, 1), (-5, 1), (101, 100)] {
             let spec = spec(&json!({
                 "preferredPersistentTopology": [{"weight": weight, "preference": {"nodeTopologyKeys": ["zone"]}}],
             }));
             let plan = plan("p", &spec, &state());
-            assert_eq!(plan.preferred[0].weight, mended);
+            assert_eq!(plan.preferred[0].weight, clamped);
             assert_eq!(plan.warnings.len(), 1);
         }
     }
 
     #[test]
-    fn what_a_network_plugin_trusts_is_never_planned() {
+    fn never_plans_an_annotation_that_its_writer_owns() {
         let spec = spec(&json!({"persistentPodAnnotations": ["ovn.kubernetes.io/allocated"]}));
         let plan = plan("p", &spec, &state());
         assert!(plan.is_empty());
@@ -212,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_rules_forbid_is_left_out_with_a_warning() {
+    fn leaves_out_forbidden_annotations_and_warns() {
         let spec = spec(&json!({"persistentPodAnnotations": ["ip", "old", "empty", "never-recorded"]}));
         let rules =
             AnnotationRules { allow: Pattern::parse("old").map(|old| vec![old]), ..Default::default() };
@@ -220,9 +246,9 @@ mod tests {
         assert_eq!(plan.annotations, [("old".to_owned(), "x".to_owned())]);
         assert_eq!(
             plan.warnings,
-            ["PersistentPodState p: annotation ip of spec.persistentPodAnnotations is not injected: \
-              the policy's settings.annotations.allow does not name it; remove it"],
-            "of what was not recorded there is nothing to say"
+            ["annotation ip of PersistentPodState p is not injected: \
+              it is not in the policy's settings.annotations.allow; remove it"],
+            "no warning for annotations without a recorded value"
         );
     }
 }

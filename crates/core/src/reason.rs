@@ -1,51 +1,57 @@
-//! What happened, in one word: the same word in logs, Events, metrics and conditions.
+//! The reason for a condition, an Event, a log entry or a metric: the same word in all of them.
 
 use std::fmt;
 
-/// Why something is as it is. Displayed as the word itself, such as `TopologyKeyMissing`.
+/// A reason. It is displayed as its name, such as `TopologyKeyMissing`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// States are recorded as Pods become Ready.
-    Recording,
+    /// As many states are recorded as the workload wants Pods.
+    AllRecorded,
+    /// Fewer states are recorded than the workload wants Pods. States are recorded as Pods become Ready.
+    WaitingForPods,
+    /// The workload does not say how many Pods it wants, so no state is dropped before the workload is deleted.
+    ReplicasUnknown,
     /// The workload that the PPS names does not exist.
     WorkloadNotFound,
-    /// The workload that the PPS names is of a kind that nobody watches.
+    /// The sidecar does not watch workloads of the kind that the PPS names.
     WorkloadKindNotWatched,
-    /// Workloads of that kind may not be listed or watched.
+    /// The sidecar lacks the permission to list or watch workloads of this kind.
     WorkloadKindForbidden,
-    /// A kind that a ConfigMap lists cannot be watched.
+    /// The whitelist names a kind that cannot be watched.
     WorkloadKindUnsupported,
-    /// The list of kinds cannot be read.
+    /// The whitelist cannot be read.
     MalformedWhitelist,
     /// A node lacks a topology label that the PPS names.
     TopologyKeyMissing,
-    /// The PPS is near the size that the API server stores.
+    /// The PPS is close to the largest size that the API server stores.
     NearCapacity,
-    /// The API server does not store more in the PPS: some states are not recorded.
+    /// The PPS has reached the largest size that the API server stores. Some states are not recorded.
     CapacityExceeded,
     /// OpenKruise's manager runs in the cluster and writes the same objects.
     ConflictingRecorder,
-    /// Another PPS names the same workload, and governs it.
+    /// Another PPS names the same workload and takes precedence.
     Superseded,
-    /// A PPS was made for an annotated workload.
+    /// The sidecar generated a PPS for an annotated workload.
     Generated,
-    /// A generated PPS was deleted, since nobody asks for it any longer.
+    /// The sidecar deleted a generated PPS that no annotation asks for anymore.
     Deleted,
-    /// A PPS that somebody else made has the name that a generated one would have.
+    /// A PPS that the sidecar did not generate has the name of the one to generate.
     NameConflict,
-    /// An annotation of the workload says nothing that can be used.
+    /// An annotation of the workload has an invalid value.
     InvalidAnnotation,
-    /// What was recorded on a node was dropped: the node is gone.
+    /// The sidecar dropped states that were recorded on a node that no longer exists.
     StatesForgotten,
-    /// A Pod that waited for a node that no longer exists was deleted, to be made anew.
+    /// The sidecar deleted a Pod that waited for a node that no longer exists, so that its controller creates it again.
     PodEvicted,
 }
 
 impl Reason {
-    /// The word.
+    /// The reason's name.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Recording => "Recording",
+            Self::AllRecorded => "AllRecorded",
+            Self::WaitingForPods => "WaitingForPods",
+            Self::ReplicasUnknown => "ReplicasUnknown",
             Self::WorkloadNotFound => "WorkloadNotFound",
             Self::WorkloadKindNotWatched => "WorkloadKindNotWatched",
             Self::WorkloadKindForbidden => "WorkloadKindForbidden",

@@ -1,26 +1,51 @@
-//! What is to be remembered of a running Pod.
+//! Which state to record for a running Pod.
 
 use std::collections::BTreeMap;
 
 use crate::pps::{PodAnnotation, PodState, Spec, ValueFrom};
 
-/// A Pod that is Ready, scheduled and not being deleted, with its node.
+/// A Pod that is Ready, scheduled and not terminating, with its node.
 pub struct Running<'a> {
-    /// The node on which it runs.
+    /// The node on which the Pod runs.
     pub node_name: &'a str,
-    /// The value of one of the node's labels.
+    /// Looks up a label of the node.
     pub node_label: &'a dyn Fn(&str) -> Option<&'a str>,
-    /// The value of one of the Pod's annotations.
+    /// Looks up an annotation of the Pod.
     pub annotation: &'a dyn Fn(&str) -> Option<&'a str>,
-    /// The Pod's addresses, as in `status.podIPs`.
+    /// The addresses in the Pod's `status.podIPs`.
     pub pod_ips: &'a [String],
 }
 
-/// The state to remember of a running Pod, given what was remembered of it before.
+/// The state to record for a running Pod. `before` is the state that was recorded for a Pod of that name earlier.
 ///
-/// The labels are those of the node as it is now. An annotation that is empty or missing never
-/// replaces a remembered value: a network plugin blanks it when it takes a Pod down, and writes it
-/// only after the Pod has started.
+/// Labels are read from the node each time. An empty or missing annotation never replaces a recorded value: a
+/// network plugin writes it only after the Pod has started, and blanks it when it tears the Pod down.
+///
+/// ```
+/// use pps_core::Spec;
+/// use pps_core::record::{Running, record};
+///
+/// let spec: Spec = serde_json::from_str(
+///     r#"{
+///         "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
+///         "requiredPersistentTopology": {"nodeTopologyKeys": ["topology.kubernetes.io/zone"]},
+///         "persistentPodAnnotations": [{"key": "example.io/ip"}]
+///     }"#,
+/// )?;
+/// let node_label = |key: &str| (key == "topology.kubernetes.io/zone").then_some("zone-a");
+/// let annotation = |key: &str| (key == "example.io/ip").then_some("10.0.0.7");
+/// let pod = Running { node_name: "node-1", node_label: &node_label, annotation: &annotation, pod_ips: &[] };
+///
+/// let state = record(&spec, &pod, None);
+/// assert_eq!(state.node_name, "node-1");
+/// assert_eq!(state.node_topology_labels["topology.kubernetes.io/zone"], "zone-a");
+/// assert_eq!(state.annotations["example.io/ip"], "10.0.0.7");
+///
+/// let blanked = |_: &str| Some("");
+/// let torn_down = Running { annotation: &blanked, ..pod };
+/// assert_eq!(record(&spec, &torn_down, Some(&state)), state);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn record(spec: &Spec, pod: &Running<'_>, before: Option<&PodState>) -> PodState {
     let labels = spec
         .topology_keys()
@@ -38,7 +63,7 @@ pub fn record(spec: &Spec, pod: &Running<'_>, before: Option<&PodState>) -> PodS
     PodState { node_name: pod.node_name.to_owned(), node_topology_labels: labels, annotations }
 }
 
-/// The topology keys of the spec that a node does not carry, each once.
+/// The topology keys of the spec that a node has no label for, sorted and without repeats.
 pub fn missing_keys(spec: &Spec, has_label: impl Fn(&str) -> bool) -> Vec<&str> {
     let mut missing: Vec<&str> = spec.topology_keys().filter(|key| !has_label(key)).collect();
     missing.sort_unstable();
@@ -46,7 +71,7 @@ pub fn missing_keys(spec: &Spec, has_label: impl Fn(&str) -> bool) -> Vec<&str> 
     missing
 }
 
-/// The label that took the place of one that Kubernetes no longer sets on new nodes.
+/// The replacement of a deprecated label that Kubernetes no longer sets on new nodes.
 pub fn successor_of(topology_key: &str) -> Option<&'static str> {
     Some(match topology_key {
         "failure-domain.beta.kubernetes.io/zone" => "topology.kubernetes.io/zone",
@@ -106,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_node_has_and_the_spec_names_is_recorded() {
+    fn records_labels_and_annotations_that_the_spec_names() {
         let state = recorded(&[("ip", "10.0.0.7"), ("other", "x")], &[], None);
         assert_eq!(
             serde_json::to_value(&state).unwrap(),
@@ -116,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_or_missing_annotation_never_replaces_a_recorded_one() {
+    fn keeps_a_recorded_annotation_while_the_pod_has_none() {
         let before = recorded(&[("ip", "10.0.0.7")], &[], None);
         assert_eq!(recorded(&[("ip", "")], &[], Some(&before)), before);
         assert_eq!(recorded(&[], &[], Some(&before)), before);
@@ -124,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_stand_in_for_an_annotation_that_the_pod_does_not_carry() {
+    fn records_pod_ips_for_a_missing_annotation_with_a_source() {
         let state = recorded(&[("csv", "own")], &["10.0.0.7", "fd00::7"], None);
         assert_eq!(state.annotations["json"], r#"["10.0.0.7","fd00::7"]"#);
         assert_eq!(state.annotations["csv"], "own");

@@ -1,16 +1,16 @@
-//! Whether a Pod that waits for a node can still get one.
+//! Which nodes a pending Pod's required affinity excludes.
 
 use serde::{Deserialize, Deserializer};
 
-/// The required node affinity of a Pod, as far as it pins the Pod to values of labels.
+/// The part of a Pod's required node affinity that lists values of node labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequiredAffinity {
-    /// Of each node selector term, its requirements of the form `key In values`. A node has to match one
-    /// term, and all that is in it.
+    /// The requirements `key In values` of each node selector term. A node must match all requirements of at least one
+    /// term.
     terms: Vec<Vec<(String, Vec<String>)>>,
 }
 
-/// Of a Pod's `spec.affinity` the part that is read. What is missing or `null` is empty.
+/// Reads a Pod's `spec.affinity`. A field that is missing or `null` counts as empty.
 impl<'de> Deserialize<'de> for RequiredAffinity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
@@ -44,24 +44,24 @@ impl<'de> Deserialize<'de> for RequiredAffinity {
         let affinity = Option::<Affinity>::deserialize(deserializer)?;
         let selector = affinity.and_then(|affinity| affinity.node_affinity?.required);
         let terms = selector.and_then(|selector| selector.node_selector_terms).unwrap_or_default();
-        let pins = |term: Term| {
+        let requirements = |term: Term| {
             let expressions = term.match_expressions.unwrap_or_default().into_iter();
-            let pins = expressions.filter(|expression| expression.operator == "In");
-            pins.map(|pin| (pin.key, pin.values.unwrap_or_default())).collect()
+            let listed = expressions.filter(|expression| expression.operator == "In");
+            listed.map(|expression| (expression.key, expression.values.unwrap_or_default())).collect()
         };
-        Ok(Self { terms: terms.into_iter().map(pins).collect() })
+        Ok(Self { terms: terms.into_iter().map(requirements).collect() })
     }
 }
 
 impl RequiredAffinity {
-    /// Whether nothing is required of a node.
+    /// Whether the Pod requires nothing of its node.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// Whether a node with these labels is out of the question: each term asks for another value of one
-    /// of these keys. Of the node no other labels are known, so that nothing else counts; a term that
-    /// says nothing about the keys is believed to match.
+    /// Whether no term can match a node, because each one requires another value of one of these keys.
+    ///
+    /// The sidecar knows no other labels of a node, so a term without one of these keys counts as matching.
     pub fn exclude<'a>(&self, keys: &[&str], label: impl Fn(&str) -> Option<&'a str>) -> bool {
         !self.terms.is_empty()
             && self.terms.iter().all(|term| {
@@ -79,18 +79,18 @@ mod tests {
 
     use super::*;
 
-    fn pins(terms: &Value) -> RequiredAffinity {
+    fn affinity(terms: &Value) -> RequiredAffinity {
         let required =
             json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
         serde_json::from_value(json!({"nodeAffinity": required, "podAffinity": {"x": 1}})).unwrap()
     }
 
     fn excludes(terms: &Value, zone: Option<&'static str>) -> bool {
-        pins(terms).exclude(&["zone"], |key| zone.filter(|_| key == "zone"))
+        affinity(terms).exclude(&["zone"], |key| zone.filter(|_| key == "zone"))
     }
 
     #[test]
-    fn a_node_with_another_value_or_none_is_excluded() {
+    fn excludes_a_node_with_another_value_or_none() {
         let a = json!([{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]);
         assert!(!excludes(&a, Some("a")));
         assert!(excludes(&a, Some("b")));
@@ -98,17 +98,17 @@ mod tests {
     }
 
     #[test]
-    fn every_term_has_to_exclude_it() {
-        let pin = |value: &str| json!({"key": "zone", "operator": "In", "values": [value]});
+    fn excludes_a_node_only_if_every_term_does() {
+        let zone = |value: &str| json!({"key": "zone", "operator": "In", "values": [value]});
         let other = json!({"key": "disk", "operator": "In", "values": ["ssd"]});
-        let both = json!([{"matchExpressions": [other, pin("a")]}, {"matchExpressions": [pin("a")]}]);
+        let both = json!([{"matchExpressions": [other, zone("a")]}, {"matchExpressions": [zone("a")]}]);
         assert!(excludes(&both, Some("b")));
-        let either = json!([{"matchExpressions": [pin("a")]}, {"matchExpressions": [other]}]);
-        assert!(!excludes(&either, Some("b")), "the second term says nothing about the zone");
+        let either = json!([{"matchExpressions": [zone("a")]}, {"matchExpressions": [other]}]);
+        assert!(!excludes(&either, Some("b")), "the second term does not require a zone");
     }
 
     #[test]
-    fn in_doubt_no_node_is_excluded() {
+    fn excludes_no_node_by_other_operators_keys_or_empty_terms() {
         let not_in = json!({"key": "zone", "operator": "NotIn", "values": ["b"]});
         let terms = [
             json!([]),
@@ -122,10 +122,10 @@ mod tests {
             assert!(!excludes(&terms, Some("b")), "{terms}");
         }
         for affinity in [json!(null), json!({}), json!({"nodeAffinity": null})] {
-            let pins: RequiredAffinity = serde_json::from_value(affinity).unwrap();
-            assert!(pins.is_empty() && !pins.exclude(&["zone"], |_| None));
+            let affinity: RequiredAffinity = serde_json::from_value(affinity).unwrap();
+            assert!(affinity.is_empty() && !affinity.exclude(&["zone"], |_| None));
         }
-        let of_others = json!([{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]);
-        assert!(!excludes(&of_others, Some("b")), "not a key of which the labels are known");
+        let other_key = json!([{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]);
+        assert!(!excludes(&other_key, Some("b")), "the node's labels are not known for this key");
     }
 }

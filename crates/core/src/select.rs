@@ -1,15 +1,15 @@
-//! Which PPS governs a workload, where several objects claim it.
+//! Which PPS governs a workload if several target it.
 
 use std::collections::BTreeSet;
 
 use crate::pps::{Metadata, TargetReference};
 
-/// One PPS of a namespace, reduced to what the choice needs.
+/// A PPS, as much of it as the choice needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate<'a> {
     /// The object's metadata.
     pub metadata: &'a Metadata,
-    /// The workload that it names.
+    /// The workload that it targets.
     pub target_ref: &'a TargetReference,
 }
 
@@ -18,29 +18,29 @@ pub struct Candidate<'a> {
 pub struct Choice<'a> {
     /// Its name.
     pub name: &'a str,
-    /// The other objects that name the same workload, oldest first; there should be none.
+    /// Names of the others that target the same workload, oldest first.
     pub ignored: Vec<&'a str>,
 }
 
-/// Whether an object can govern a workload: it names it, and it is not being deleted.
+/// Whether a PPS can govern a workload: it targets it, and is not terminating.
 pub fn governs(metadata: &Metadata, target_ref: &TargetReference, workload: &TargetReference) -> bool {
     metadata.deletion_timestamp.is_none() && target_ref.is_same_workload(workload)
 }
 
-/// Chooses the PPS of a workload: the oldest of those that name it, and of equally old ones the first
-/// by name.
+/// Chooses the PPS of a workload: the oldest of those that target it; of equally old ones, the first by
+/// name.
 pub fn choose<'a>(
     candidates: impl IntoIterator<Item = Candidate<'a>>,
     workload: &TargetReference,
 ) -> Option<Choice<'a>> {
-    // A set and not a sorted list: the code for sorting is several kilobytes of the Wasm module.
-    let mut claims = BTreeSet::new();
+    // A set, not a sorted list: sorting code would add SAVED_SORT bytes to the Wasm module.
+    let mut oldest_first = BTreeSet::new();
     for Candidate { metadata, target_ref } in candidates {
         if governs(metadata, target_ref, workload) {
-            claims.insert((&metadata.creation_timestamp, metadata.name.as_str()));
+            oldest_first.insert((&metadata.creation_timestamp, metadata.name.as_str()));
         }
     }
-    let mut names = claims.into_iter().map(|(_, name)| name);
+    let mut names = oldest_first.into_iter().map(|(_, name)| name);
     let name = names.next()?;
     let ignored = names.collect();
     Some(Choice { name, ignored })
@@ -63,19 +63,19 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_wins_then_the_first_by_name() {
+    fn chooses_the_oldest_then_the_first_by_name() {
         let target = workload("w");
         let other = workload("v");
         let objects = [
             (metadata("young", "2026-01-03T00:00:00Z", false), &target),
             (metadata("b", "2026-01-02T00:00:00Z", false), &target),
             (metadata("a", "2026-01-02T00:00:00Z", false), &target),
-            (metadata("going", "2026-01-01T00:00:00Z", true), &target),
-            (metadata("stranger", "2026-01-01T00:00:00Z", false), &other),
+            (metadata("terminating", "2026-01-01T00:00:00Z", true), &target),
+            (metadata("unrelated", "2026-01-01T00:00:00Z", false), &other),
         ];
         let candidates = objects.iter().map(|(metadata, target_ref)| Candidate { metadata, target_ref });
         let choice = choose(candidates.clone(), &target).unwrap();
         assert_eq!((choice.name, choice.ignored), ("a", vec!["b", "young"]));
-        assert_eq!(choose(candidates, &workload("nobody")), None);
+        assert_eq!(choose(candidates, &workload("unknown")), None);
     }
 }

@@ -1,12 +1,12 @@
-//! How large an object is, as the API server stores it.
+//! The size of a PPS in the API server's storage.
 
-/// What etcd takes in one request, unless it is told otherwise: no object can be larger.
+/// etcd's default for the largest request, in bytes. No object can be larger.
 pub const DEFAULT_LIMIT: usize = 1536 * 1024;
 
-/// What the entry of a Pod takes in `podStates`, in bytes of JSON.
+/// The size of a Pod's entry in `podStates`, in bytes of JSON.
 ///
-/// Managed fields do not count: where they list every entry, as with OpenKruise's schema, and the object would be
-/// too large with them, the API server stores it without.
+/// Managed fields do not count. With OpenKruise's schema they list every entry, but the API server stores an object
+/// without them if it would be too large with them.
 pub fn of_entry<'a>(
     pod: &str,
     node: &str,
@@ -24,7 +24,7 @@ fn map<'a>(name: &str, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> usize
     if pairs == 0 { 0 } else { text(name) + 4 + pairs - 1 }
 }
 
-/// A string in JSON, as Go writes it.
+/// A string as Go encodes it in JSON.
 fn text(text: &str) -> usize {
     let more = |byte: u8| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
@@ -34,15 +34,14 @@ fn text(text: &str) -> usize {
     2 + text.len() + text.bytes().map(more).sum::<usize>()
 }
 
-/// From where on an object counts as nearly full, in percent.
+/// An object is nearly full from this percentage on.
 const NEARLY: usize = 75;
-/// One that counts as nearly full does so until it is below this.
+/// An object that is nearly full stays so until it is below this percentage.
 const NO_LONGER: usize = 70;
-/// The percentage is told in such steps, so that the words do not change with every Pod.
+/// The percentage is reported in these steps, so that the condition does not change with every Pod.
 const STEP: usize = 5;
 
-/// How many percent are taken of an object that is nearly full, in steps; nothing if it is not. `was_nearly`
-/// says whether it counted as nearly full before.
+/// How full an object is, in percent, if it is nearly full. `was_nearly` is whether it was nearly full before.
 pub fn nearly_full(bytes: usize, limit: usize, was_nearly: bool) -> Option<usize> {
     let percent = bytes.saturating_mul(100) / limit.max(1);
     (percent >= if was_nearly { NO_LONGER } else { NEARLY }).then_some(percent / STEP * STEP)
@@ -63,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_takes_what_its_json_takes() {
+    fn size_of_an_entry_is_that_of_its_json() {
         for entry in [
             json!({}),
             json!({"nodeName": "n"}),
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn nearly_full_is_told_in_steps_and_not_taken_back_at_once() {
+    fn reports_nearly_full_in_steps_and_with_hysteresis() {
         let at = |percent: usize, was: bool| nearly_full(percent * 10, 1000, was);
         assert_eq!((at(74, false), at(75, false), at(79, false)), (None, Some(75), Some(75)));
         assert_eq!((at(70, true), at(69, true)), (Some(70), None));

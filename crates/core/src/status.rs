@@ -1,17 +1,16 @@
-//! From what is recorded and what should be to the merge patch that leads from one to the other.
+//! Merge patches for a PPS status.
 //!
-//! A patch names only what changes: its size follows the change, not the object.
+//! A patch holds only what changes, so its size depends on the change and not on the object.
 
 use serde_json::{Map, Value, json};
 
 use crate::Reason;
 use crate::pps::{Condition, PodState};
 
-/// The type of the one condition that a PPS has.
+/// The type of the condition that the sidecar sets.
 pub const RECORDING: &str = "Recording";
 
-/// The merge patch (RFC 7396) of one entry of `podStates`: nothing if they are equal, `null` if the
-/// entry goes.
+/// The merge patch (RFC 7396) for one entry of `podStates`: none if both are equal, `null` if the entry is removed.
 pub fn entry_patch(before: Option<&PodState>, after: Option<&PodState>) -> Option<Value> {
     if before == after {
         return None;
@@ -45,19 +44,19 @@ pub fn entry_patch(before: Option<&PodState>, after: Option<&PodState>) -> Optio
     Some(patch.into())
 }
 
-/// What the condition of type Recording should say.
+/// The desired condition of type Recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// Whether states are being recorded as the spec asks for.
+    /// Its status: whether states are recorded as the spec asks for.
     pub ok: bool,
-    /// The cause in one word.
+    /// Why.
     pub reason: Reason,
-    /// The cause in a sentence, with what to do about it.
+    /// Why, in a sentence, with what to do about it.
     pub message: String,
 }
 
-/// The list of conditions with this one in it, or nothing if it is there already. Conditions of other
-/// types stay as they are. `now` is RFC 3339; it is taken only when the status turns.
+/// The conditions with this one added or replaced, or none if it is already among them. Conditions of other types are
+/// unchanged. `now` is in the format of RFC 3339 and becomes the transition time only if the condition's status changes.
 pub fn with_recording(
     conditions: &[Condition],
     recording: &Recording,
@@ -83,8 +82,8 @@ pub fn with_recording(
     Some(others.chain([condition]).collect())
 }
 
-/// The body of a status patch that applies only to the object that it was made for: one with this UID
-/// and resource version. On any other the API server answers with a conflict.
+/// The body of a status patch for the object with this UID and resource version. If either has changed, the API server
+/// answers with a conflict.
 pub fn guarded_patch(uid: &str, resource_version: &str, status: &Map<String, Value>) -> Value {
     json!({"metadata": {"uid": uid, "resourceVersion": resource_version}, "status": status})
 }
@@ -107,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_patch_leads_from_one_state_to_the_other(
+        fn merging_the_patch_turns_one_state_into_the_other(
             before in proptest::option::of(state()),
             after in proptest::option::of(state()),
         ) {
@@ -128,11 +127,11 @@ mod tests {
     }
 
     #[test]
-    fn the_time_moves_only_when_the_status_turns() {
-        let foreign = Condition { type_: "Theirs".into(), ..Condition::default() };
-        let good = Recording { ok: true, reason: Reason::Recording, message: "fine".into() };
-        let first = with_recording(std::slice::from_ref(&foreign), &good, Some(1), "t1").unwrap();
-        assert_eq!((&first[0], first[1].last_transition_time.as_str()), (&foreign, "t1"));
+    fn sets_the_transition_time_only_when_the_status_changes() {
+        let other_type = Condition { type_: "Theirs".into(), ..Condition::default() };
+        let good = Recording { ok: true, reason: Reason::AllRecorded, message: "fine".into() };
+        let first = with_recording(std::slice::from_ref(&other_type), &good, Some(1), "t1").unwrap();
+        assert_eq!((&first[0], first[1].last_transition_time.as_str()), (&other_type, "t1"));
         assert_eq!(with_recording(&first, &good, Some(1), "t2"), None);
 
         let other_words = Recording { message: "still fine".into(), ..good };

@@ -1,4 +1,4 @@
-//! Which kinds of workloads are to be watched beside the built-in ones: what a ConfigMap says of that.
+//! The kinds of workloads that a ConfigMap lists in addition to the built-in ones.
 
 use std::fmt;
 
@@ -9,57 +9,57 @@ use crate::to_text;
 
 /// The name of the ConfigMap.
 pub const CONFIG_MAP: &str = "kruise-configuration";
-/// The key of the list in it.
+/// The key of the list in the ConfigMap.
 pub const KEY: &str = "PPS_Watch_Custom_Workload_WhiteList";
-/// How it is written.
+/// A valid list, for error messages.
 const EXAMPLE: &str = r#"{"workloads":[{"group":"example.io","kind":"Database"}]}"#;
-/// How much of a wrong value is repeated.
+/// How many characters of an invalid value an error message repeats.
 const MAX_VALUE: usize = 100;
 
-/// A kind of workload that is to be watched.
+/// A listed kind of workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// API group.
     pub group: String,
-    /// The version to watch, if it is served; otherwise and without one, the API server's preferred.
+    /// The version to watch. If it is not set or not served, the sidecar watches the API server's preferred version.
     pub version: Option<String>,
     /// Kind.
     pub kind: String,
 }
 
 impl Entry {
-    /// OpenKruise's StatefulSet, which is on every list.
+    /// OpenKruise's StatefulSet, which is part of every list.
     pub fn openkruise_stateful_set() -> Self {
         Self { group: "apps.kruise.io".into(), version: None, kind: "StatefulSet".into() }
     }
 
-    /// The StatefulSet of Kubernetes itself, which needs no list.
+    /// Whether this is the StatefulSet of Kubernetes, which is always watched.
     fn is_built_in(&self) -> bool {
         self.group == "apps" && self.kind == "StatefulSet"
     }
 }
 
-/// What a list says.
+/// The contents of a valid list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Whitelist {
-    /// The kinds, each once, without those that need no list.
+    /// The listed kinds, each once, without the built-in one.
     pub entries: Vec<Entry>,
-    /// Why others that it names are not watched, in sentences for people.
+    /// Sentences for users about listed kinds that cannot be watched.
     pub refusals: Vec<String>,
 }
 
-/// Why a list cannot be read. Nothing of it is in force then.
+/// Why a list is rejected as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// It is no JSON.
+    /// It is not valid JSON.
     Json(String),
-    /// A field is not what it should be.
+    /// A field is missing or invalid.
     Field {
         /// The field, such as `workloads[1].kind`.
         path: String,
-        /// What it says, in JSON; none if it is missing.
+        /// Its value as JSON, if it is not missing.
         value: Option<String>,
-        /// What to do.
+        /// What to do about it.
         remedy: &'static str,
     },
 }
@@ -67,24 +67,24 @@ pub enum Malformed {
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Json(error) => write!(f, "{KEY} is no JSON ({error})")?,
+            Self::Json(error) => write!(f, "{KEY} is not valid JSON: {error}")?,
             Self::Field { path, value: Some(value), remedy } => {
                 write!(f, "{KEY}: {path} is {value}: {remedy}")?;
             }
             Self::Field { path, value: None, remedy } => write!(f, "{KEY}: {path} is missing: {remedy}")?,
         }
-        write!(f, "; write it like {EXAMPLE}")
+        write!(f, "; example: {EXAMPLE}")
     }
 }
 
 impl std::error::Error for Malformed {}
 
-/// Reads a list. An empty text is an empty list. The names of fields count in any letter case, as in
-/// Go, and fields that are not known here are skipped.
+/// Reads a list. An empty text is an empty list. Field names match in any letter case, as in Go, and unknown fields are
+/// skipped.
 ///
 /// # Errors
 ///
-/// If the text is no JSON, or says something else than it should anywhere.
+/// If the text is not valid JSON, or a known field has an invalid value.
 pub fn parse(text: &str) -> Result<Whitelist, Malformed> {
     if text.trim().is_empty() {
         return Ok(Whitelist::default());
@@ -97,7 +97,7 @@ pub fn parse(text: &str) -> Result<Whitelist, Malformed> {
         Some(Value::Array(workloads)) => workloads.as_slice(),
         Some(other) => return Err(wrong("workloads", other, "it must be a list")),
         None if fields.is_empty() || fields.values().all(Value::is_null) => &[],
-        None => return Err(missing("workloads".into(), "it lists the kinds")),
+        None => return Err(missing("workloads".into(), "list the kinds in it")),
     };
     let mut whitelist = Whitelist::default();
     for (index, workload) in workloads.iter().enumerate() {
@@ -112,24 +112,24 @@ pub fn parse(text: &str) -> Result<Whitelist, Malformed> {
                 .ok_or_else(|| missing(format!("{path}.kind"), "name the kind, such as Database"))?,
         };
         if entry.group.contains('/') {
-            let remedy = "write the group alone; a version has a field of its own, version";
+            let remedy = "write the group alone; the version belongs in the field version";
             return Err(wrong(&format!("{path}.group"), &Value::from(entry.group), remedy));
         }
-        take(&mut whitelist, entry, &path);
+        add(&mut whitelist, entry, &path);
     }
     Ok(whitelist)
 }
 
-/// Takes an entry up, unless its kind cannot be watched or is on the list already.
-fn take(whitelist: &mut Whitelist, entry: Entry, path: &str) {
+/// Adds an entry, unless its kind cannot be watched or is listed already.
+fn add(whitelist: &mut Whitelist, entry: Entry, path: &str) {
     let Entry { group, kind, .. } = &entry;
     if group.is_empty() {
         whitelist.refusals.push(format!(
-            "{KEY}: {path} names {kind} without a group, and no kind of the core group is a workload with stable Pod names; name its group, or remove it"
+            "{KEY}: {path} names {kind} without a group; name its group or remove it: no kind of the core group gives its Pods stable names"
         ));
     } else if !has_stable_names(&format!("{group}/v1"), kind) {
         whitelist.refusals.push(format!(
-            "{KEY}: {path} names {kind} of {group}, whose Pods get new names each time, so that nothing can be recorded of them; remove it"
+            "{KEY}: {path} names {kind} of {group}; remove it: its Pods get new names each time, so their states cannot be recorded"
         ));
     } else if !entry.is_built_in()
         && !whitelist.entries.iter().any(|known| known.group == *group && known.kind == *kind)
@@ -138,13 +138,13 @@ fn take(whitelist: &mut Whitelist, entry: Entry, path: &str) {
     }
 }
 
-/// A field by its name in any letter case; null is no value.
+/// Finds a field by its name in any letter case. A null counts as missing.
 fn field<'a>(fields: &'a Map<String, Value>, path: &str, name: &str) -> Result<Option<&'a Value>, Malformed> {
     let mut found = fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
     let first = found.next().map(|(_, value)| value);
     if let Some((field, value)) = found.next() {
         let path = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
-        return Err(wrong(&path, value, "the field is there twice, in two spellings; remove one"));
+        return Err(wrong(&path, value, "the field is set twice, in two letter cases; remove one"));
     }
     Ok(first.filter(|value| !value.is_null()))
 }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn field_names_count_in_any_letter_case() {
+    fn reads_field_names_in_any_letter_case() {
         let list = r#"{"Workloads":[{"GROUP":"a.io","Kind":"A"},{"group":"b.io","version":"v2","kind":" B ","resource":1},
             {"group":"a.io","version":"v1","kind":"A"}],"comment":null}"#;
         let expected = [entry("a.io", None, "A"), entry("b.io", Some("v2"), "B")];
@@ -190,16 +190,16 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_is_no_mistake() {
+    fn accepts_an_empty_list() {
         for list in ["", " \n", "{}", r#"{"workloads":[]}"#, r#"{"workloads":null}"#] {
             assert_eq!(parse(list), Ok(Whitelist::default()), "{list}");
         }
     }
 
     #[test]
-    fn what_is_malformed_is_named_with_the_way_out() {
+    fn names_a_malformed_field_its_value_and_the_remedy() {
         for (list, words) in [
-            ("{", "is no JSON (EOF"),
+            ("{", "is not valid JSON: EOF"),
             ("[]", "the list is []"),
             (r#"{"workload":[]}"#, "workloads is missing"),
             (r#"{"workloads":{"group":"g"}}"#, r#"workloads is {"group":"g"}: it must be a list"#),
@@ -207,8 +207,8 @@ mod tests {
             (r#"{"workloads":[{"group":"g","kind":"K"},{"group":"g"}]}"#, "workloads[1].kind is missing"),
             (r#"{"workloads":[{"group":"g","kind":""}]}"#, "workloads[0].kind is missing"),
             (r#"{"workloads":[{"group":5,"kind":"K"}]}"#, "workloads[0].group is 5: it must be a string"),
-            (r#"{"workloads":[{"group":"g/v1","kind":"K"}]}"#, "a version has a field of its own"),
-            (r#"{"workloads":[{"group":"g","Group":"h","kind":"K"}]}"#, "the field is there twice"),
+            (r#"{"workloads":[{"group":"g/v1","kind":"K"}]}"#, "the version belongs in the field version"),
+            (r#"{"workloads":[{"group":"g","Group":"h","kind":"K"}]}"#, "the field is set twice"),
         ] {
             let message = parse(list).unwrap_err().to_string();
             assert!(message.contains(words), "{message}");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_without_stable_names_are_refused_and_the_rest_stays() {
+    fn refuses_kinds_without_stable_names_and_accepts_the_others() {
         let list = r#"{"workloads":[{"group":"apps","kind":"Deployment"},{"kind":"ReplicationController"},
             {"group":"apps.kruise.io","kind":"CloneSet"},{"group":"a.io","kind":"A"},{"group":"apps","kind":"StatefulSet"}]}"#;
         let whitelist = parse(list).unwrap();
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Any JSON, as deep as it takes.
+    /// Any JSON.
     fn anything() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
@@ -252,14 +252,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_a_panic(text in prop_oneof![".{0,60}", anything().prop_map(|value| value.to_string())]) {
+        fn reads_any_text_without_a_panic(text in prop_oneof![".{0,60}", anything().prop_map(|value| value.to_string())]) {
             if let Err(malformed) = parse(&text) {
                 prop_assert!(malformed.to_string().len() < 2000);
             }
         }
 
         #[test]
-        fn what_is_good_is_taken_beside_what_is_refused_or_unknown(
+        fn accepts_valid_kinds_beside_refused_kinds_and_unknown_fields(
             good in vec(("[a-z]{1,5}[.]io", "[A-Z][a-z]{1,5}"), 0..4),
             refused in vec(prop_oneof![Just(("apps", "Deployment")), Just(("", "Thing")), Just(("batch", "Job"))], 0..3),
             unknown in anything(),
@@ -275,9 +275,8 @@ mod tests {
             }
         }
 
-        /// Where one item cannot be read, nothing is in force; and it is that item which is named.
         #[test]
-        fn one_item_that_cannot_be_read_is_named(
+        fn names_the_item_that_is_malformed(
             before in 0_usize..4,
             bad in prop_oneof![Just(json!(5)), Just(json!({"group": "a.io"})), Just(json!({"kind": 1, "group": "a.io"}))],
         ) {

@@ -1,21 +1,20 @@
-//! Which Pod names a workload wants, and what becomes of the states of the others.
+//! Which Pod names a workload wants, and which recorded states are kept.
 
 use crate::pps::{NodeDeletionPolicy, RetentionPolicy};
 
-/// The ordinals that a StatefulSet-like workload wants: `replicas` of them from `start`, leaving out
-/// the reserved ones.
+/// The ordinals that a workload with numbered Pods wants: the first `replicas` from `start` that are not reserved.
 ///
-/// Answers in the logarithm of the number of reserved ranges, whatever the number of replicas.
+/// The cost of each method depends on the number of reserved ranges only, not on the number of replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ordinals {
     start: u64,
     replicas: u64,
-    /// Reserved ranges, inclusive, sorted, apart from each other.
+    /// Reserved ranges: inclusive, sorted, and neither overlapping nor adjacent.
     reserved: Vec<(u64, u64)>,
 }
 
 impl Ordinals {
-    /// `replicas` ordinals from `start`, leaving out `reserved` (inclusive ranges, in any order).
+    /// `reserved` are inclusive ranges in any order; a range whose end is before its start is skipped.
     pub fn new(start: u64, replicas: u64, reserved: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut ranges: Vec<(u64, u64)> =
             reserved.into_iter().filter(|(first, last)| first <= last).collect();
@@ -55,15 +54,14 @@ impl Ordinals {
         ordinal - self.start - skipped < self.replicas
     }
 
-    /// Whether the Pod of this name is wanted by the workload of that name: `w-3` by `w` if it wants
-    /// the ordinal 3.
+    /// Whether the workload wants the Pod of this name: the workload `w` wants `w-3` if it wants the ordinal 3.
     pub fn wants(&self, workload: &str, pod: &str) -> bool {
         ordinal(workload, pod).is_some_and(|ordinal| self.contains(ordinal))
     }
 }
 
-/// The ordinal in a Pod's name, if the Pod can be one of this workload: 3 for `w-3` of `w`. Numbers are
-/// written as Kubernetes writes them, so that `w-03` is nobody's.
+/// The ordinal in the name of a workload's Pod: 3 for `w-3` of the workload `w`. Kubernetes writes no leading zeros, so
+/// `w-03` has none.
 pub fn ordinal(workload: &str, pod: &str) -> Option<u64> {
     let digits = pod.strip_prefix(workload)?.strip_prefix('-')?;
     let canonical =
@@ -71,69 +69,71 @@ pub fn ordinal(workload: &str, pod: &str) -> Option<u64> {
     if canonical { digits.parse().ok() } else { None }
 }
 
-/// What is known of the workload that a state belongs to.
+/// Whether the workload for which states were recorded still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadPresence {
-    /// It exists, and is the one for which the states were recorded.
+    /// It exists, with the UID for which the states were recorded.
     Present,
-    /// It exists, but was created anew since: it has another UID than the one of the states.
+    /// It was deleted and created again: the UID differs from the one in the states.
     Replaced,
-    /// It is gone or being deleted.
+    /// It does not exist, or it is terminating.
     Gone,
 }
 
-/// What is known of the Pod whose name a state bears.
+/// Who owns the Pod for which a state was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodOwnership {
-    /// There is no such Pod.
+    /// There is no Pod of that name.
     Absent,
-    /// It is being deleted, and belongs to the workload.
+    /// The workload owns the Pod, which is terminating.
     Terminating,
-    /// It lives, and belongs to the workload.
+    /// The workload owns the Pod, which is not terminating.
     Adopted,
-    /// It lives without a controller, so the workload may yet adopt it.
+    /// The Pod has no controller owner, so the workload may still adopt it.
     Orphan,
-    /// It belongs to somebody else.
+    /// The Pod has another controller owner.
     Foreign,
 }
 
-/// Whether a recorded state stays.
+/// Whether the retention policy keeps a recorded state.
 ///
-/// `wanted` says whether the workload wants a Pod of that name.
+/// `wanted` is whether the workload wants a Pod of that name.
 pub fn keeps(
     retention: RetentionPolicy,
     presence: WorkloadPresence,
     wanted: bool,
-    bearer: PodOwnership,
+    ownership: PodOwnership,
 ) -> bool {
-    let lives = matches!(bearer, PodOwnership::Adopted | PodOwnership::Orphan);
+    let lives = matches!(ownership, PodOwnership::Adopted | PodOwnership::Orphan);
     match (retention, presence) {
         (RetentionPolicy::Retain, _) | (RetentionPolicy::WhenDeleted, WorkloadPresence::Present) => true,
-        (RetentionPolicy::WhenScaled, WorkloadPresence::Present) => wanted || bearer != PodOwnership::Absent,
-        // After an orphaning delete the Pods live on, and their states with them.
-        (_, WorkloadPresence::Gone) => lives || bearer == PodOwnership::Foreign,
-        (_, WorkloadPresence::Replaced) => lives || bearer == PodOwnership::Terminating,
+        (RetentionPolicy::WhenScaled, WorkloadPresence::Present) => {
+            wanted || ownership != PodOwnership::Absent
+        }
+        // Pods outlive a workload that was deleted with `--cascade=orphan`. Their states are kept with them.
+        (_, WorkloadPresence::Gone) => lives || ownership == PodOwnership::Foreign,
+        (_, WorkloadPresence::Replaced) => lives || ownership == PodOwnership::Terminating,
     }
 }
 
-/// Where the Pod is whose name a state bears.
+/// Which node the Pod is bound to, compared with the node in its recorded state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On no node; there may be no such Pod.
+    /// To none, or there is no Pod of that name.
     Nowhere,
-    /// Still bound to the node that the state names.
+    /// To the recorded node.
     There,
-    /// On another node.
+    /// To another node.
     Elsewhere,
 }
 
-/// Whether a recorded state goes once its node is known to be gone for good, whatever the retention
-/// policy: that one is about the workload.
+/// Whether a recorded state is dropped once its node is confirmed to be gone. The retention policy does not matter here:
+/// it is about the workload.
 ///
-/// A Pod that lives and is Ready backs its state, whatever became of the node's object. One that starts
-/// on another node will be recorded there, and needs until then what it had.
-pub fn forgets(policy: NodeDeletionPolicy, bearer: PodOwnership, ready: bool, place: Place) -> bool {
-    let lives = matches!(bearer, PodOwnership::Adopted | PodOwnership::Orphan);
+/// A living Pod that is Ready keeps its state even if its node's object is gone. A living Pod that starts on another
+/// node keeps its state until it is recorded there.
+pub fn forgets(policy: NodeDeletionPolicy, ownership: PodOwnership, ready: bool, place: Place) -> bool {
+    let lives = matches!(ownership, PodOwnership::Adopted | PodOwnership::Orphan);
     policy == NodeDeletionPolicy::Forget && !(lives && (ready || place == Place::Elsewhere))
 }
 
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_canonical_names_have_an_ordinal() {
+    fn reads_the_ordinal_of_canonical_names_only() {
         assert_eq!(ordinal("w", "w-0"), Some(0));
         assert_eq!(ordinal("w", "w-12"), Some(12));
         assert_eq!(ordinal("w-1", "w-1-2"), Some(2));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinals_begin_at_start_and_skip_the_reserved() {
+    fn counts_from_start_and_skips_reserved_ordinals() {
         let wanted =
             |ordinals: &Ordinals| (0..20).filter(|ordinal| ordinals.contains(*ordinal)).collect::<Vec<_>>();
         assert_eq!(wanted(&Ordinals::new(0, 3, [])), [0, 1, 2]);
@@ -167,7 +167,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ordinals_agree_with_counting(
+        fn wants_the_ordinals_that_counting_finds(
             start in 0_u64..30,
             replicas in 0_u64..30,
             reserved in proptest::collection::vec((0_u64..80, 0_u64..6), 0..6),
@@ -188,19 +188,19 @@ mod tests {
     }
 
     #[test]
-    fn states_stay_as_long_as_the_retention_policy_says() {
+    fn keeps_states_by_retention_policy_workload_and_pod() {
         use PodOwnership::{Absent, Adopted, Foreign, Orphan, Terminating};
         use RetentionPolicy::{Retain, WhenDeleted, WhenScaled};
         use WorkloadPresence::{Gone, Present, Replaced};
-        let bearers = [Absent, Terminating, Adopted, Orphan, Foreign];
+        let all = [Absent, Terminating, Adopted, Orphan, Foreign];
         let kept = |retention, presence, wanted| -> Vec<PodOwnership> {
-            bearers.into_iter().filter(|bearer| keeps(retention, presence, wanted, *bearer)).collect()
+            all.into_iter().filter(|ownership| keeps(retention, presence, wanted, *ownership)).collect()
         };
         for (presence, wanted) in [(Present, true), (Present, false), (Replaced, true), (Gone, false)] {
-            assert_eq!(kept(Retain, presence, wanted), bearers);
+            assert_eq!(kept(Retain, presence, wanted), all);
         }
-        assert_eq!(kept(WhenDeleted, Present, false), bearers);
-        assert_eq!(kept(WhenScaled, Present, true), bearers);
+        assert_eq!(kept(WhenDeleted, Present, false), all);
+        assert_eq!(kept(WhenScaled, Present, true), all);
         assert_eq!(kept(WhenScaled, Present, false), [Terminating, Adopted, Orphan, Foreign]);
         for retention in [WhenScaled, WhenDeleted] {
             assert_eq!(kept(retention, Gone, false), [Adopted, Orphan, Foreign]);
@@ -209,15 +209,19 @@ mod tests {
     }
 
     #[test]
-    fn a_state_of_a_node_that_is_gone_goes_unless_a_pod_backs_it() {
+    fn forgets_states_of_gone_nodes_unless_a_living_pod_needs_them() {
         use NodeDeletionPolicy::{Forget, Keep};
         use Place::{Elsewhere, Nowhere, There};
         use PodOwnership::{Absent, Adopted, Foreign, Orphan, Terminating};
-        for bearer in [Absent, Terminating, Adopted, Orphan, Foreign] {
+        for ownership in [Absent, Terminating, Adopted, Orphan, Foreign] {
             for (ready, place) in [(false, Nowhere), (false, There), (true, There), (false, Elsewhere)] {
-                assert!(!forgets(Keep, bearer, ready, place));
-                let backed = matches!(bearer, Adopted | Orphan) && (ready || place == Elsewhere);
-                assert_eq!(forgets(Forget, bearer, ready, place), !backed, "{bearer:?} {ready} {place:?}");
+                assert!(!forgets(Keep, ownership, ready, place));
+                let needed = matches!(ownership, Adopted | Orphan) && (ready || place == Elsewhere);
+                assert_eq!(
+                    forgets(Forget, ownership, ready, place),
+                    !needed,
+                    "{ownership:?} {ready} {place:?}"
+                );
             }
         }
     }

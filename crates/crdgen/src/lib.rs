@@ -1,48 +1,46 @@
-//! The `CustomResourceDefinition` of PersistentPodState, made from the types of `pps-core`.
+//! The `CustomResourceDefinition` of PersistentPodState, generated from the types of `pps-core`.
 //!
-//! schemars describes Rust types; what comes out of it is JSON Schema, and not yet what an API server
-//! takes or what reads well in `kubectl explain`. [`definition`] puts the two schemas into a
-//! definition and a pass over every field bridges the difference:
+//! schemars generates JSON Schemas for the Rust types of the spec and the status. [`definition`] adapts them to the API
+//! server and to `kubectl explain`:
 //!
-//! - an API server wants *structural* schemas: a type for every field, nothing by reference;
-//! - an `Option` is an optional field here, not one that may be `null`;
-//! - an enum is a string with the allowed values; what each of them means moves into the description;
-//! - descriptions are prose: no hard line breaks, no rustdoc markup;
-//! - there are no defaults.
+//! - Schemas are *structural*: every field has a type, and there are no references.
+//! - An `Option` is an optional field that cannot be `null`.
+//! - An enum is a string with a list of values. The meaning of each value is part of the field's description.
+//! - Descriptions are plain text, without hard line breaks and rustdoc markup.
+//! - There are no defaults.
 //!
 //! # Why there are no defaults
 //!
-//! A default in the schema is written into the stored object. Then nobody could tell any more whether
-//! a user chose a policy or left it open, and a generated object would hold fields that its workload
-//! does not name and that no field manager owns. Under `OpenKruise`'s definition, which has no defaults,
-//! the same object would look different. The descriptions name what holds if a field is not set.
+//! The API server writes a default into the stored object. The object would then not show whether a user chose a value,
+//! and a generated object would have fields that no annotation sets and no field manager owns. `OpenKruise`'s definition
+//! has no defaults, so the same object would differ between the two. The descriptions say what applies if a field is not
+//! set.
 
 use pps_core::pps::{GROUP, KIND, LIST_KIND, PLURAL, Spec, Status, VERSION};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// What stands on top of the file that [`yaml`] makes.
+/// The comment at the top of the generated file.
 const HEADER: &str = "\
-# Generated from crates/core/src/pps.rs: do not edit.
-# To make it anew: UPDATE=1 cargo test -p pps-crdgen
+# Generated from the types in crates/core/src/pps: do not edit.
+# To regenerate it: make crd
 ";
 
 const DESCRIPTION: &str = "\
-A PersistentPodState names a workload whose Pods are to come back to where they were: to the zone or \
-the node, and with the annotations that gave them their address. The sidecar records in the status \
-where each Pod runs once it is ready; the policy gives that to a Pod of the same name when it is \
-created again. It can be written by hand, or it is generated for a workload that bears the annotation \
-kruise.io/auto-generate-persistent-pod-state.";
+A PersistentPodState names a workload whose Pods return to where they ran: to their zone or node, and with the \
+annotations that give them their address. Once a Pod is Ready, the sidecar records its state in the status. When a Pod \
+of the same name is created again, the policy injects that state. You can write the object yourself, or annotate the \
+workload with kruise.io/auto-generate-persistent-pod-state to have it generated.";
 
-/// The definition as YAML, with a head that says how it was made.
+/// The definition as YAML, with a comment that says how it was generated.
 pub fn yaml() -> Result<String, yaml_serde::Error> {
     Ok(format!("{HEADER}{}", yaml_serde::to_string(&definition())?))
 }
 
 /// The definition, as an object of `apiextensions.k8s.io/v1`.
 ///
-/// Its keys are in alphabetical order, whatever `serde_json` was built with.
+/// Its keys are in alphabetical order, with any features of `serde_json`.
 pub fn definition() -> Value {
     let mut definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -85,9 +83,11 @@ fn printer_columns() -> Value {
         {"name": "Target", "type": "string", "jsonPath": ".spec.targetRef.name",
             "description": "Name of the workload"},
         {"name": "Recorded", "type": "integer", "jsonPath": ".status.recorded",
-            "description": "How many Pods are remembered"},
+            "description": "How many Pods have a recorded state"},
         {"name": "Desired", "type": "integer", "jsonPath": ".status.desired",
             "description": "How many Pods the workload wants"},
+        {"name": "Status", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Recording\")].reason",
+            "description": "How far recording has come, or what keeps it from continuing"},
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     ])
 }
@@ -102,11 +102,11 @@ fn schema_of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Turns a schema as schemars makes it into one that an API server takes and people can read.
+/// Turns a schema from schemars into one that an API server accepts and people can read.
 fn structural(schema: &mut Value) {
     let Value::Object(schema) = schema else { return };
-    for noise in ["title", "nullable", "default"] {
-        schema.remove(noise);
+    for keyword in ["title", "nullable", "default"] {
+        schema.remove(keyword);
     }
     unwrap_option(schema);
     merge_enum(schema);
@@ -124,7 +124,7 @@ fn structural(schema: &mut Value) {
     }
 }
 
-/// `anyOf` a schema and `null` becomes that schema, with the description of the field.
+/// Turns `anyOf` a schema and `null` into that schema, with the field's description.
 fn unwrap_option(schema: &mut Map<String, Value>) {
     let Some(Value::Array(choices)) = schema.remove("anyOf") else { return };
     let is_null = |choice: &Value| choice["enum"] == json!([null]) || choice["type"] == "null";
@@ -136,8 +136,7 @@ fn unwrap_option(schema: &mut Map<String, Value>) {
     }
 }
 
-/// `oneOf` single values, each with a description, becomes one list of values; what they mean follows
-/// the description of the field.
+/// Turns `oneOf` single values into one list of values. Their descriptions follow that of the field.
 fn merge_enum(schema: &mut Map<String, Value>) {
     let Some(Value::Array(variants)) = schema.remove("oneOf") else { return };
     let mut values = Vec::new();
@@ -155,7 +154,7 @@ fn merge_enum(schema: &mut Map<String, Value>) {
     schema.insert("description".into(), paragraphs.join("\n\n").into());
 }
 
-/// A doc comment as running text: one line for each paragraph, no backticks.
+/// A doc comment as plain text: one line for each paragraph, without backticks.
 fn prose(doc: &str) -> String {
     let paragraphs = doc.split("\n\n").map(|paragraph| {
         let lines: Vec<&str> = paragraph.lines().map(str::trim).collect();
@@ -168,22 +167,22 @@ fn prose(doc: &str) -> String {
 mod tests {
     use super::*;
 
-    fn made_structural(mut schema: Value) -> Value {
+    fn to_structural(mut schema: Value) -> Value {
         structural(&mut schema);
         schema
     }
 
     #[test]
-    fn an_option_is_what_it_holds() {
+    fn turns_an_option_into_its_content() {
         let schema = json!({
             "description": "of the field",
             "anyOf": [{"type": "string", "description": "of the type"}, {"enum": [null], "nullable": true}],
         });
-        assert_eq!(made_structural(schema), json!({"type": "string", "description": "of the field"}));
+        assert_eq!(to_structural(schema), json!({"type": "string", "description": "of the field"}));
     }
 
     #[test]
-    fn an_enum_keeps_what_its_values_mean() {
+    fn appends_the_meaning_of_enum_values_to_the_description() {
         let schema = json!({
             "description": "Which way.",
             "oneOf": [
@@ -196,15 +195,15 @@ mod tests {
             "enum": ["Left", "Right"],
             "description": "Which way.\n\nLeft: Not right.\n\nRight: Not Left.",
         });
-        assert_eq!(made_structural(schema), expected);
+        assert_eq!(to_structural(schema), expected);
     }
 
     #[test]
-    fn noise_goes_at_every_depth() {
+    fn removes_titles_nulls_and_defaults_at_every_depth() {
         let noisy = json!({"type": "string", "title": "T", "nullable": true, "default": ""});
         let schema = json!({"properties": {"a": {"items": noisy}, "b": {"additionalProperties": noisy}}});
         let clean = json!({"type": "string"});
         let expected = json!({"properties": {"a": {"items": clean}, "b": {"additionalProperties": clean}}});
-        assert_eq!(made_structural(schema), expected);
+        assert_eq!(to_structural(schema), expected);
     }
 }

@@ -1,11 +1,10 @@
-//! What holds for the generated definition as a whole.
+//! Properties of the generated definition.
 
 use std::path::Path;
 use std::{env, fs};
 
 use serde_json::{Value, json};
 
-/// The definition that is committed is the one that the types make.
 #[test]
 fn deploy_crd_yaml_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/base/crd.yaml");
@@ -17,21 +16,20 @@ fn deploy_crd_yaml_is_up_to_date() {
     let committed = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == generated,
-        "deploy/base/crd.yaml is not what the types in crates/core/src/pps.rs make.\n\
-         To make it anew: UPDATE=1 cargo test -p pps-crdgen"
+        "deploy/base/crd.yaml differs from the types in crates/core/src/pps; run `make crd`"
     );
 }
 
 #[test]
-fn every_field_is_described_in_prose() {
+fn describes_every_field_in_sentences_without_markup() {
     each_schema(&mut |path, schema| {
         let Some(description) = schema.get("description") else {
-            // A label key or a value: the list or map that holds it says what it is.
+            // The list or map around a key or a value describes it.
             assert!(path.ends_with("[]") || path.ends_with("{}"), "{path} has no description");
             return;
         };
         let description = description.as_str().unwrap();
-        assert!(description.ends_with(['.', ')']), "{path} is not described in sentences: {description}");
+        assert!(description.ends_with(['.', ')']), "{path}: no sentence at the end of {description}");
         for markup in ["`", "](", "[Self", "::"] {
             assert!(
                 !description.replace("fd00::", "").contains(markup),
@@ -42,7 +40,7 @@ fn every_field_is_described_in_prose() {
 }
 
 #[test]
-fn the_schema_is_structural() {
+fn schema_is_structural() {
     each_schema(&mut |path, schema| {
         assert!(schema["type"].is_string(), "{path} has no type");
         for key in ["$ref", "anyOf", "oneOf", "allOf", "not", "nullable", "default", "title", "$schema"] {
@@ -56,7 +54,7 @@ fn the_schema_is_structural() {
 }
 
 #[test]
-fn limits_are_in_the_schema() {
+fn schema_has_limits_and_enum_values() {
     let definition = pps_crdgen::definition();
     let spec = &root(&definition)["properties"]["spec"]["properties"];
     let preferred = &spec["preferredPersistentTopology"]["items"]["properties"];
@@ -75,11 +73,21 @@ fn limits_are_in_the_schema() {
     assert_eq!(status["conditions"]["x-kubernetes-list-map-keys"], json!(["type"]));
 }
 
+#[test]
+fn kubectl_get_shows_progress_and_the_reason_of_the_recording_condition() {
+    let definition = pps_crdgen::definition();
+    let columns = definition["spec"]["versions"][0]["additionalPrinterColumns"].as_array().unwrap();
+    let names: Vec<&str> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["Kind", "Target", "Recorded", "Desired", "Status", "Age"]);
+    assert_eq!(columns[4]["jsonPath"], r#".status.conditions[?(@.type=="Recording")].reason"#);
+    assert_eq!(columns[4]["type"], "string");
+}
+
 fn root(definition: &Value) -> &Value {
     &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 }
 
-/// Visits every schema with its path; items of a list are `[]`, values of a map `{}`.
+/// Visits every schema with its path, in which `[]` stands for the items of a list and `{}` for the values of a map.
 fn each_schema(visit: &mut dyn FnMut(&str, &Value)) {
     descend("", root(&pps_crdgen::definition()), visit);
 }

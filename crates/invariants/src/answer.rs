@@ -1,7 +1,7 @@
-//! What the host answers, to a request that is always the same.
+//! The host's answers to one fixed request.
 //!
-//! The first byte chooses the settings and the Pod's name. The answers follow, in the order of the calls, with
-//! [`SEPARATOR`] between them; one that begins with [`ERROR`] is the text of an error.
+//! The first byte selects the settings and the Pod's name. The answers follow in the order of the calls, with
+//! [`SEPARATOR`] between them. An answer that begins with [`ERROR`] is the text of an error.
 
 use std::cell::RefCell;
 
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use crate::injected::Recorded;
 
-/// Stands between two answers.
+/// Separates two answers.
 pub const SEPARATOR: u8 = 0x1e;
 /// Begins the text of an error.
 pub const ERROR: u8 = b'!';
-/// Bits of the first byte.
+// Bits of the first byte.
 const BY_NAME: u8 = 1;
 const ACCEPT: u8 = 2;
 const DOTTED: u8 = 4;
@@ -37,7 +37,7 @@ impl Host for Script<'_> {
         let request: Value = serde_json::from_str(payload).unwrap();
         let answer = match self.answers.borrow_mut().pop().and_then(<[u8]>::split_first) {
             Some((&ERROR, text)) => Err(String::from_utf8_lossy(text).into_owned()),
-            // As the policy reads what comes from outside.
+            // The policy reads answers as UTF-8.
             Some((first, rest)) => {
                 String::from_utf8([&[*first], rest].concat()).map_err(|error| error.to_string())
             }
@@ -49,25 +49,25 @@ impl Host for Script<'_> {
     }
 }
 
-/// What an answer says.
+/// What an answer means.
 #[derive(Debug, PartialEq)]
-enum Said {
-    /// There is no object of that name, or it does not govern the workload.
-    Nothing,
-    /// The cluster may not know the kind.
+enum Meaning {
+    /// No object has that name.
+    NotFound,
+    /// The cluster does not know the kind.
     NoSuchKind,
-    /// Nothing that can be understood.
+    /// It cannot be understood.
     Garbage,
-    /// A list.
+    /// It is a list.
     List,
-    /// The object that governs the workload.
+    /// It is the object that governs the workload.
     Governs(Box<Value>),
-    /// Something that only the policy's own types can judge.
+    /// Only the policy's own types could tell.
     Unclear,
 }
 
-/// Nothing that cannot be understood is accepted without a word, and nothing is injected that the host has
-/// not said.
+/// The policy refuses an answer that it cannot understand, or warns about it. It injects nothing that the host did not
+/// send.
 pub fn check(data: &[u8]) {
     let Some((&flags, data)) = data.split_first() else { return };
     let has = |flag: u8| flags & flag != 0;
@@ -93,78 +93,78 @@ pub fn check(data: &[u8]) {
     assert!((1..=3).contains(&calls.len()), "{calls:?}");
     let story = format!("{calls:?}\n{response:?}");
 
-    let said: Vec<Said> = calls.iter().map(|(_, name, answer)| said(name, answer)).collect();
-    let last = said.last().unwrap();
+    let meanings: Vec<Meaning> = calls.iter().map(|(_, name, answer)| meaning(name, answer)).collect();
+    let last = meanings.last().unwrap();
     let is_silent = response.accepted && response.warnings.is_none();
     if !response.accepted {
         assert!(!has(ACCEPT) && response.code == Some(503), "{story}");
         assert!(response.message.as_ref().is_some_and(|message| !message.is_empty()), "{story}");
-        assert_ne!(*last, Said::Nothing, "{story}");
+        assert_ne!(*last, Meaning::NotFound, "{story}");
     }
-    if said.contains(&Said::Garbage) {
-        assert_eq!(*last, Said::Garbage, "went on after {story}");
+    if meanings.contains(&Meaning::Garbage) {
+        assert_eq!(*last, Meaning::Garbage, "the policy went on after {story}");
         assert!(!is_silent && response.mutated_object.is_none(), "{story}");
     }
     let before = pod(pod_name);
     match last {
-        // Else the warning may say that the object could not be read.
-        Said::Governs(object) if response.accepted && (is_silent || !has(ACCEPT)) => {
+        // With a warning, the policy may have accepted the Pod because it could not read the object.
+        Meaning::Governs(object) if response.accepted && (is_silent || !has(ACCEPT)) => {
             let after = response.mutated_object.as_ref().unwrap_or(&before);
             let state = &object["status"]["podStates"][pod_name];
             let name = object["metadata"]["name"].as_str().unwrap();
             let is_denied = |key: &str| has(DENYING) && key.starts_with('i');
             Recorded::read(name, &object["spec"], state).without(is_denied).judge(&before, after);
         }
-        Said::Governs(_) | Said::Unclear => {}
+        Meaning::Governs(_) | Meaning::Unclear => {}
         _ => assert!(response.mutated_object.is_none(), "{story}"),
     }
 }
 
-fn said(name: &str, answer: &Result<String, String>) -> Said {
+fn meaning(name: &str, answer: &Result<String, String>) -> Meaning {
     let text = match answer {
         Ok(text) => text,
-        Err(text) => return said_error(name, text),
+        Err(text) => return meaning_of_error(name, text),
     };
     let is_json = serde_json::from_str::<&RawValue>(text).is_ok();
     if !is_json || !text.trim_start().starts_with('{') {
-        return Said::Garbage;
+        return Meaning::Garbage;
     }
-    let Ok(object) = serde_json::from_str::<Value>(text) else { return Said::Unclear };
+    let Ok(object) = serde_json::from_str::<Value>(text) else { return Meaning::Unclear };
     if name.is_empty() {
-        return if object["items"].is_array() { Said::List } else { Said::Garbage };
+        return if object["items"].is_array() { Meaning::List } else { Meaning::Garbage };
     }
     if object["metadata"]["name"] != name {
-        return Said::Garbage;
+        return Meaning::Garbage;
     }
     let target = &object["spec"]["targetRef"];
     if has_list_for_object(&object) {
-        return Said::Unclear;
+        return Meaning::Unclear;
     }
     let is_ours = target["apiVersion"].as_str().is_some_and(|version| version.starts_with("apps/"))
         && target["kind"] == "StatefulSet"
         && target["name"] == "web";
-    let is_going = !object["metadata"]["deletionTimestamp"].is_null();
-    if is_ours && !is_going { Said::Governs(object.into()) } else { Said::Unclear }
+    let is_terminating = !object["metadata"]["deletionTimestamp"].is_null();
+    if is_ours && !is_terminating { Meaning::Governs(object.into()) } else { Meaning::Unclear }
 }
 
-fn said_error(name: &str, text: &str) -> Said {
+fn meaning_of_error(name: &str, text: &str) -> Meaning {
     let words = text.split_once("Callback evaluation failure: ").map_or(text, |(_, words)| words);
     let words = words.split("Stack backtrace:").next().unwrap_or_default();
     let kind = "apps.kruise.io/v1alpha1";
     if !name.is_empty() && words.starts_with(&format!("Cannot find {kind}/PersistentPodState named '{name}'"))
     {
-        Said::Nothing
+        Meaning::NotFound
     } else if words.trim_end() == format!("Cannot find resource {kind}/PersistentPodState")
         || (words.starts_with(&format!("error finding resource {kind} / PersistentPodState:"))
             && words.contains("404"))
     {
-        Said::NoSuchKind
+        Meaning::NoSuchKind
     } else {
-        Said::Garbage
+        Meaning::Garbage
     }
 }
 
-/// A list in place of an object is read by position.
+/// Whether there is a list in place of an object: serde reads it by position.
 fn has_list_for_object(object: &Value) -> bool {
     let spec = &object["spec"];
     let places = [

@@ -1,14 +1,15 @@
-//! What a Pod may get from a state, and what it must get.
+//! What a Pod may be given from a recorded state, and what it must be given.
 
 use std::collections::BTreeMap;
 
-use pps_core::{INJECTED_ANNOTATION, is_never_injected};
 use serde_json::{Value, json};
+
+use crate::rules::{MARKER, is_never_injected};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// What a PersistentPodState says of one Pod, read from its JSON.
+/// What a PersistentPodState holds for one Pod, read from its JSON.
 #[derive(Debug, Default)]
 pub struct Recorded {
     name: String,
@@ -54,14 +55,14 @@ impl Recorded {
         }
     }
 
-    /// The same, but for annotations that somebody forbids.
+    /// The same, without the annotations that the settings forbid.
     #[must_use]
     pub fn without(mut self, is_forbidden: impl Fn(&str) -> bool) -> Self {
         self.annotations.retain(|key, _| !is_forbidden(key));
         self
     }
 
-    /// Panics unless `after` is `before` with nothing but what was recorded, and with all of it.
+    /// Panics unless `after` is `before` plus what was recorded: all of it, and nothing else.
     pub fn judge(&self, before: &Value, after: &Value) {
         let mut additions = Vec::new();
         if let Err(path) = walk(before, after, &mut Vec::new(), &mut additions) {
@@ -70,17 +71,17 @@ impl Recorded {
         for (path, value) in &additions {
             assert!(self.allows(before, path, value), "{}: {value}\n{before}\n{after}", path.join("/"));
         }
-        let is_marker = |path: &[&str]| path == ["metadata", "annotations", INJECTED_ANNOTATION];
+        let is_marker = |path: &[&str]| path == ["metadata", "annotations", MARKER];
         let others = additions.iter().filter(|(path, _)| !is_marker(path)).count();
-        let marker = &after["metadata"]["annotations"][INJECTED_ANNOTATION];
+        let marker = &after["metadata"]["annotations"][MARKER];
         assert!(others == 0 || marker == self.name.as_str(), "no marker\n{after}");
         assert!(others > 0 || before == after, "a marker and nothing else\n{after}");
-        self.is_whole(after);
+        self.assert_complete(after);
     }
 
     fn allows(&self, before: &Value, path: &[&str], value: &Value) -> bool {
         match path {
-            ["metadata", "annotations", INJECTED_ANNOTATION] => value == self.name.as_str(),
+            ["metadata", "annotations", MARKER] => value == self.name.as_str(),
             ["metadata", "annotations", key] => {
                 self.annotations.get(*key).is_some_and(|recorded| value == recorded.as_str())
             }
@@ -98,7 +99,7 @@ impl Recorded {
         }
     }
 
-    fn is_whole(&self, pod: &Value) {
+    fn assert_complete(&self, pod: &Value) {
         let node_affinity = &pod["spec"]["affinity"]["nodeAffinity"];
         if !self.required.is_empty() {
             let required = &node_affinity[REQUIRED];
@@ -107,7 +108,7 @@ impl Recorded {
                 let expressions = list(&term["matchExpressions"]);
                 let is_empty = expressions.is_empty() && list(&term["matchFields"]).is_empty();
                 let is_narrowed = || self.required.iter().all(|one| expressions.contains(one));
-                assert!(is_empty || is_narrowed(), "a term is too wide: {term}\n{pod}");
+                assert!(is_empty || is_narrowed(), "a term lacks a requirement: {term}\n{pod}");
             }
         }
         for preference in &self.preferred {
@@ -119,17 +120,17 @@ impl Recorded {
     }
 }
 
-/// The items of a list, none of anything else.
+/// The items of a list; none for any other value.
 pub fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
 type Additions<'a> = Vec<(Vec<&'a str>, Value)>;
 
-/// Finds what was added to a value: scalars, empty objects and lists, and items at the end of lists, which
-/// have the path `+`. A null that became an object or a list counts as an empty one.
+/// Finds what was added to a value: scalars, empty objects and lists, and items at the end of lists, whose path is `+`.
+/// A null that became an object or a list counts as an empty one.
 ///
-/// The error is the path of something that was removed or replaced.
+/// The error is the path of a value that was removed or replaced.
 fn walk<'a>(
     before: &'a Value,
     after: &'a Value,
@@ -138,11 +139,11 @@ fn walk<'a>(
 ) -> Result<(), Vec<String>> {
     const INDICES: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
     let broken = |path: &[&str]| Err(path.iter().map(ToString::to_string).collect());
-    let marks = path.as_slice() == ["metadata", "annotations", INJECTED_ANNOTATION];
+    let is_marker = path.as_slice() == ["metadata", "annotations", MARKER];
     match (before, after) {
         _ if before == after => Ok(()),
-        // The one value that may be replaced.
-        (_, Value::String(_)) if marks => {
+        // The marker is the only value that may be replaced.
+        (_, Value::String(_)) if is_marker => {
             additions.push((path.clone(), after.clone()));
             Ok(())
         }
@@ -202,12 +203,12 @@ mod tests {
         Recorded::read("p", &spec, &json!({"nodeTopologyLabels": {"zone": "a"}, "annotations": {"ip": "1"}}))
     }
 
-    fn is_fine(before: &Value, after: &Value) -> bool {
+    fn passes(before: &Value, after: &Value) -> bool {
         std::panic::catch_unwind(|| recorded().judge(before, after)).is_ok()
     }
 
     #[test]
-    fn the_judge_sees_what_is_wrong() {
+    fn rejects_lost_fields_wrong_markers_and_wider_terms() {
         let ours = json!({"key": "zone", "operator": "In", "values": ["a"]});
         let pod = |terms: Value, marker: &str| {
             json!({
@@ -217,14 +218,14 @@ mod tests {
         };
         let good = pod(json!([{"matchExpressions": [ours]}]), "p");
         let bare = json!({"metadata": {}, "spec": {"affinity": null}});
-        assert!(is_fine(&bare, &good));
-        assert!(is_fine(&good, &good));
-        assert!(!is_fine(&bare, &bare), "nothing was injected");
-        assert!(!is_fine(&bare, &pod(json!([{"matchExpressions": [ours]}]), "q")), "another marker");
-        assert!(!is_fine(&bare, &pod(json!([{}]), "p")), "an empty term");
-        assert!(!is_fine(&bare, &pod(json!([{"matchExpressions": [ours, ours]}, {}]), "p")), "two terms");
+        assert!(passes(&bare, &good));
+        assert!(passes(&good, &good));
+        assert!(!passes(&bare, &bare), "nothing was injected");
+        assert!(!passes(&bare, &pod(json!([{"matchExpressions": [ours]}]), "q")), "another marker");
+        assert!(!passes(&bare, &pod(json!([{}]), "p")), "an empty term");
+        assert!(!passes(&bare, &pod(json!([{"matchExpressions": [ours, ours]}, {}]), "p")), "two terms");
         let own = json!({"metadata": {}, "spec": {"image": 1, "affinity": null}});
-        assert!(!is_fine(&own, &good), "a field is lost");
+        assert!(!passes(&own, &good), "a field is lost");
         let other = json!({"key": "disk", "operator": "Exists"});
         let mut wide = good.clone();
         wide["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"][0]["matchExpressions"] =
@@ -232,6 +233,6 @@ mod tests {
         let mut widened = wide.clone();
         widened["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] =
             json!([{"matchExpressions": [other]}, {"matchExpressions": [ours]}]);
-        assert!(!is_fine(&wide, &widened), "a term was added where there were some");
+        assert!(!passes(&wide, &widened), "a term was added beside existing ones");
     }
 }

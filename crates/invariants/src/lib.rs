@@ -1,36 +1,37 @@
-//! What holds for any bytes that come in.
+//! What holds for any input.
 //!
-//! Each module has one function `check`, which takes bytes, hands them to the code and panics when a law is
-//! broken. Fuzzing calls them with bytes that libFuzzer makes (`fuzz/`), `cargo test` with the bytes that
-//! fuzzing has kept (`fuzz/corpus`) and with the requests of the golden corpus ([`seeds`]).
+//! Each module has one function `check`. It takes bytes, passes them to the product and panics if an invariant is
+//! violated. Fuzzing calls these functions with bytes from libFuzzer (`fuzz/`). `cargo test` calls them with the inputs
+//! that fuzzing has kept (`fuzz/corpus`) and with the requests of the golden corpus ([`seeds`]).
 //!
 //! | module | the bytes are |
 //! |---|---|
-//! | [`request`] | what PolicyServer hands to the policy |
+//! | [`request`] | a request from PolicyServer to the policy |
 //! | [`settings`] | the policy's settings |
-//! | [`answer`] | what the host answers |
+//! | [`answer`] | the host's answers |
 //! | [`pps`] | a PersistentPodState object |
 //!
-//! The judges share nothing with the code that they judge: [`injected`] knows from the product's description
-//! what a Pod may get.
+//! The checks must not call the code that they judge: [`rules`] and [`injected`] state what a Pod may be given on their
+//! own, and share only data types with the product.
 #![allow(
     clippy::missing_panics_doc,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a broken law ends the run"
+    reason = "a violated invariant ends the run"
 )]
 
 pub mod answer;
 pub mod injected;
 pub mod pps;
 pub mod request;
+pub mod rules;
 pub mod seeds;
 pub mod settings;
 
-/// Hands bytes to the code, and panics when a law is broken.
+/// Passes bytes to the product, and panics if an invariant is violated.
 pub type Check = fn(&[u8]);
 
-/// The targets by name.
+/// The fuzz targets by name.
 pub const TARGETS: [(&str, Check); 4] = [
     ("answer", answer::check),
     ("pps", pps::check),

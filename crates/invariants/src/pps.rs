@@ -1,26 +1,32 @@
-//! A PersistentPodState object, through all that is decided from one.
+//! A PersistentPodState object, passed to every function of the core that decides something from one.
 //!
-//! Besides the fields of such an object, the JSON may hold `ordinals`, see [`ordinals`]; what is in
-//! `metadata.annotations` is taken for the annotations of a workload.
+//! Besides the object's own fields, the JSON may hold `ordinals`, see [`ordinals`]. `metadata.annotations` are used as
+//! the annotations of a workload.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::annotations::{AnnotationRules, Pattern};
 use pps_core::conflict::conflicts;
-use pps_core::generate::{self, AUTO_GENERATE, WORKLOAD_ANNOTATIONS};
+use pps_core::generate;
 use pps_core::record::{self, Running};
 use pps_core::select::{self, Candidate};
-use pps_core::status::{RECORDING, Recording, entry_patch, with_recording};
+use pps_core::status::{Recording, entry_patch, with_recording};
 use pps_core::workload::{self, Ordinals};
-use pps_core::{PersistentPodState, PodState, Reason, Status, apply, is_never_injected, plan};
+use pps_core::{PersistentPodState, PodState, Reason, Status, apply, plan};
 use serde_json::{Value, json};
 
 use crate::injected::{Recorded, list};
+use crate::rules::{self, NEVER_INJECTED, is_never_injected};
 
-/// How many entries of an object are looked at.
+/// How many entries of an object are checked.
 const ENTRIES: usize = 8;
 
-/// Takes an object and checks the laws of every module of the core.
+const AUTO_GENERATE: &str = "kruise.io/auto-generate-persistent-pod-state";
+const REQUIRED_TOPOLOGY: &str = "kruise.io/required-persistent-topology";
+const PREFERRED_TOPOLOGY: &str = "kruise.io/preferred-persistent-topology";
+const POD_ANNOTATIONS: &str = "kruise.io/persistent-pod-annotations";
+
+/// Checks the invariants of every module of the core that reads an object.
 pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let value: Value = serde_json::from_str(text).unwrap_or_default();
@@ -37,6 +43,7 @@ pub fn check(data: &[u8]) {
         let first = object.spec.persistent_pod_annotations.first();
         let key = first.map(|annotation| annotation.key.as_str());
         injected(&object, state, key.filter(|key| !key.ends_with('*')));
+        injected(&naming_forbidden_annotations(&object), &with_forbidden_annotations(state), None);
         recorded(&object, state);
         numbered(&object.spec.target_ref.name, name);
     }
@@ -48,29 +55,45 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// What goes out is what came in, and a condition is found again.
+/// The object a second time, naming annotations that no Pod may be given.
+fn naming_forbidden_annotations(object: &PersistentPodState) -> PersistentPodState {
+    let mut object = object.clone();
+    let forbidden =
+        NEVER_INJECTED.map(|key| pps_core::pps::PodAnnotation { key: key.into(), value_from: None });
+    object.spec.persistent_pod_annotations.extend(forbidden);
+    object
+}
+
+fn with_forbidden_annotations(state: &PodState) -> PodState {
+    let mut state = state.clone();
+    state.annotations.extend(NEVER_INJECTED.map(|key| (key.to_owned(), "1".to_owned())));
+    state
+}
+
+/// Serializing an object loses nothing. Setting a condition twice changes nothing, and leaves other conditions alone.
 fn written(object: &PersistentPodState) {
     let spec = serde_json::to_string(&object.spec).unwrap();
     assert_eq!(serde_json::from_str::<pps_core::Spec>(&spec).unwrap(), object.spec, "{spec}");
     let status = serde_json::to_string(&object.status).unwrap();
     assert_eq!(serde_json::from_str::<Status>(&status).unwrap(), object.status, "{status}");
 
-    let recording = Recording { ok: true, reason: Reason::Recording, message: "fine".into() };
+    let recording = Recording { ok: true, reason: Reason::AllRecorded, message: "fine".into() };
     let before = &object.status.conditions;
     let after = with_recording(before, &recording, None, "now").unwrap_or_else(|| before.clone());
-    assert!(after.iter().any(|condition| condition.type_ == RECORDING && condition.status == "True"));
+    assert!(after.iter().any(|condition| condition.type_ == "Recording" && condition.status == "True"));
     assert_eq!(with_recording(&after, &recording, None, "later"), None, "{before:?}");
     let others = |list: &[pps_core::pps::Condition]| {
-        list.iter().filter(|one| one.type_ != RECORDING).cloned().collect::<Vec<_>>()
+        list.iter().filter(|one| one.type_ != "Recording").cloned().collect::<Vec<_>>()
     };
     assert_eq!(others(before), others(&after));
 }
 
-/// A Pod gets what was recorded and the spec names and is not denied, and nothing else.
+/// A Pod is given what was recorded, named by the spec and not denied, and nothing else.
 fn injected(object: &PersistentPodState, state: &PodState, denied: Option<&str>) {
     let name = &object.metadata.name;
     let rules = AnnotationRules { allow: None, deny: denied.and_then(Pattern::parse).into_iter().collect() };
-    let is_denied = |key: &str| !rules.deny.is_empty() && denied == Some(key);
+    let denied = denied.filter(|denied| rules::pattern(&Value::from(*denied)).is_some());
+    let is_denied = |key: &str| denied == Some(key);
     let plan = plan(name, &object.spec, state, &rules);
     assert!(plan.preferred.iter().all(|preference| (1..=100).contains(&preference.weight)), "{plan:?}");
     assert!(
@@ -81,8 +104,8 @@ fn injected(object: &PersistentPodState, state: &PodState, denied: Option<&str>)
     let judge = Recorded::read(name, &spec, &serde_json::to_value(state).unwrap()).without(is_denied);
     for before in [rich_pod(), json!({"metadata": {}, "spec": null})] {
         let mut after = before.clone();
-        let sentences = conflicts(&plan, &before);
-        assert!(!plan.required.is_empty() || sentences.is_empty(), "{sentences:?}");
+        let warnings = conflicts(&plan, &before);
+        assert!(!plan.required.is_empty() || warnings.is_empty(), "{warnings:?}");
         let applied = apply(&plan, &mut after).unwrap();
         assert_eq!(applied.is_changed(), before["metadata"] != after["metadata"]);
         if applied.is_changed() {
@@ -96,7 +119,8 @@ fn injected(object: &PersistentPodState, state: &PodState, denied: Option<&str>)
     }
 }
 
-/// What was recorded of a Pod is what the spec names, and recording it again finds the same.
+/// The labels recorded for a Pod are those of its node that the spec names. A Pod without annotations and addresses
+/// keeps the recorded ones.
 fn recorded(object: &PersistentPodState, state: &PodState) {
     let label = |key: &str| state.node_topology_labels.get(key).map(String::as_str);
     let annotation = |key: &str| state.annotations.get(key).map(String::as_str);
@@ -108,18 +132,30 @@ fn recorded(object: &PersistentPodState, state: &PodState) {
         pod_ips: &pod_ips,
     };
     let first = record::record(&object.spec, &running, None);
+    let spec = serde_json::to_value(&object.spec).unwrap();
+    let named = named_topology_keys(&spec);
+    let expected: BTreeMap<String, String> = state
+        .node_topology_labels
+        .iter()
+        .filter(|(key, _)| named.contains(key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    assert_eq!((&first.node_name, &first.node_topology_labels), (&state.node_name, &expected), "{spec}");
     let blank = |_: &str| Some("");
     let torn_down = Running { annotation: &blank, pod_ips: &[], ..running };
     assert_eq!(record::record(&object.spec, &torn_down, Some(&first)), first);
-    for key in record::missing_keys(&object.spec, |key| label(key).is_some()) {
-        assert!(!first.node_topology_labels.contains_key(key));
-    }
-    assert!(
-        first.node_topology_labels.keys().all(|key| object.spec.topology_keys().any(|named| named == key))
-    );
+    let missing: Vec<&str> = named.into_iter().filter(|key| !expected.contains_key(*key)).collect();
+    assert_eq!(record::missing_keys(&object.spec, |key| label(key).is_some()), missing, "{spec}");
 }
 
-/// A merge patch leads from one state to the other (RFC 7396).
+/// The topology keys that a spec names, in order.
+fn named_topology_keys(spec: &Value) -> BTreeSet<&str> {
+    let preferred = list(&spec["preferredPersistentTopology"]).iter().map(|term| &term["preference"]);
+    let terms = preferred.chain([&spec["requiredPersistentTopology"]]);
+    terms.flat_map(|term| list(&term["nodeTopologyKeys"])).filter_map(Value::as_str).collect()
+}
+
+/// Merging the patch into one state gives the other one (RFC 7396).
 fn patched(before: Option<&PodState>, after: Option<&PodState>) {
     let states = |state: Option<&PodState>| match state {
         Some(state) => json!({"p": state}),
@@ -148,42 +184,55 @@ fn merge(target: Value, patch: &Value) -> Value {
     target.into()
 }
 
-/// What annotations ask for satisfies them, and has no blanks, no empty items and no repeats in it.
+/// The generated spec has the items of the annotations: without blanks around them, without empty ones, each once.
 fn generated(object: &PersistentPodState, annotations: &BTreeMap<String, String>) {
     let target = &object.spec.target_ref;
     let second = generate::second_name(target);
     assert!(second.chars().count() <= 253 && second.len() > 8, "{second}");
     let mut annotations = annotations.clone();
     annotations.insert(AUTO_GENERATE.into(), "true".into());
-    let Some(request) = generate::request(target, &annotations) else { return };
-    assert!(generate::is_satisfied_by(&request.spec, &request.spec));
-    assert_eq!(request.spec.target_ref, *target);
-    let required: Vec<&str> = request.spec.required_keys().collect();
-    let preferred: Vec<&str> = request.spec.topology_keys().skip(required.len()).collect();
-    let text = serde_json::to_string(&request.spec).unwrap();
-    for keys in [&required, &preferred] {
-        for (index, key) in keys.iter().enumerate() {
-            assert!(!key.is_empty() && key.trim() == *key && !key.contains(','), "{text}");
-            assert!(!keys[..index].contains(key), "{text}");
+    let items = |annotation: &str| {
+        let mut items = Vec::new();
+        let value = annotations.get(annotation).map_or("", String::as_str);
+        for item in value.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            if !items.contains(&item) {
+                items.push(item);
+            }
+        }
+        items
+    };
+    let (required, preferred) = (items(REQUIRED_TOPOLOGY), items(PREFERRED_TOPOLOGY));
+    let mut persistent: Vec<Value> = Vec::new();
+    for item in items(POD_ANNOTATIONS) {
+        let (key, source) = item.split_once('=').map_or((item, None), |(key, source)| (key, Some(source)));
+        let (key, source) = (key.trim(), source.map(str::trim));
+        let is_known = [None, Some("PodIPsJSON"), Some("PodIPsCSV")].contains(&source);
+        if is_known && !key.is_empty() && persistent.iter().all(|known| known["key"] != key) {
+            persistent.push(
+                source.map_or_else(|| json!({"key": key}), |source| json!({"key": key, "valueFrom": source})),
+            );
         }
     }
-    for annotation in &request.spec.persistent_pod_annotations {
-        let key = &annotation.key;
-        assert!(!key.is_empty() && key.trim() == key && !key.contains([',', '=']), "{text}");
-        let named = |other: &&pps_core::pps::PodAnnotation| other.key == *key;
-        assert_eq!(request.spec.persistent_pod_annotations.iter().filter(named).count(), 1, "{text}");
-    }
-    let wanted: Vec<&str> = WORKLOAD_ANNOTATIONS[1..]
-        .iter()
-        .filter_map(|name| annotations.get(*name).map(String::as_str))
-        .flat_map(|value| value.split(',').map(str::trim).filter(|item| !item.is_empty()))
-        .collect();
-    assert!(!wanted.is_empty(), "{text}");
+    let request = generate::request(target, &annotations);
+    let is_empty = required.is_empty() && preferred.is_empty() && persistent.is_empty();
+    assert_eq!(request.is_none(), is_empty, "{annotations:?}");
+    let Some(request) = request else { return };
+    assert!(generate::is_satisfied_by(&request.spec, &request.spec));
+    let spec = serde_json::to_value(&request.spec).unwrap();
+    assert_eq!(spec["targetRef"], serde_json::to_value(target).unwrap(), "{spec}");
+    let keys = |keys: &[&str]| if keys.is_empty() { Value::Null } else { json!({"nodeTopologyKeys": keys}) };
+    assert_eq!(spec["requiredPersistentTopology"], keys(&required), "{spec}");
+    let weighted = match keys(&preferred) {
+        Value::Null => vec![],
+        preference => vec![json!({"weight": 100, "preference": preference})],
+    };
+    assert_eq!(list(&spec["preferredPersistentTopology"]), weighted, "{spec}");
+    assert_eq!(list(&spec["persistentPodAnnotations"]), persistent, "{spec}");
     annotations.remove(AUTO_GENERATE);
     assert_eq!(generate::request(target, &annotations), None);
 }
 
-/// Whoever is chosen governs, and the order in which they come does not matter.
+/// The chosen object governs the workload, and the order of the candidates does not matter.
 fn chosen(object: &PersistentPodState) {
     let target_ref = &object.spec.target_ref;
     let others = ["a", "zz"].map(|name| pps_core::pps::Metadata {
@@ -203,7 +252,7 @@ fn chosen(object: &PersistentPodState) {
     assert_eq!(select::choose(candidates, target_ref), Some(choice));
 }
 
-/// A name has an ordinal if and only if it is the workload's name with that number.
+/// A Pod name has an ordinal if and only if it consists of the workload's name, a hyphen and that number.
 fn numbered(workload: &str, pod: &str) {
     for pod in [pod.to_owned(), format!("{workload}-{pod}")] {
         let ordinal = workload::ordinal(workload, &pod);
@@ -213,8 +262,8 @@ fn numbered(workload: &str, pod: &str) {
     }
 }
 
-/// `{"start": 0, "replicas": 3, "reserved": [[1, 2]]}`: as many ordinals are wanted as there are replicas,
-/// none of them reserved, none before the start, and none left out.
+/// `{"start": 0, "replicas": 3, "reserved": [[1, 2]]}`: the wanted ordinals are the first `replicas` from `start` that are
+/// not reserved.
 fn ordinals(value: &Value) {
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     let (start, replicas) = (number(&value["start"]), number(&value["replicas"]));
@@ -231,7 +280,7 @@ fn ordinals(value: &Value) {
         let is_reserved =
             |ordinal: u64| reserved.iter().any(|(first, last)| (*first..=*last).contains(&ordinal));
         let expected = edge >= start && !is_reserved(edge) && {
-            // The free ones from the start to here, by the pieces between the places where something changes.
+            // Counts the free ordinals from the start to here, range by range: there may be too many to visit each.
             let mut cuts: Vec<u128> = reserved
                 .iter()
                 .flat_map(|(first, last)| [u128::from(*first), u128::from(*last) + 1])
@@ -247,7 +296,7 @@ fn ordinals(value: &Value) {
     }
 }
 
-/// A Pod with something in every place that is written to.
+/// A Pod that already has a value in every place to which the policy writes.
 fn rich_pod() -> Value {
     json!({
         "apiVersion": "v1",

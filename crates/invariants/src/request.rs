@@ -1,23 +1,24 @@
-//! What PolicyServer hands to the policy: any bytes, or a request made of them.
+//! A request from PolicyServer to the policy: any bytes, or a request generated from them.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use persistent_pod_state_policy::settings::Lookup;
-use persistent_pod_state_policy::{Host, Settings, admit};
+use persistent_pod_state_policy::{Host, admit};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::injected::{Recorded, list};
+use crate::settings::Expected;
 
-/// Bytes that begin with this one are not the payload: one is made of those that follow.
+/// If the first byte is this one, the payload is generated from the bytes after it.
 pub const STRUCTURED: u8 = 0;
 
-/// Name of the object that governs the workload `web` where it is found in a list.
+/// The name of the object that governs the workload `web` in [`Answers::Listed`].
 const CHOSEN: &str = "chosen";
 
-/// Takes a payload and checks what the policy says to it, with several hosts.
+/// Sends a payload to the policy, with several hosts, and checks the responses.
 pub fn check(data: &[u8]) {
     let payload = match data.split_first() {
         Some((&STRUCTURED, seed)) => match payload(&mut Unstructured::new(seed)) {
@@ -26,7 +27,7 @@ pub fn check(data: &[u8]) {
         },
         _ => data.to_vec(),
     };
-    // The others are asked only if one is asked at all.
+    // If the policy does not ask this host, it does not ask the others either.
     if check_with(&payload, Answers::Rich) {
         for answers in [Answers::Listed, Answers::NotFound, Answers::NoSuchKind, Answers::Broken] {
             check_with(&payload, answers);
@@ -34,18 +35,18 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// What a host says.
+/// How a host answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answers {
-    /// There is an object under any name, with a state of any Pod.
+    /// Every name belongs to an object that has a state for every Pod.
     Rich,
-    /// The one that counts has another name than the workload.
+    /// The object that governs the workload does not have its name.
     Listed,
-    /// There is none.
+    /// There is no object.
     NotFound,
     /// The cluster does not know the kind.
     NoSuchKind,
-    /// Something is wrong.
+    /// Every call fails.
     Broken,
 }
 
@@ -65,7 +66,7 @@ impl Host for FixedHost {
         assert!(self.calls.get() < 4, "too many calls");
         self.calls.set(self.calls.get() + 1);
         let name = request["name"].as_str().unwrap_or_default();
-        let is_there = self.answers == Answers::Rich || name == CHOSEN;
+        let exists = self.answers == Answers::Rich || name == CHOSEN;
         match (self.answers, operation) {
             (Answers::Broken, _) => Err("Callback evaluation failure: timed out".into()),
             (Answers::NoSuchKind, _) => {
@@ -77,7 +78,7 @@ impl Host for FixedHost {
                 let claims = if self.answers == Answers::Listed { &claims[..] } else { &[] };
                 Ok(json!({"items": claims}).to_string())
             }
-            (_, "get_resource") if is_there => {
+            (_, "get_resource") if exists => {
                 let mask = request["field_masks"][1].as_str().unwrap_or("status.podStates");
                 let states = match mask.strip_prefix("status.podStates.") {
                     Some(pod) => json!({pod: state()}),
@@ -120,7 +121,7 @@ fn state() -> Value {
     })
 }
 
-/// Answers whether the host was asked.
+/// Returns whether the policy called the host.
 fn check_with(payload: &[u8], answers: Answers) -> bool {
     let host = FixedHost { answers, calls: Cell::new(0) };
     let response = admit(payload, &host);
@@ -128,9 +129,9 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
     let text = serde_json::to_string(&response).unwrap();
     assert!(response.accepted || response.code.is_some_and(|code| code >= 400), "{text}");
     assert_eq!(response.accepted, response.message.is_none(), "{text}");
-    // A list in place of an object is read by position: nobody sends one, and there is no more to check.
+    // serde reads a list in place of an object by position. PolicyServer never sends one, so the checks end here.
     let Some((settings, request)) = parts(payload) else { return was_asked };
-    // A raw value may hold half a character, which only those see who read it.
+    // A raw value may hold half a surrogate pair; it then fails only when it is parsed.
     let kind: Value =
         request.get("kind").and_then(|kind| serde_json::from_str(kind.get()).ok()).unwrap_or_default();
     if kind["kind"] != "Pod" {
@@ -147,17 +148,16 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
             request.get("operation").and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
         assert_eq!(operation.as_deref(), Some("CREATE"));
     }
-    let parsed = Settings::parse(settings.as_ref().map_or("null", |raw| raw.get())).ok();
-    let is_full = parsed.as_ref().is_some_and(|settings| settings.lookup == Lookup::Full);
-    let is_forbidden =
-        |key: &str| parsed.as_ref().is_some_and(|settings| settings.annotations.forbid(key).is_some());
+    let expected = Expected::parse(settings.as_ref().map_or("null", |raw| raw.get()));
+    let is_full = expected.as_ref().is_some_and(|settings| settings.lookup == Lookup::Full);
+    let is_forbidden = |key: &str| expected.as_ref().is_some_and(|settings| settings.annotations.forbid(key));
     if let Some(after) = &response.mutated_object {
         assert!(response.accepted && was_asked && *after != pod, "{text}");
         let again = with_object(settings, request, after);
         let host = FixedHost { answers, calls: Cell::new(0) };
         let second = admit(again.as_bytes(), &host);
-        assert!(second.accepted, "its own output is refused: {second:?}\n{again}");
-        assert!(second.mutated_object.is_none(), "its own output is changed: {second:?}\n{again}");
+        assert!(second.accepted, "the policy refuses its own output: {second:?}\n{again}");
+        assert!(second.mutated_object.is_none(), "the policy changes its own output: {second:?}\n{again}");
     }
     match governing(&pod, answers) {
         Some(name) if was_asked && response.accepted && (name != CHOSEN || is_full) => {
@@ -170,11 +170,11 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
     was_asked
 }
 
-/// Name of the object that governs a Pod, if the host can be asked for it and has a state of the Pod.
+/// The name of the object that governs a Pod, if the host has it and it has a state for the Pod.
 fn governing(pod: &Value, answers: Answers) -> Option<&str> {
     let owner = list(&pod["metadata"]["ownerReferences"]).iter().find(|owner| owner["controller"] == true)?;
     let (group, _) = owner["apiVersion"].as_str()?.split_once('/')?;
-    // Without one its name is empty, for the policy too.
+    // The policy reads a missing name as an empty one.
     let name = owner["name"].as_str().unwrap_or_default();
     let has_state = !is_dotted(pod) || pod["metadata"]["name"] == "web.0";
     let is_stateful = group == "apps" && owner["kind"] == "StatefulSet" && has_state;
@@ -191,7 +191,7 @@ fn is_dotted(pod: &Value) -> bool {
 
 type Fields = BTreeMap<String, Box<RawValue>>;
 
-/// The settings, and the fields of the request.
+/// The settings and the fields of the request, if the payload has them.
 fn parts(payload: &[u8]) -> Option<(Option<Box<RawValue>>, Fields)> {
     let mut payload: Fields = serde_json::from_slice(payload).ok()?;
     let request = serde_json::from_str(payload.get("request")?.get()).ok()?;
@@ -206,7 +206,7 @@ fn with_object(settings: Option<Box<RawValue>>, mut request: Fields, object: &Va
     serde_json::to_string(&payload).unwrap()
 }
 
-/// A request to create a Pod that is mostly a Pod, with a workload that mostly can have a state.
+/// A request to create a Pod: mostly a valid one, and mostly of a workload whose Pods can have a state.
 fn payload(u: &mut Unstructured) -> Result<Value> {
     let settings = match u.int_in_range(0..=5)? {
         0 => json!({"lookup": "byName"}),
@@ -319,7 +319,7 @@ fn some_of(
     Ok(object.into())
 }
 
-/// The field is missing, null, something that no Pod has there, or what it should be.
+/// Leaves the field out, or sets it to null, to an arbitrary value or to a valid one.
 fn field(
     object: &mut Map<String, Value>,
     name: &str,
@@ -336,7 +336,7 @@ fn field(
     Ok(())
 }
 
-/// Mostly nothing; else fields that nobody has heard of.
+/// Mostly empty, else an object with an unknown field.
 fn unknown(u: &mut Unstructured) -> Result<Map<String, Value>> {
     let mut object = Map::new();
     if u.ratio(1, 6)? {

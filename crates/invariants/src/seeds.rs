@@ -1,4 +1,4 @@
-//! What fuzzing begins with: the golden corpus, in the form that each target reads.
+//! The inputs from which fuzzing starts: the golden corpus, in the form that each target reads.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -23,7 +23,7 @@ const ANNOTATED: &str = r#"{
     }
 }"#;
 
-/// Target, name and bytes of each seed.
+/// The target, name and bytes of each seed.
 pub fn seeds() -> Result<Vec<(&'static str, String, Vec<u8>)>> {
     let mut seeds = vec![
         ("pps", "ordinals".to_owned(), ORDINALS.into()),
@@ -50,7 +50,7 @@ pub fn seeds() -> Result<Vec<(&'static str, String, Vec<u8>)>> {
     Ok(seeds)
 }
 
-/// Bytes without a pattern, from which a request is made.
+/// Pseudo-random bytes from which [`crate::request`] generates a request. The same number gives the same bytes.
 fn structured(seed: u32) -> Vec<u8> {
     let mut state = seed;
     let bytes = (0..600).map(|_| {

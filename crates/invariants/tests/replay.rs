@@ -1,4 +1,7 @@
-//! What fuzzing has kept and what it begins with, through the same functions.
+//! The inputs that fuzzing has kept and those from which it starts, passed to the same checks.
+//!
+//! They are fixed, so that a run can be repeated as is. `make fuzz` looks for new ones; its findings are replayed from
+//! `fuzz/corpus`.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs;
@@ -17,7 +20,7 @@ fn replay(inputs: impl IntoIterator<Item = (String, String, Vec<u8>)>) -> usize 
         }
         count += 1;
     }
-    assert!(broken.is_empty(), "what went wrong is above; by inputs: {broken:?}");
+    assert!(broken.is_empty(), "these inputs violate an invariant, as printed above: {broken:?}");
     count
 }
 
@@ -28,7 +31,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_fuzzing_has_kept_breaks_no_law() {
+fn inputs_kept_by_fuzzing_violate_no_invariant() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
     let kept = files(&corpus).into_iter().flat_map(|target| {
@@ -38,7 +41,7 @@ fn what_fuzzing_has_kept_breaks_no_law() {
 }
 
 #[test]
-fn the_golden_corpus_breaks_no_law() {
+fn golden_corpus_violates_no_invariant() {
     let seeds = pps_invariants::seeds::seeds().unwrap();
     assert!(replay(seeds.into_iter().map(|(target, name, bytes)| (target.to_owned(), name, bytes))) >= 100);
 }

@@ -15,7 +15,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::decide::index::{GeneratedPps, PodEviction, StatusWrite};
+use crate::decide::index::StatusWrite;
+use crate::decide::{GeneratedPps, PodEviction};
 use crate::facts::{NamespacedName, WorkloadKey};
 use crate::lead::Permit;
 use crate::observe::wire::{Pod, PpsObject};

@@ -12,13 +12,13 @@ use comfy_table::{Cell, Color, Table};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
-use pps_e2e::cluster::{Cluster, PodInfo, StatefulSetSpec, policy_path};
+use pps_e2e::cluster::kubelet::IP_ANNOTATION;
+use pps_e2e::cluster::{Cluster, PodInfo, StatefulSetSpec};
 use pps_e2e::control_plane;
-use pps_e2e::kubelet::IP_ANNOTATION;
+use pps_e2e::kubewarden::stand_in::{PolicyModule, WebhookOptions, summary};
+use pps_e2e::repository::policy_path;
 use pps_e2e::sidecar::SidecarOptions;
 use pps_e2e::wait::{Progress, wait_for};
-use pps_e2e::wasm_host::PolicyModule;
-use pps_e2e::webhook::{self, WebhookOptions};
 use serde_json::json;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -76,7 +76,7 @@ async fn run(args: &Args) -> Result<bool> {
     let with = play(&cluster, "with").await?;
     with.print();
 
-    let asked = webhook::summary(&cluster.webhook()?.evaluation_times());
+    let asked = summary(&cluster.webhook()?.evaluation_times());
     eprintln!("  the policy, from request to answer: {asked}");
 
     let [home_nodes, home_ips, pods] = with.counts();

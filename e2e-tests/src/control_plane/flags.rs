@@ -4,7 +4,11 @@ use std::{fs, path::Path};
 
 use anyhow::Result;
 
-use super::{ADMIN, Binaries, Options, Version, program};
+use super::{
+    binaries::{Binaries, Version},
+    credentials::ADMIN,
+    options::{Options, program},
+};
 use crate::supervisor::Spec;
 
 pub(super) const ETCD_DATA: &str = "etcd-data";

@@ -6,7 +6,7 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::NAMESPACE;
+use super::definitions::NAMESPACE;
 use crate::control_plane::Version;
 
 /// A `ClusterAdmissionPolicy`.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use pps_e2e::{
-    cluster::{Cluster, repository_file},
+    cluster::Cluster,
     manifests,
+    repository::repository_file,
     wait::{Progress, wait_for},
 };
 

@@ -3,8 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use pps_e2e::{
-    cluster::{Cluster, PodInfo},
-    nodes::NodeSpec,
+    cluster::{Cluster, PodInfo, nodes::NodeSpec},
     sidecar::SidecarOptions,
 };
 use serde_json::{Value, json};

@@ -8,8 +8,7 @@ use kube::{
     api::{DeleteParams, ListParams},
 };
 use pps_e2e::{
-    cluster::{Cluster, SIDECAR},
-    proxy::Proxy,
+    cluster::{Cluster, SIDECAR, proxy::Proxy},
     sidecar::{Sidecar, SidecarOptions},
     wait::{Progress, wait_for},
 };

@@ -12,8 +12,10 @@ use kube::{
     api::{DeleteParams, PostParams},
 };
 use pps_e2e::{
-    cluster::{Cluster, PodInfo, StatefulSetSpec},
-    kubelet::{Behaviour, IP_ANNOTATION, NO_RESERVATION},
+    cluster::{
+        Cluster, PodInfo, StatefulSetSpec,
+        kubelet::{Behaviour, IP_ANNOTATION, NO_RESERVATION},
+    },
     wait::{Progress, wait_for},
 };
 use serde_json::json;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{Api, api::ListParams};
 use pps_e2e::{
-    cluster::Cluster,
+    cluster::{Cluster, StatefulSetSpec},
     control_plane::{User, program},
     wait::{Progress, wait_for},
 };
@@ -50,7 +50,7 @@ async fn a_cluster_starts_in_seconds_and_knows_its_users() {
 #[tokio::test]
 async fn the_api_server_can_be_stopped_frozen_and_restarted() {
     let cluster = Cluster::builder().without_crd().nodes(1, 1).start().await.unwrap();
-    let spec = pps_e2e::cluster::StatefulSetSpec::new("restart", "web", 2);
+    let spec = StatefulSetSpec::new("restart", "web", 2);
     cluster.run_stateful_set(&spec).await.unwrap();
 
     cluster.control_plane.stop(program::API_SERVER).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pps_e2e::wasm_host::{HostCalls, NoHost, PolicyModule};
+use pps_e2e::kubewarden::stand_in::{Evaluation, HostCalls, NoHost, PolicyModule};
 use serde_json::{Value, json};
 
 use crate::guest::{Validate, metadata, policy};
@@ -29,7 +29,7 @@ fn get(kind: &str) -> Value {
         "field_masks": null})
 }
 
-fn message(evaluation: &pps_e2e::wasm_host::Evaluation) -> String {
+fn message(evaluation: &Evaluation) -> String {
     evaluation.response.status.as_ref().and_then(|status| status.message.clone()).unwrap_or_default()
 }
 

@@ -13,9 +13,8 @@ use kube::{
 };
 use pps_e2e::{
     cluster::{Cluster, POLICY_SERVER, StatefulSetSpec},
+    kubewarden::stand_in::{HostCalls, KubernetesHost, PolicyModule, Webhook, WebhookOptions, summary},
     wait::{Progress, wait_for},
-    wasm_host::{HostCalls, KubernetesHost},
-    webhook::{WebhookOptions, summary},
 };
 use serde_json::{Value, json};
 
@@ -124,7 +123,7 @@ async fn a_list_without_the_right_holds_a_worker_until_the_right_comes() {
 
     // Registering needs an answer: grant, register, answer from the watch.
     cluster.apply_rbac_from(&rights.0, POLICY_SERVER, &[]).await.unwrap();
-    let policy_module = pps_e2e::wasm_host::PolicyModule::load_file(&module.0).unwrap();
+    let policy_module = PolicyModule::load_file(&module.0).unwrap();
     cluster.start_webhook(policy_module.clone(), options.clone()).await.unwrap();
     create_pod(&cluster).await.unwrap();
     let webhook = cluster.webhook().unwrap();
@@ -143,7 +142,7 @@ async fn a_list_without_the_right_holds_a_worker_until_the_right_comes() {
         let _context = runtime.enter();
         cluster.control_plane.client_for(POLICY_SERVER).unwrap()
     };
-    let fresh = pps_e2e::webhook::Webhook::start(runtime.handle(), client, policy_module, options).unwrap();
+    let fresh = Webhook::start(runtime.handle(), client, policy_module, options).unwrap();
     let configuration = fresh.configuration(cluster.control_plane.version());
     cluster.apply_objects(&[configuration]).await.unwrap();
     wait_for("a worker to hang", TIMEOUT, async || {

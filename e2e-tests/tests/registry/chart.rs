@@ -3,12 +3,12 @@
 use std::{fs, process::Command};
 
 use pps_e2e::{
-    cluster::repository_file,
-    manifest_tools::{CHART, helm},
-    manifests,
-    oci::{Reader, digest},
-    publish::Publisher,
-    registry::RegistryOptions,
+    manifests::{
+        self,
+        render::{CHART, helm},
+    },
+    registry::{Publisher, RegistryOptions, digest},
+    repository::repository_file,
 };
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ async fn helm_pulls_what_was_pushed() {
     let pushed = publisher.chart(&packed, &reference).await.unwrap();
     assert_eq!(publisher.chart(&packed, &reference).await.unwrap(), pushed);
 
-    let reader = Reader::of(&registry).unwrap();
+    let reader = registry.reader().unwrap();
     let manifest = reader.manifest(&reference).await.unwrap();
     assert!(pushed.ends_with(&manifest.digest), "{pushed}");
     let config = manifest.config.unwrap();

@@ -13,9 +13,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use nix::unistd::geteuid;
 use pps_e2e::{
     control_plane::ServerCertificate,
-    oci::{ImageConfig, Reader, digest, media_type},
-    publish::{Publisher, static_sidecar_path},
-    registry::Registry,
+    registry::{ImageConfig, Publisher, Registry, digest, media_type, publish::static_sidecar_path},
     supervisor::Supervisor,
 };
 
@@ -27,7 +25,7 @@ async fn it_comes_back_from_every_kind_of_registry() {
     for options in all_kinds() {
         let name = options.name.clone();
         let registry = Registry::start(&supervisor, options).await.unwrap();
-        let (publisher, reader) = (Publisher::to(&registry), Reader::of(&registry).unwrap());
+        let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
         let repository = format!("{}/persistent-pod-state-sidecar", registry.host());
 
         let pushed = publisher.image(&repository).await.unwrap();
@@ -48,7 +46,7 @@ async fn it_comes_back_from_every_kind_of_registry() {
 async fn it_says_what_it_is_and_holds_one_file() {
     let (supervisor, registry) = crate::start(crate::with_password()).await;
     let reference = Publisher::to(&registry).image(&format!("{}/sidecar:v1", registry.host())).await.unwrap();
-    let reader = Reader::of(&registry).unwrap();
+    let reader = registry.reader().unwrap();
     let manifest = reader.manifest(&reference).await.unwrap();
     assert_eq!(manifest.media_type, media_type::MANIFEST);
     assert_eq!(manifest.layers.len(), 1);
@@ -82,7 +80,7 @@ async fn it_runs_as_its_user_with_nothing_but_itself() {
     let (supervisor, registry) = crate::start(crate::with_password()).await;
     let reference = Publisher::to(&registry).image(&format!("{}/sidecar:v1", registry.host())).await.unwrap();
     let root = supervisor.folder().join("root");
-    let config = Reader::of(&registry).unwrap().pull_image(&reference, &root).await.unwrap();
+    let config = registry.reader().unwrap().pull_image(&reference, &root).await.unwrap();
 
     let answer = run_in(&root, &config, &["--version"]);
     assert!(answer.status.success(), "{answer:?}");

@@ -7,7 +7,9 @@ use std::{
 };
 
 use pps_e2e::{
-    cluster::policy_path, oci::digest, publish::Publisher, registry::Registry, supervisor::Supervisor,
+    registry::{Publisher, Reader, Registry, digest},
+    repository::policy_path,
+    supervisor::Supervisor,
 };
 
 use crate::all_kinds;
@@ -61,7 +63,7 @@ async fn kwctl_takes_what_was_pushed() {
             &["push", "--sources-path", sources, policy.to_str().unwrap(), &uri],
         );
         assert!(output.status.success(), "{output:?}");
-        let reader = pps_e2e::oci::Reader::of(&registry).unwrap();
+        let reader = registry.reader().unwrap();
         let ours = reader.manifest(&pushed).await.unwrap();
         let theirs = kwctls_manifest(&reader, &format!("{}/by-kwctl:v1", registry.host())).await;
         assert_eq!(theirs.0, ours.config.unwrap().digest);
@@ -74,7 +76,7 @@ async fn kwctl_takes_what_was_pushed() {
 
 /// The digests of the configuration and of the layer, and the annotations; kwctl names no media type.
 async fn kwctls_manifest(
-    reader: &pps_e2e::oci::Reader,
+    reader: &Reader,
     reference: &str,
 ) -> (String, String, std::collections::BTreeMap<String, String>) {
     let manifest = reader.manifest(reference).await.unwrap();

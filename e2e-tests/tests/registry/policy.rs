@@ -4,12 +4,10 @@ use std::{fs, sync::Arc};
 
 use pps_corpus::Outcome;
 use pps_e2e::{
-    cluster::policy_path,
-    oci::{Reader, digest, media_type},
-    publish::Publisher,
-    registry::Registry,
+    kubewarden::stand_in::{HostCalls, PolicyModule},
+    registry::{Publisher, Registry, digest, media_type},
+    repository::policy_path,
     supervisor::Supervisor,
-    wasm_host::{HostCalls, PolicyModule},
 };
 use serde_json::Value;
 
@@ -22,7 +20,7 @@ async fn it_comes_back_from_every_kind_of_registry() {
     for options in all_kinds() {
         let kind = format!("{options:?}");
         let registry = Registry::start(&supervisor, options).await.unwrap();
-        let (publisher, reader) = (Publisher::to(&registry), Reader::of(&registry).unwrap());
+        let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
         let repository = format!("{}/policies/persistent-pod-state", registry.host());
 
         // Without a tag it is that of the version, and a scheme does no harm.
@@ -41,7 +39,7 @@ async fn it_comes_back_from_every_kind_of_registry() {
 async fn it_is_stored_as_kubewarden_wants_it() {
     let (_supervisor, registry) = crate::start(crate::with_password()).await;
     let reference = Publisher::to(&registry).policy(&format!("{}/p:v1", registry.host())).await.unwrap();
-    let reader = Reader::of(&registry).unwrap();
+    let reader = registry.reader().unwrap();
     let manifest = reader.manifest(&reference).await.unwrap();
     assert_eq!(manifest.media_type, media_type::MANIFEST);
     let config = manifest.config.as_ref().unwrap();
@@ -84,7 +82,7 @@ fn embedded_metadata(module: &[u8]) -> &[u8] {
 async fn what_was_pulled_answers() {
     let (_supervisor, registry) = crate::start(crate::with_password()).await;
     let reference = Publisher::to(&registry).policy(&format!("{}/p:v1", registry.host())).await.unwrap();
-    let module = Reader::of(&registry).unwrap().pull_policy(&reference).await.unwrap();
+    let module = registry.reader().unwrap().pull_policy(&reference).await.unwrap();
     assert_eq!(digest(&module), digest(&fs::read(policy_path()).unwrap()));
     let policy = PolicyModule::load(&module).unwrap();
     let case = pps_corpus::cases()

@@ -3,10 +3,12 @@
 use std::{fs, os::unix::process::ExitStatusExt, path::Path, process::Output};
 
 use pps_e2e::{
-    cluster::policy_path,
     control_plane::free_port,
-    publish::{Publisher, run, static_sidecar_path},
-    registry::RegistryOptions,
+    registry::{
+        Publisher, Registry, RegistryOptions,
+        publish::{run, static_sidecar_path},
+    },
+    repository::policy_path,
     supervisor::Supervisor,
 };
 
@@ -55,10 +57,10 @@ async fn who_we_are() {
 async fn how_we_speak() {
     let supervisor = Supervisor::start().unwrap();
     let secure = RegistryOptions { tls: true, name: "secure".to_owned(), ..RegistryOptions::default() };
-    let secure = pps_e2e::registry::Registry::start(&supervisor, secure).await.unwrap();
+    let secure = Registry::start(&supervisor, secure).await.unwrap();
     let other = RegistryOptions { tls: true, name: "other".to_owned(), ..RegistryOptions::default() };
-    let other = pps_e2e::registry::Registry::start(&supervisor, other).await.unwrap();
-    let plain = pps_e2e::registry::Registry::start(&supervisor, RegistryOptions::default()).await.unwrap();
+    let other = Registry::start(&supervisor, other).await.unwrap();
+    let plain = Registry::start(&supervisor, RegistryOptions::default()).await.unwrap();
     let with = |access: &[&str]| Publisher {
         docker_config: secure.docker_config(),
         access: access.iter().map(|&text| text.to_owned()).collect(),

@@ -6,9 +6,11 @@ use std::{
 };
 
 use pps_e2e::{
-    cluster::policy_path,
-    oci::{Reader, digest},
-    publish::{Publisher, run, static_sidecar_path},
+    registry::{
+        Publisher, Reader, digest,
+        publish::{run, static_sidecar_path},
+    },
+    repository::policy_path,
 };
 use serde_json::Value;
 
@@ -64,7 +66,7 @@ fn check(list: &[u8], program: &str, file: &[u8]) -> BTreeSet<String> {
 #[tokio::test]
 async fn the_list_of_each_is_found_from_it_and_names_what_is_in_it() {
     let (supervisor, registry) = crate::start(crate::with_password()).await;
-    let (publisher, reader) = (Publisher::to(&registry), Reader::of(&registry).unwrap());
+    let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
     let (module, binary) = (policy_path(), static_sidecar_path().unwrap());
 
     let policy = publisher.policy(&format!("{}/policy:v1", registry.host())).await.unwrap();

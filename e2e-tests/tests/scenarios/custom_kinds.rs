@@ -9,9 +9,12 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, PostParams},
 };
 use pps_e2e::{
-    cluster::{Cluster, PodInfo, SIDECAR, repository_file},
+    cluster::{
+        Cluster, PodInfo, SIDECAR,
+        operator::{Names, OperatedKind, Operator},
+    },
     manifests,
-    operator::{Names, OperatedKind, Operator},
+    repository::repository_file,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
@@ -99,7 +102,7 @@ async fn config_event(cluster: &Cluster, reason: &str) -> String {
 
 /// Waits until the sidecar watches a kind, or does not.
 async fn watched(cluster: &Cluster, kind: &OperatedKind, expected: bool) {
-    let metric = format!("persistentpodstate_watch_up{{kind=\"{}\"}}", definition_of(kind));
+    let metric = format!("persistentpodstate_watch_up{{resource=\"{}\"}}", definition_of(kind));
     wait_for(&format!("{metric} to be {expected}"), TIMEOUT, async || {
         let value = cluster.sidecar()?.metric(&metric).await?;
         Ok(Progress::when((value == Some(1.0)) == expected, (), format!("{value:?}")))
@@ -255,7 +258,7 @@ pub(crate) async fn a_kind_that_is_no_longer_listed_is_left_as_it_is(cluster: &C
     write_list(cluster, &listing(&[&database()])).await;
     pool.wait_for_entries("db", &["db-0"]).await;
     pool.wait_for_entries("new", &["new-0"]).await;
-    wait_for_reason(&pool, "db", "Recording").await;
+    wait_for_reason(&pool, "db", "AllRecorded").await;
 
     // Another version is asked for, which has the number of Pods elsewhere.
     let version = json!({"group": GROUP, "version": "v1beta1", "kind": "Database"});
@@ -282,7 +285,7 @@ pub(crate) async fn a_malformed_list_changes_nothing(cluster: &Cluster) {
 
     write_list(cluster, r#"{"workloads":[{"group":"e2e.pps.kubewarden.io"}]}"#).await;
     let message = config_event(cluster, "MalformedWhitelist").await;
-    for words in ["workloads[0].kind is missing", "the last good list stays in force"] {
+    for words in ["workloads[0].kind is missing", "the last valid list stays in force"] {
         assert!(message.contains(words), "{words} in {message}");
     }
     apply(&pool, &database(), "db", true, &json!({"shape": {"size": 2}})).await;
@@ -303,7 +306,7 @@ pub(crate) async fn a_malformed_list_changes_nothing(cluster: &Cluster) {
     pool.recorded("web", "web").await;
 
     write_list(cluster, &listing(&[&database()])).await;
-    wait_for_reason(&pool, "db", "Recording").await;
+    wait_for_reason(&pool, "db", "AllRecorded").await;
     pool.recorded("db", "db").await;
 }
 
@@ -338,7 +341,7 @@ pub(crate) async fn a_kind_that_may_not_be_watched_holds_nobody_up(cluster: &Clu
     define(cluster, &cache()).await;
     write_list(cluster, &listing(&[&cache(), &database()])).await;
     let message = config_event(cluster, "WorkloadKindForbidden").await;
-    assert!(message.contains("caches.e2e.pps.kubewarden.io may not be listed"), "{message}");
+    assert!(message.contains("cannot list and watch caches.e2e.pps.kubewarden.io"), "{message}");
     apply(&pool, &cache(), "hot", false, &json!({"replicas": 3})).await;
     let names = ["hot-blue", "hot-green", "hot-red"];
     ready(&pool, "hot", &names).await;
@@ -356,8 +359,9 @@ pub(crate) async fn a_kind_that_may_not_be_watched_holds_nobody_up(cluster: &Clu
     let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     cluster.run_stateful_set(&web).await.unwrap();
     pool.recorded("web", "web").await;
-    let errors =
-        sidecar.metric("persistentpodstate_watch_errors_total{kind=\"caches.e2e.pps.kubewarden.io\"}").await;
+    let errors = sidecar
+        .metric("persistentpodstate_watch_errors_total{resource=\"caches.e2e.pps.kubewarden.io\"}")
+        .await;
     assert!(errors.unwrap().is_some_and(|errors| errors >= 1.0));
 
     // The right comes: it is taken up without a restart.

@@ -7,6 +7,7 @@ use kube::{Api, api::DeleteParams};
 use pps_e2e::{
     cluster::{Cluster, SIDECAR},
     manifests,
+    repository::repository_file,
     sidecar::{NAMESPACE, Sidecar, SidecarOptions},
     wait::{Progress, wait_for},
 };
@@ -208,8 +209,7 @@ pub(crate) async fn a_leader_that_was_stopped_writes_nothing_stale(cluster: &Clu
 pub(crate) async fn who_may_not_use_the_lease_says_so_and_writes_nothing(cluster: &Cluster) {
     let pool = Pool::new(cluster, "lease", 3, 1).await;
     let first = cluster.sidecar().unwrap();
-    let role: Vec<Value> =
-        manifests::read(&pps_e2e::cluster::repository_file("deploy/base/rbac.yaml")).unwrap();
+    let role: Vec<Value> = manifests::read(&repository_file("deploy/base/rbac.yaml")).unwrap();
     let role = role.into_iter().find(|one| one["kind"] == "Role").unwrap();
     let mut nothing = role.clone();
     nothing["rules"] = json!([]);
@@ -222,7 +222,7 @@ pub(crate) async fn who_may_not_use_the_lease_says_so_and_writes_nothing(cluster
     .await
     .unwrap();
     let (code, body) = first.get("/readyz").await.unwrap();
-    let words = format!("the Lease {NAMESPACE}/pps-sidecar may not be used");
+    let words = format!("not allowed to use the Lease {NAMESPACE}/pps-sidecar");
     assert!(code == 503 && body.contains(&words) && body.contains("grant"), "{code} {body}");
     assert_eq!(first.get("/healthz").await.unwrap().0, 200);
     assert!(first.log().contains(&words), "{}", first.log());

@@ -2,7 +2,8 @@
 
 use kube::api::ListParams;
 use pps_e2e::{
-    cluster::{Cluster, POLICY_SERVER, pps_resource, repository_file},
+    cluster::{Cluster, POLICY_SERVER, pps_resource},
+    repository::repository_file,
     wait::{Progress, wait_for},
 };
 use serde_json::json;

@@ -8,8 +8,9 @@ use std::{
 
 use k8s_openapi::jiff::Timestamp;
 use pps_e2e::{
-    cluster::{Cluster, SIDECAR, repository_file},
+    cluster::{Cluster, SIDECAR},
     manifests,
+    repository::repository_file,
     sidecar::SidecarOptions,
     wait::{Progress, wait_for},
 };

@@ -6,7 +6,7 @@ use json_patch::{AddOperation, PatchOperation};
 use pps_e2e::{
     cluster::{Cluster, POLICY_SERVER},
     control_plane::Version,
-    wasm_host::{Evaluation, HostCalls, KubernetesHost},
+    kubewarden::stand_in::{Evaluation, HostCalls, KubernetesHost},
 };
 use serde_json::{Value, json};
 

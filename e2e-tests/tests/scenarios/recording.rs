@@ -46,7 +46,7 @@ pub(crate) async fn first_pods_are_left_alone_and_recorded(cluster: &Cluster) {
         "targetUID": stateful_set.metadata.uid,
         "recorded": 3,
         "desired": 3,
-        "conditions": [{"type": "Recording", "status": "True", "reason": "Recording",
+        "conditions": [{"type": "Recording", "status": "True", "reason": "AllRecorded",
             "message": recording(&pps)["message"], "lastTransitionTime": since, "observedGeneration": generation}],
     });
     assert_eq!(pps.data["status"], expected);

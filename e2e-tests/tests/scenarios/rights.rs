@@ -3,9 +3,10 @@
 use std::collections::{BTreeSet, HashSet};
 
 use pps_e2e::{
-    cluster::{Cluster, SIDECAR, repository_file},
+    cluster::{Cluster, SIDECAR},
     control_plane::program,
     manifests,
+    repository::repository_file,
 };
 use serde_json::Value;
 

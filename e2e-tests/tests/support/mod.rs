@@ -20,14 +20,13 @@ use kube::{
     api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use pps_e2e::{
-    cluster::{Cluster, PodInfo, StatefulSetSpec},
-    nodes::NodeSpec,
+    cluster::{Cluster, PodInfo, StatefulSetSpec, nodes::NodeSpec},
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-pub(crate) use pps_e2e::{
+pub(crate) use pps_e2e::cluster::{
     kubelet::IP_ANNOTATION,
     nodes::{HOSTNAME, ZONE},
 };

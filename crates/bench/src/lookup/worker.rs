@@ -15,7 +15,7 @@ use persistent_pod_state_policy::cluster::{Cluster, Governing, LookupError};
 use pps_core::pps::{API_VERSIONS, KIND, Metadata};
 use pps_core::select::{self, Candidate};
 use pps_core::{PodState, Spec, TargetReference, to_text};
-use pps_e2e::wasm_host::{HostCalls, KubernetesHost};
+use pps_e2e::kubewarden::stand_in::{HostCalls, KubernetesHost};
 use procfs::process::Process;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -68,7 +68,7 @@ struct Cluster {
 impl Cluster {
     fn fill(&mut self) -> Result<()> {
         let (world, index) = (self.world, &mut self.index);
-        index.kinds_are_known();
+        index.set_kinds_known();
         index.apply_objects(Update::Begin(0));
         for number in 0..world.workloads {
             let object: PpsObject = read(world.object(number))?;

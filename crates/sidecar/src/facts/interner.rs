@@ -20,7 +20,7 @@ pub(crate) struct Interner {
 
 impl Interner {
     /// Returns the interned copy of a name.
-    pub(crate) fn share(&mut self, name: &Arc<str>) -> Arc<str> {
+    pub(crate) fn intern(&mut self, name: &Arc<str>) -> Arc<str> {
         if let Some(shared) = self.shared.get(&**name) {
             return shared.clone();
         }
@@ -30,18 +30,18 @@ impl Interner {
     }
 
     pub(crate) fn intern_name(&mut self, key: &NamespacedName) -> NamespacedName {
-        NamespacedName { namespace: self.share(&key.namespace), name: self.share(&key.name) }
+        NamespacedName { namespace: self.intern(&key.namespace), name: self.intern(&key.name) }
     }
 
     pub(crate) fn intern_workload_key(&mut self, key: &WorkloadKey) -> WorkloadKey {
-        let kind = GroupKind { group: self.share(&key.kind.group), kind: self.share(&key.kind.kind) };
+        let kind = GroupKind { group: self.intern(&key.kind.group), kind: self.intern(&key.kind.kind) };
         WorkloadKey { object: self.intern_name(&key.object), kind }
     }
 
     pub(crate) fn intern_pairs<'a>(&mut self, pairs: impl IntoIterator<Item = &'a mut (Arc<str>, Arc<str>)>) {
         for (key, value) in pairs {
-            *key = self.share(key);
-            *value = self.share(value);
+            *key = self.intern(key);
+            *value = self.intern(value);
         }
     }
 
@@ -61,12 +61,12 @@ mod tests {
     #[test]
     fn keeps_one_copy_of_a_name_while_it_is_used() {
         let mut names = Interner::default();
-        let first = names.share(&"node-1".into());
-        assert!(Arc::ptr_eq(&first, &names.share(&"node-1".into())));
+        let first = names.intern(&"node-1".into());
+        assert!(Arc::ptr_eq(&first, &names.intern(&"node-1".into())));
         for number in 0..10 * SWEEP_AFTER {
-            names.share(&format!("passing-{number}").into());
+            names.intern(&format!("passing-{number}").into());
         }
         assert!(names.shared.len() <= SWEEP_AFTER);
-        assert!(Arc::ptr_eq(&first, &names.share(&"node-1".into())));
+        assert!(Arc::ptr_eq(&first, &names.intern(&"node-1".into())));
     }
 }

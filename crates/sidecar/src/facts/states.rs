@@ -55,10 +55,10 @@ impl States {
         &mut self,
         pod: &Arc<str>,
         state: &PodState,
-        names: &mut Interner,
+        interner: &mut Interner,
     ) -> Option<Arc<str>> {
         let mut state = State::pack(state);
-        state.share(names);
+        state.intern(interner);
         match self.0.entry(pod.clone()) {
             Entry::Occupied(mut before) => Some(before.insert(state).node),
             Entry::Vacant(place) => {
@@ -84,12 +84,12 @@ impl States {
     }
 
     /// Interns all names.
-    pub(crate) fn share(&mut self, names: &mut Interner) {
+    pub(crate) fn intern(&mut self, interner: &mut Interner) {
         let states = std::mem::take(&mut self.0).into_iter();
         self.0 = states
             .map(|(pod, mut state)| {
-                state.share(names);
-                (names.share(&pod), state)
+                state.intern(interner);
+                (interner.intern(&pod), state)
             })
             .collect();
     }
@@ -121,9 +121,9 @@ impl State {
         of_entry(pod, &self.node, texts(&self.labels), texts(&self.annotations))
     }
 
-    fn share(&mut self, names: &mut Interner) {
-        self.node = names.share(&self.node);
-        names.intern_pairs(self.labels.iter_mut().chain(&mut self.annotations));
+    fn intern(&mut self, interner: &mut Interner) {
+        self.node = interner.intern(&self.node);
+        interner.intern_pairs(self.labels.iter_mut().chain(&mut self.annotations));
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
         let core: BTreeMap<String, PodState> = serde_json::from_value(json.clone()).unwrap();
         let (mut states, mut names): (States, _) =
             (serde_json::from_value(json).unwrap(), Interner::default());
-        states.share(&mut names);
+        states.intern(&mut names);
         assert_eq!(states.len(), core.len());
         for (pod, state) in &core {
             assert_eq!(states.get(pod).as_ref(), Some(state));

@@ -60,7 +60,7 @@ impl Worker {
             }
         }
         if self.discovery.is_known() {
-            self.index.kinds_are_known();
+            self.index.set_kinds_known();
         }
     }
 }

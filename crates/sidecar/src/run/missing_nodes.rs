@@ -8,7 +8,8 @@ use pps_core::Reason;
 use tracing::{debug, info, warn};
 
 use super::worker::Worker;
-use crate::decide::index::{PodEviction, StatusWrite};
+use crate::decide::PodEviction;
+use crate::decide::index::StatusWrite;
 use crate::decide::schedule::Candidates;
 use crate::facts::NamespacedName;
 use crate::telemetry::metrics::{LookupOutcome, WriteOutcome, WrittenResource};
@@ -51,7 +52,7 @@ impl Worker {
 
     /// Schedules the lookups that decisions need.
     pub(super) fn take_questions(&mut self) {
-        for node in self.index.take_questions() {
+        for node in self.index.take_unconfirmed_nodes() {
             self.missing_nodes.ask(&node);
         }
     }
@@ -97,7 +98,7 @@ impl Worker {
         let now = Instant::now();
         for (node, pod) in &write.forgotten {
             let key = NamespacedName { namespace: write.key.namespace.clone(), name: pod.clone() };
-            if self.index.is_waiting(&key) {
+            if self.index.is_pending(&key) {
                 self.unschedulable.at_once(&key, now);
             }
             info!(object = %write.key, %node, %pod, "dropped a state whose node does not exist");
@@ -113,7 +114,7 @@ impl Worker {
             write.key.name,
             self.missing_nodes.period().as_secs()
         );
-        self.index.tell(&write.workload, Reason::StatesForgotten, message);
+        self.index.report(&write.workload, Reason::StatesForgotten, message);
     }
 
     /// Deletes a Pod that waits for a node that does not exist, if it has done so for the grace period.
@@ -139,7 +140,7 @@ impl Worker {
                     "deleted Pod {}, which was Pending for a node that does not exist; its controller re-creates it",
                     pod.name
                 );
-                self.index.tell(&eviction.workload, Reason::PodEvicted, message);
+                self.index.report(&eviction.workload, Reason::PodEvicted, message);
             }
             Err(failure) => {
                 self.count_failure(WrittenResource::Pod, &failure);

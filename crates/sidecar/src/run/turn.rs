@@ -142,7 +142,7 @@ impl Worker {
         self.update_gauges(now);
         if now >= self.retry_oversized_at {
             self.retry_oversized_at = now + OVERSIZED_RETRY_INTERVAL;
-            self.index.retry_full();
+            self.index.retry_exceeded();
         }
     }
 

@@ -68,7 +68,7 @@ impl Worker {
         metrics: Arc<Metrics>,
     ) -> Self {
         let mut index = Index::new(interest);
-        index.limit_objects(args.max_object_size.saturating_mul(1024));
+        index.limit_object_size(args.max_object_size.saturating_mul(1024));
         Self {
             index,
             discovery: Discovery::new(&args.config_namespace),

@@ -7,7 +7,8 @@ use pps_core::Reason;
 use tracing::{debug, warn};
 
 use super::worker::Worker;
-use crate::decide::index::{GeneratedPps, StatusWrite};
+use crate::decide::GeneratedPps;
+use crate::decide::index::StatusWrite;
 use crate::facts::{NamespacedName, WorkloadKey};
 use crate::telemetry::metrics::{WriteOutcome, WrittenResource};
 use crate::write::{ApplyResult, Failure, WriteResult};
@@ -128,7 +129,7 @@ impl Worker {
                 format!("deleted PersistentPodState {}: the annotations no longer request it", key.name),
             ),
         };
-        self.index.tell(workload, reason, message);
+        self.index.report(workload, reason, message);
     }
 }
 

@@ -162,7 +162,7 @@ impl Run {
         let is_listed = self.view.objects.listed.is_some() && self.view.kinds[&0].listed.is_some();
         let wanted = if is_away || !is_met || !is_listed { None } else { wanted(&self.view, name) };
         let write = self.index.status_write(&key(name), NOW);
-        let questions = self.index.take_questions();
+        let questions = self.index.take_unconfirmed_nodes();
         self.take_up();
         let Some(wanted) = wanted else {
             assert_eq!(write, None, "{name}: nothing can be decided now");

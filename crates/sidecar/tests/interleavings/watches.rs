@@ -129,7 +129,7 @@ impl Run {
 
     pub(crate) fn know_kinds(&mut self) {
         self.view.kinds_known = true;
-        self.index.kinds_are_known();
+        self.index.set_kinds_known();
         self.take_up();
     }
 

@@ -1,4 +1,4 @@
-//! Keys that a spec names: nothing is decided before all that it needs is known.
+//! Keys that specs name: an object is not decided before its keys have been listed.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{World, ready_on, spec};
 use crate::facts::store::Update;
 
 #[test]
-fn a_changed_spec_is_recorded_again() {
+fn records_again_after_a_spec_change() {
     let mut world = World::with_workload();
     world.pod("w-0", ready_on("node-1"));
     world.settle("p");
@@ -18,7 +18,7 @@ fn a_changed_spec_is_recorded_again() {
     wider["requiredPersistentTopology"] = json!({"nodeTopologyKeys": ["host"]});
     let status = world.status("p");
     world.object("p", &wider, &status);
-    assert_eq!(world.pod_states("p"), Value::Null, "not before the node's new label is known");
+    assert_eq!(world.pod_states("p"), Value::Null, "the node's new label is not known yet");
     assert!(world.index.take_work().relist.labels);
     world.index.apply_nodes(Update::Begin(revision + 1));
     world.node("node-1", &[("zone", "a"), ("host", "node-1")]);
@@ -30,7 +30,7 @@ fn a_changed_spec_is_recorded_again() {
 }
 
 #[test]
-fn ever_new_keys_in_a_spec_do_not_pile_up() {
+fn forgets_keys_that_no_spec_names_any_longer() {
     let mut world = World::with_workload();
     let kept = |world: &World, keys: &[&str]| {
         let picked = world.index.interest.annotations().pick(keys.iter().map(|key| (*key, "value")));
@@ -46,7 +46,7 @@ fn ever_new_keys_in_a_spec_do_not_pile_up() {
     }
     assert_eq!(kept(&world, &["0-0", "ip", "19-0"]), ["19-0", "ip"]);
 
-    // One that is named again is read again.
+    // A key that is named again is listed again.
     world.index.take_work();
     let spec = json!({"targetRef": spec("v")["targetRef"], "persistentPodAnnotations": [{"key": "0-0"}]});
     world.object("many", &spec, &json!({}));
@@ -55,10 +55,10 @@ fn ever_new_keys_in_a_spec_do_not_pile_up() {
 }
 
 #[test]
-fn new_keys_of_one_object_hold_up_no_other() {
+fn new_keys_of_one_object_do_not_delay_others() {
     let mut world = World::with_workload();
     world.settle("p");
-    let list_anew = |world: &mut World| {
+    let relist_all = |world: &mut World| {
         let interest = &world.index.interest;
         let (labels, annotations) = (interest.labels().revision(), interest.annotations().revision());
         world.index.apply_nodes(Update::Begin(labels));
@@ -67,7 +67,7 @@ fn new_keys_of_one_object_hold_up_no_other() {
         world.index.apply_pods(Update::Begin(annotations));
         world.index.apply_pods(Update::Done);
     };
-    list_anew(&mut world);
+    relist_all(&mut world);
     let many = json!({"targetRef": spec("v")["targetRef"], "persistentPodAnnotations": [{"key": "new"}],
         "requiredPersistentTopology": {"nodeTopologyKeys": ["new"]}});
     world.object("many", &many, &json!({}));
@@ -75,9 +75,9 @@ fn new_keys_of_one_object_hold_up_no_other() {
     assert!(relist.labels && relist.annotations);
 
     world.pod("w-0", ready_on("node-1"));
-    assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-1", "it goes on");
+    assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-1", "other objects are recorded meanwhile");
     world.accept("p");
-    assert_eq!(world.patch("many"), None, "what it names is not known yet");
-    list_anew(&mut world);
+    assert_eq!(world.patch("many"), None, "its keys are not listed yet");
+    relist_all(&mut world);
     assert!(world.patch("many").is_some());
 }

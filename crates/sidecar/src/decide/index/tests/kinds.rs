@@ -1,4 +1,4 @@
-//! Kinds of workloads that come and go.
+//! Kinds of workloads that are added and removed at run time.
 
 use pps_core::demand::{Naming, ReplicasPath};
 
@@ -25,7 +25,7 @@ fn recorded(names: &[&str]) -> Value {
 }
 
 impl World {
-    fn tell(&mut self, update: Update<NamespacedName, WorkloadFact>) {
+    fn apply(&mut self, update: Update<NamespacedName, WorkloadFact>) {
         self.index.apply_workloads(&database(), update);
     }
 
@@ -37,16 +37,16 @@ impl World {
             demand: Demand::read(spec, &Naming::Custom(ReplicasPath::default())),
             annotations: annotations.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
         };
-        self.tell(Update::Apply(key(name), fact));
+        self.apply(Update::Apply(key(name), fact));
     }
 
-    /// The kind is watched, and has one workload `w` that wants so many Pods.
+    /// The kind is watched, and has one workload `w` with this spec.
     fn with_database(spec: &Value) -> Self {
         let mut world = Self::new();
         world.index.watch_kind(database());
-        world.tell(Update::Begin(0));
+        world.apply(Update::Begin(0));
         world.database("w", spec, &[]);
-        world.tell(Update::Done);
+        world.apply(Update::Done);
         world
     }
 
@@ -57,15 +57,15 @@ impl World {
 }
 
 #[test]
-fn a_kind_whose_list_has_not_come_loses_nothing_and_holds_nobody_up() {
+fn unlisted_kind_loses_no_states_and_delays_no_other_kind() {
     let mut world = World::new();
     world.index.watch_kind(database());
     world.object("d", &spec_of_database(), &recorded(&["w-0", "w-9"]));
-    assert_eq!(world.patch("d"), None, "the workload may be there");
-    world.tell(Update::Begin(0));
+    assert_eq!(world.patch("d"), None, "the workload may exist");
+    world.apply(Update::Begin(0));
     assert_eq!(world.patch("d"), None);
 
-    // Those of another kind are recorded meanwhile.
+    // Another kind is recorded meanwhile.
     world.workload("v", "uid-v", 1, &[]);
     world.object("p", &spec("v"), &json!({}));
     world.pod("v-0", PodFact { owner: Some("uid-v".into()), ..ready_on("node-1") });
@@ -74,51 +74,51 @@ fn a_kind_whose_list_has_not_come_loses_nothing_and_holds_nobody_up() {
     world.database("w", &json!({"replicas": 1}), &[]);
     world.pod("w-0", ready_on("node-1"));
     world.index.take_work();
-    world.tell(Update::Done);
-    assert!(world.index.take_work().statuses.contains(&key("d")), "it is brought up again");
+    world.apply(Update::Done);
+    assert!(world.index.take_work().statuses.contains(&key("d")), "the work comes up again");
     assert_eq!(world.pod_states("d"), json!({"w-9": null}));
 }
 
 #[test]
-fn before_the_kinds_are_known_nobody_says_that_one_is_not_watched() {
+fn reports_no_unwatched_kind_before_all_kinds_are_known() {
     let mut index = World::new().index;
     index.kinds_known = false;
     let mut world = World { index, version: 100 };
     world.object("d", &spec_of_database(), &recorded(&["w-0"]));
     assert_eq!(world.patch("d"), None);
     world.index.take_work();
-    world.index.kinds_are_known();
+    world.index.set_kinds_known();
     assert!(world.index.take_work().statuses.contains(&key("d")));
     world.settle("d");
     assert_eq!(world.reason("d"), "WorkloadKindNotWatched");
 }
 
 #[test]
-fn a_new_list_of_one_kind_deletes_only_its_own() {
+fn relist_of_one_kind_deletes_only_its_workloads() {
     let mut world = World::with_database(&json!({"replicas": 1}));
     world.workload("v", "uid-v", 1, &[]);
     world.object("p", &spec("v"), &json!({"targetUID": "uid-v", "podStates": {"v-0": state("node-1", "a")}}));
     world.object("d", &spec_of_database(), &recorded(&["w-0"]));
     world.settle("p");
     world.settle("d");
-    world.tell(Update::Begin(0));
-    world.tell(Update::Done);
+    world.apply(Update::Begin(0));
+    world.apply(Update::Done);
     world.settle("p");
     world.settle("d");
     assert_eq!((world.states("p"), world.states("d")), (vec!["v-0".to_owned()], vec![]));
 }
 
 #[test]
-fn a_kind_that_is_let_go_keeps_its_states_and_may_come_back() {
+fn keeps_states_of_a_kind_that_is_unwatched_and_watched_again() {
     let mut world = World::with_database(&json!({"replicas": 1}));
     world.object("d", &spec_of_database(), &recorded(&["w-0"]));
     world.settle("d");
-    assert_eq!(world.reason("d"), "Recording");
+    assert_eq!(world.reason("d"), "AllRecorded");
 
     world.index.unwatch_kind(&database());
-    assert_eq!(world.index.workloads.keys().count(), 0, "nothing is kept of the workloads themselves");
-    // What was still on its way does not count, nor do Pods.
-    world.tell(Update::Delete(key("w")));
+    assert_eq!(world.index.workloads.keys().count(), 0, "the workloads themselves are forgotten");
+    // Late events of the watch, and Pods, are ignored.
+    world.apply(Update::Delete(key("w")));
     world.database("w", &json!({"replicas": 0}), ASK);
     world.pod("w-0", ready_on("node-2"));
     world.index.apply_pods(Update::Delete(key("w-0")));
@@ -127,35 +127,35 @@ fn a_kind_that_is_let_go_keeps_its_states_and_may_come_back() {
         (world.states("d"), world.reason("d")),
         (vec!["w-0".to_owned()], "WorkloadKindNotWatched".into())
     );
-    assert_eq!(world.index.objects[&key("d")].fact.status.desired, Some(1), "the last that was known");
+    assert_eq!(world.index.objects[&key("d")].fact.status.desired, Some(1), "the last known number");
     assert_eq!(world.index.generated_pps(&database_key("w")), None);
 
     world.index.watch_kind(database());
     assert_eq!(world.patch("d"), None);
-    world.tell(Update::Begin(0));
+    world.apply(Update::Begin(0));
     world.database("w", &json!({"replicas": 1}), &[]);
-    world.tell(Update::Done);
+    world.apply(Update::Done);
     world.settle("d");
-    assert_eq!((world.states("d"), world.reason("d")), (vec!["w-0".to_owned()], "Recording".into()));
+    assert_eq!((world.states("d"), world.reason("d")), (vec!["w-0".to_owned()], "AllRecorded".into()));
 }
 
 #[test]
-fn a_workload_that_went_while_its_kind_was_not_watched_is_missed() {
+fn notices_a_workload_deleted_while_its_kind_was_unwatched() {
     let mut world = World::with_database(&json!({"replicas": 1}));
     world.object("d", &spec_of_database(), &recorded(&["w-0"]));
     world.settle("d");
     world.index.unwatch_kind(&database());
     world.settle("d");
     world.index.watch_kind(database());
-    world.tell(Update::Begin(0));
-    world.tell(Update::Done);
+    world.apply(Update::Begin(0));
+    world.apply(Update::Done);
     assert!(world.index.take_work().statuses.contains(&key("d")));
     world.settle("d");
     assert_eq!((world.states("d"), world.reason("d")), (vec![], "WorkloadNotFound".into()));
 }
 
 #[test]
-fn a_kind_that_may_not_be_listed_is_told_and_loses_nothing() {
+fn keeps_states_of_a_forbidden_kind_and_reports_it() {
     let mut world = World::new();
     world.index.watch_kind(database());
     world.object("d", &spec_of_database(), &recorded(&["w-0"]));
@@ -166,11 +166,11 @@ fn a_kind_that_may_not_be_listed_is_told_and_loses_nothing() {
         (vec!["w-0".to_owned()], "WorkloadKindForbidden".into())
     );
     world.index.forbid_kind(&database(), false);
-    assert_eq!(world.patch("d"), None, "it is not listed yet");
+    assert_eq!(world.patch("d"), None, "the kind is not listed yet");
 }
 
 #[test]
-fn names_without_an_ordinal_are_wanted_while_pods_are_missing() {
+fn keeps_surplus_entries_while_pods_are_missing() {
     let mut world = World::with_database(&json!({"replicas": 2}));
     world.object("d", &spec_of_database(), &json!({}));
     for name in ["w-red", "w-blue"] {
@@ -179,7 +179,7 @@ fn names_without_an_ordinal_are_wanted_while_pods_are_missing() {
     world.settle("d");
     assert_eq!(world.states("d"), ["w-blue", "w-red"]);
 
-    // One is replaced by its like, then by another one.
+    // A Pod is replaced by one of the same name, then by one of another name.
     world.index.apply_pods(Update::Delete(key("w-red")));
     world.settle("d");
     world.pod("w-red", ready_on("node-2"));
@@ -192,7 +192,7 @@ fn names_without_an_ordinal_are_wanted_while_pods_are_missing() {
     world.settle("d");
     assert_eq!(world.states("d"), ["w-blue"], "no Pod is missing any longer");
 
-    // Fewer are wanted: that is decided by which Pod goes.
+    // Fewer are wanted: the Pod that terminates decides which entry is dropped.
     world.pod("w-green", ready_on("node-1"));
     world.settle("d");
     world.database("w", &json!({"replicas": 1}), &[]);
@@ -207,21 +207,21 @@ fn names_without_an_ordinal_are_wanted_while_pods_are_missing() {
 }
 
 #[test]
-fn if_nobody_knows_how_many_are_wanted_nothing_is_dropped() {
+fn drops_nothing_while_replicas_are_unknown() {
     let mut world = World::with_database(&json!({"shards": 2}));
     world.object("d", &spec_of_database(), &recorded(&["w-0", "w-7"]));
     let status = world.patch("d").unwrap();
     assert_eq!((&status["podStates"], &status["desired"]), (&Value::Null, &Value::Null));
     let message = status["conditions"][0]["message"].as_str().unwrap();
-    assert!(message.contains("is not known"), "{message}");
+    assert!(message.contains("does not say how many"), "{message}");
     world.accept("d");
-    world.tell(Update::Delete(key("w")));
+    world.apply(Update::Delete(key("w")));
     world.settle("d");
     assert_eq!(world.states("d"), Vec::<String>::new());
 }
 
 #[test]
-fn a_custom_kind_is_generated_for_beside_a_stateful_set_of_its_name() {
+fn generates_for_a_custom_kind_beside_a_stateful_set_of_its_name() {
     let mut world = World::with_database(&json!({"replicas": 1}));
     let (metadata, spec) = generated("w", "uid-1");
     world.object_with("w", &metadata, &spec, &json!({}));

@@ -1,0 +1,91 @@
+//! The syntax of names in Kubernetes, by the API server's own rules.
+
+/// Whether a text can be an object's `apiVersion`, such as `v1` or `apps/v1`.
+pub(crate) fn is_api_version(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((group, version)) => is_dns_subdomain(group) && is_dns_label(version),
+        None => is_dns_label(text),
+    }
+}
+
+/// Whether a text can be the kind of an object.
+pub(crate) fn is_kind(text: &str) -> bool {
+    is_dns_label(&text.to_ascii_lowercase()) && !text.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// Whether a text can be the key of an annotation. The API server validates it in lower case, unlike the
+/// key of a label.
+pub(crate) fn is_annotation_key(text: &str) -> bool {
+    is_label_key(&text.to_ascii_lowercase())
+}
+
+/// Whether a text can be the key of a label: `name`, or `prefix/name`.
+pub(crate) fn is_label_key(text: &str) -> bool {
+    let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    prefix.is_none_or(is_dns_subdomain)
+        && name.len() <= 63
+        && consists_of(name, |byte| byte.is_ascii_alphanumeric(), b"-_.")
+}
+
+/// Whether a text can be the name of a workload.
+pub(crate) fn is_dns_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(|label| consists_of(label, is_lower_case, b"-"))
+}
+
+fn is_dns_label(text: &str) -> bool {
+    text.len() <= 63 && consists_of(text, is_lower_case, b"-")
+}
+
+fn is_lower_case(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
+}
+
+/// Whether a text has only such characters and separators, and begins and ends with such a character.
+fn consists_of(text: &str, is_ordinary: fn(u8) -> bool, separators: &[u8]) -> bool {
+    let is_end = |byte: Option<u8>| byte.is_some_and(is_ordinary);
+    is_end(text.bytes().next())
+        && is_end(text.bytes().next_back())
+        && text.bytes().all(|byte| is_ordinary(byte) || separators.contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepts_the_label_keys_that_the_api_server_accepts() {
+        for good in
+            ["a", "A.b_c-9", "example.io/A", "1.2/3", &"a".repeat(63), &format!("{}/b", "a".repeat(253))]
+        {
+            assert!(is_label_key(good), "{good}");
+        }
+        for bad in [
+            "",
+            "/",
+            "a/",
+            "/a",
+            "a/b/c",
+            "-a",
+            "a-",
+            "a b",
+            "A.io/a",
+            "a..b/c",
+            "ä",
+            &"a".repeat(64),
+            &format!("{}/b", "a".repeat(254)),
+        ] {
+            assert!(!is_label_key(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn accepts_the_versions_and_kinds_that_the_api_server_accepts() {
+        for good in ["v1", "apps/v1", "apps.kruise.io/v1beta1"] {
+            assert!(is_api_version(good), "{good}");
+        }
+        for bad in ["", "/", "/v1", "apps/", "a/b/c", "Apps/v1", "apps/v 1"] {
+            assert!(!is_api_version(bad), "{bad}");
+        }
+        assert!(is_kind("StatefulSet") && !is_kind("7Set") && !is_kind("Stateful Set"));
+    }
+}

@@ -1,0 +1,233 @@
+//! The object's spec.
+
+#![allow(clippy::doc_markdown, reason = "kubectl explain shows these texts unchanged")]
+
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use crate::pps::null::null_as_default;
+
+/// The workload whose Pods return to where they ran, and what is persisted of each Pod. At least one
+/// topology or one annotation is required.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Spec {
+    /// The workload whose Pods are recorded. It must be in the same namespace and give its Pods stable
+    /// names, as a StatefulSet does. It is identified by group, kind and name; the version does not count.
+    /// It cannot be changed later.
+    pub target_ref: TargetReference,
+
+    /// Topology to which a Pod must return. For each of these node labels that the Pod's node had, the
+    /// Pod is scheduled only to nodes with the same value; while there is none, it stays Pending. Example:
+    /// topology.kubernetes.io/zone keeps a Pod in its zone. The Pod's own node affinity and node selector
+    /// stay in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub required_persistent_topology: Option<NodeTopologyTerm>,
+
+    /// Topologies to which a Pod should return if possible; otherwise it runs elsewhere. Example:
+    /// kubernetes.io/hostname prefers the node on which the Pod ran.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub preferred_persistent_topology: Vec<PreferredTopologyTerm>,
+
+    /// Annotations that are recorded from a Pod and injected when it is created again, for example those
+    /// by which a network plugin assigns an IP address. A value that the Pod's template sets is kept.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub persistent_pod_annotations: Vec<PodAnnotation>,
+
+    /// How long recorded states are kept. The default is WhenScaled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub persistent_pod_state_retention_policy: Option<RetentionPolicy>,
+
+    /// What happens to states recorded on a node that no longer exists. The default is Keep. A node that is
+    /// NotReady, cordoned or unreachable still exists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_deletion_policy: Option<NodeDeletionPolicy>,
+}
+
+/// A workload in the same namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TargetReference {
+    /// API group and version of the workload, such as apps/v1 or apps.kruise.io/v1beta1.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub api_version: String,
+    /// Kind of the workload, such as StatefulSet. A kind whose Pods get random names, such as Deployment,
+    /// is refused.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub kind: String,
+    /// Name of the workload.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub name: String,
+}
+
+impl TargetReference {
+    /// Reads a reference from JSON. A field that is missing or of another type is empty.
+    pub fn read(target: &Value) -> Self {
+        let text = |field: &str| target[field].as_str().unwrap_or_default().to_owned();
+        Self { api_version: text("apiVersion"), kind: text("kind"), name: text("name") }
+    }
+
+    /// The API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        group_of(&self.api_version)
+    }
+
+    /// Whether both refer to the same workload. The version does not count.
+    pub fn is_same_workload(&self, other: &Self) -> bool {
+        self.group() == other.group() && self.kind == other.kind && self.name == other.name
+    }
+}
+
+/// The API group of an `apiVersion`: `apps` for `apps/v1`, empty for `v1`.
+pub fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// A topology: a set of node labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NodeTopologyTerm {
+    /// Keys of node labels, such as kubernetes.io/hostname or topology.kubernetes.io/zone. The values that
+    /// the Pod's node has for them are recorded; the Pod returns to nodes on which all of them are the
+    /// same. A key that the node does not have is left out.
+    #[serde(alias = "keys")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1), inner(length(min = 1))))]
+    pub node_topology_keys: Vec<String>,
+}
+
+/// A topology to which a Pod should return, with a weight.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PreferredTopologyTerm {
+    /// How strongly the scheduler prefers this topology, from 1 to 100: it is added to the score of every
+    /// node that matches.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100)))]
+    pub weight: i32,
+    /// The node labels of the topology. A node matches if it has the recorded values of all of them.
+    pub preference: NodeTopologyTerm,
+}
+
+/// An annotation that is recorded from a running Pod and injected when the Pod is created again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PodAnnotation {
+    /// Key of the annotation, such as ovn.kubernetes.io/ip_address. The Pod's value is recorded.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub key: String,
+    /// What to record if the Pod does not have the annotation: for a network plugin that reads the wanted
+    /// address from an annotation but does not write it. If this is not set, nothing is recorded for such a
+    /// Pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value_from: Option<ValueFrom>,
+}
+
+// A bare string is read as `{key: …}`. The CRD refuses it: in OpenAPI v2, a schema that allows both forms
+// cannot describe `key` and `valueFrom`, and would accept numbers and misspelt fields.
+impl<'de> Deserialize<'de> for PodAnnotation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Object {
+            key: String,
+            value_from: Option<ValueFrom>,
+        }
+
+        struct AnnotationVisitor;
+
+        impl<'de> Visitor<'de> for AnnotationVisitor {
+            type Value = PodAnnotation;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an annotation key, or an object with a key")
+            }
+
+            fn visit_str<E: de::Error>(self, key: &str) -> Result<PodAnnotation, E> {
+                Ok(PodAnnotation { key: key.into(), value_from: None })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<PodAnnotation, A::Error> {
+                let Object { key, value_from } = Object::deserialize(MapAccessDeserializer::new(object))?;
+                Ok(PodAnnotation { key, value_from })
+            }
+        }
+
+        deserializer.deserialize_any(AnnotationVisitor)
+    }
+}
+
+/// What to record for an annotation that the Pod does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum ValueFrom {
+    /// The Pod's addresses as a JSON list, such as `["10.0.0.7","fd00::7"]`.
+    #[serde(rename = "PodIPsJSON")]
+    PodIpsJson,
+    /// The Pod's addresses separated by commas, such as `10.0.0.7,fd00::7`.
+    #[serde(rename = "PodIPsCSV")]
+    PodIpsCsv,
+}
+
+/// How long recorded states are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum RetentionPolicy {
+    /// Until the workload is scaled down and no longer wants a Pod of that name.
+    #[default]
+    WhenScaled,
+    /// Until the workload is deleted.
+    WhenDeleted,
+    /// Even after the workload is deleted, for the next workload of the same group, kind and name.
+    Retain,
+}
+
+/// What happens to states recorded on a node that no longer exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum NodeDeletionPolicy {
+    /// They are kept, and a Pod with a required topology waits for a node that matches.
+    #[default]
+    Keep,
+    /// They are dropped once the node has been gone for the grace period, whatever the retention policy,
+    /// and the Pod can start on any node. A Pod that is Pending because no existing node matches is deleted
+    /// then, so that its controller creates it again.
+    Forget,
+}
+
+impl Spec {
+    /// The retention policy in force.
+    pub fn retention(&self) -> RetentionPolicy {
+        self.persistent_pod_state_retention_policy.unwrap_or_default()
+    }
+
+    /// The node deletion policy in force.
+    pub fn node_deletion(&self) -> NodeDeletionPolicy {
+        self.node_deletion_policy.unwrap_or_default()
+    }
+
+    /// Keys of the required topology, in the order of the spec.
+    pub fn required_keys(&self) -> impl Iterator<Item = &str> {
+        self.required_persistent_topology.iter().flat_map(NodeTopologyTerm::keys)
+    }
+
+    /// All topology keys: the required ones, then the preferred ones. A key that the spec repeats is
+    /// repeated.
+    pub fn topology_keys(&self) -> impl Iterator<Item = &str> {
+        self.required_keys()
+            .chain(self.preferred_persistent_topology.iter().flat_map(|term| term.preference.keys()))
+    }
+}
+
+impl NodeTopologyTerm {
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        self.node_topology_keys.iter().map(String::as_str)
+    }
+}

@@ -1,0 +1,82 @@
+//! The object's status.
+
+#![allow(clippy::doc_markdown, reason = "kubectl explain shows these texts unchanged")]
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::pps::null::null_as_default;
+
+/// What has been recorded, and whether recording works. Written by the sidecar, read by the policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// The generation of the spec that this status was computed from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The recorded state of each Pod, by the Pod's name. A Pod is added once it is Ready.
+    // Atomic, so that managedFields does not list every Pod, which would double the object's size.
+    #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-map-type" = "atomic")))]
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub pod_states: BTreeMap<String, PodState>,
+    /// UID of the workload that the states belong to. A workload that was deleted and created again has
+    /// another UID.
+    #[serde(rename = "targetUID", skip_serializing_if = "Option::is_none")]
+    pub target_uid: Option<String>,
+    /// How many Pods have a recorded state: the number of entries in podStates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<i32>,
+    /// How many Pods the workload wants. If fewer are recorded, some have not been Ready yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub desired: Option<i32>,
+    /// The condition of type Recording says whether states are being recorded; if not, why, and what to
+    /// do.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))
+    )]
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// Where a Pod ran, and what is injected when it is created again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PodState {
+    /// Name of the node on which the Pod ran.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
+    pub node_name: String,
+    /// The node's values of the topology keys in the spec, by key.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_topology_labels: BTreeMap<String, String>,
+    /// The Pod's values of the annotations in the spec, by key.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// One aspect of the object's state, in the standard form of Kubernetes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// The aspect: Recording.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// True, False or Unknown.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["True", "False", "Unknown"])))]
+    pub status: String,
+    /// The cause, as one CamelCase word.
+    pub reason: String,
+    /// What the cause means, and what to do.
+    #[serde(default)]
+    pub message: String,
+    /// When the status last changed, in RFC 3339.
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
+    pub last_transition_time: String,
+    /// The generation of the spec that this condition was computed from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}

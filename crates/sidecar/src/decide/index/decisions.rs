@@ -1,0 +1,175 @@
+//! Decisions out: builds the view that each pure decision needs, and notes what follows from it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pps_core::status::{self, Recording};
+use serde_json::Value;
+
+use super::Index;
+use crate::decide::generated_pps::{self, GeneratedPps};
+use crate::decide::inventory::TrackedPps;
+use crate::decide::pod_eviction::{self, PodEviction};
+use crate::decide::status::{View, decide};
+use crate::facts::{NamespacedName, WorkloadKey};
+
+/// A status to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatusWrite {
+    /// The object.
+    pub key: NamespacedName,
+    /// Its UID.
+    pub uid: String,
+    /// A merge patch for its status subresource, which applies only to this UID and resource version.
+    pub patch: Value,
+    /// How many entries it sets or removes.
+    pub entries: usize,
+    /// How many entries the object has after it.
+    pub recorded: usize,
+    /// The workload that it is about.
+    pub workload: WorkloadKey,
+    /// Entries that it drops because their node is gone: node and Pod.
+    pub forgotten: Vec<(String, Arc<str>)>,
+    /// Since when the Pods have been Ready that it records on their node for the first time, in Unix seconds.
+    pub newly_recorded: Vec<i64>,
+}
+
+impl Index {
+    /// Decides the write that an object needs now. Returns nothing if the object is up to date, if a write of it is in
+    /// flight, or if it cannot be decided yet. `now` is RFC 3339.
+    pub fn status_write(&mut self, key: &NamespacedName, now: &str) -> Option<StatusWrite> {
+        if !self.is_complete() {
+            return None;
+        }
+        let object = self.objects.get(key)?;
+        if object.is_write_in_flight()
+            || object.fact.terminating
+            || !self.is_interest_met(object)
+            || !self.is_decidable(&object.workload.kind)
+        {
+            return None;
+        }
+        let decision = decide(&self.view(key, object), self.size_limit, now);
+        self.absences.request_confirmation(decision.unconfirmed_nodes);
+        self.follow_borrowed(key, decision.borrowed);
+        self.report_capacity(key, decision.capacity.as_ref());
+        let object = self.objects.get_mut(key)?;
+        object.dirty = super::Dirty::default();
+        object.missing_labels = decision.missing_labels;
+        object.surplus = decision.surplus;
+        object.capacity.set_deferred(decision.deferred);
+        if decision.status.is_empty() {
+            return None;
+        }
+        let fact = &object.fact;
+        let write = StatusWrite {
+            key: key.clone(),
+            uid: fact.uid.clone(),
+            patch: status::guarded_patch(&fact.uid, &fact.resource_version, &decision.status),
+            entries: decision.write.changes.len(),
+            recorded: decision.recorded,
+            workload: object.workload.clone(),
+            forgotten: decision.forgotten,
+            newly_recorded: decision.write.changes.iter().filter_map(|change| change.ready_since).collect(),
+        };
+        object.begin_write(decision.write);
+        Some(write)
+    }
+
+    fn view<'a>(&'a self, key: &NamespacedName, pps: &'a TrackedPps) -> View<'a> {
+        View {
+            pps,
+            workload: self.workloads.get(&pps.workload),
+            coverage: self.workloads.coverage(&pps.workload.kind),
+            superseded_by: self.governing(&pps.workload).filter(|other| *other != key),
+            pods: &self.pods,
+            nodes: &self.nodes,
+            absences: &self.absences,
+        }
+    }
+
+    /// Which of the objects that name a workload governs it: the one of the workload's own name, which the policy asks
+    /// for first; else the oldest; of equally old ones the first by name.
+    fn governing(&self, workload: &WorkloadKey) -> Option<&NamespacedName> {
+        let claims = self.claims.get(workload)?.iter();
+        claims
+            .filter_map(|key| Some((&self.objects.get(key)?.fact, key)))
+            .filter(|(fact, _)| !fact.terminating)
+            .min_by_key(|(fact, key)| (key.name != workload.object.name, fact.created.as_str(), *key))
+            .map(|(_, key)| key)
+    }
+
+    /// Whether what is kept of Pods and Nodes has all the keys that an object names. Until then only this object
+    /// waits.
+    fn is_interest_met(&self, object: &TrackedPps) -> bool {
+        self.interest.is_met(&object.fact.spec, self.nodes.complete(), self.pods.complete())
+    }
+
+    /// Notes that these entries have to be examined when the Pods of their names change.
+    fn follow_borrowed(&mut self, object: &NamespacedName, names: Vec<Arc<str>>) {
+        for name in names {
+            let pod = NamespacedName { namespace: object.namespace.clone(), name };
+            self.borrowed.entry(pod).or_default().insert(object.clone());
+        }
+    }
+
+    /// Reports to users, once, that there is little or no capacity left.
+    fn report_capacity(&mut self, key: &NamespacedName, capacity: Option<&Recording>) {
+        let Some(object) = self.objects.get_mut(key) else { return };
+        if !object.capacity.report(capacity.map(|capacity| capacity.reason)) {
+            return;
+        }
+        if let Some(Recording { reason, message, .. }) = capacity {
+            let message = format!("PersistentPodState {}: {message}", key.name);
+            let workload = object.workload.clone();
+            self.report(&workload, *reason, message);
+        }
+    }
+
+    /// Decides what has to be done now about the generated PPS of a workload. Returns nothing if all is well, if a write
+    /// of it is in flight, or if it cannot be decided yet.
+    pub fn generated_pps(&mut self, workload: &WorkloadKey) -> Option<GeneratedPps> {
+        if !self.is_complete() {
+            return None;
+        }
+        if let Some(asked_again) = self.generating.get_mut(workload) {
+            *asked_again = true;
+            return None;
+        }
+        let view = generated_pps::View {
+            key: workload,
+            workload: self.workloads.get(workload).filter(|fact| !fact.terminating)?,
+            all: &self.objects,
+            claims: self.claims.get(workload).into_iter().flatten().collect(),
+        };
+        let decision = generated_pps::decide(&view);
+        if let Some((reason, message)) = decision.warning {
+            self.report(workload, reason, message);
+        }
+        if decision.write.is_some() {
+            self.generating.insert(workload.clone(), false);
+        }
+        decision.write
+    }
+
+    /// Decides whether a Pending Pod has to be deleted, so that its controller creates it without the old affinity.
+    pub fn eviction(&self, pod: &NamespacedName) -> Option<PodEviction> {
+        if !self.is_complete() {
+            return None;
+        }
+        let fact = self.pods.get(pod)?;
+        let workload = self.workloads.key_of(fact.owner.as_ref()?)?;
+        let name = fact.pending.as_deref()?.object.clone();
+        let key = NamespacedName { namespace: pod.namespace.clone(), name };
+        let pps = self.objects.get(&key)?;
+        if !self.is_interest_met(pps) || self.view(&key, pps).is_obstructed() {
+            return None;
+        }
+        pod_eviction::decide(&pod_eviction::View { key: pod, pod: fact, workload, pps, nodes: &self.nodes })
+    }
+
+    /// Takes the nodes that the API server has to confirm as gone before their states are dropped.
+    pub fn take_unconfirmed_nodes(&mut self) -> BTreeSet<Arc<str>> {
+        self.absences.take_unconfirmed()
+    }
+}

@@ -1,0 +1,261 @@
+//! Facts in: what the watches report, and which entries that makes dirty.
+
+use std::sync::Arc;
+
+use pps_core::{Spec, generate};
+
+use super::Index;
+use crate::decide::generated_pps::target_of;
+use crate::decide::inventory::TrackedPps;
+use crate::facts::store::Update;
+use crate::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact, WorkloadKey};
+
+impl Index {
+    // ---- Pods ------------------------------------------------------------------------------------
+
+    /// Takes an update of the Pod watch.
+    pub fn apply_pods(&mut self, update: Update<NamespacedName, PodFact>) {
+        match update {
+            Update::Begin(revision) => self.pods.begin_list(revision),
+            Update::Apply(key, fact) => self.apply_pod(&key, fact),
+            Update::Delete(key) => self.delete_pod(&key),
+            Update::Done => {
+                for key in self.pods.end_list() {
+                    self.delete_pod(&key);
+                }
+                self.retry_all();
+            }
+        }
+    }
+
+    fn apply_pod(&mut self, key: &NamespacedName, mut fact: PodFact) {
+        let key = &self.interner.intern_name(key);
+        if self.pods.set_pending(key, fact.pending.is_some()) {
+            self.work.evictions.insert(key.clone());
+        }
+        if self.pods.get(key) != Some(&fact) {
+            for name in [&mut fact.owner, &mut fact.node].into_iter().flatten() {
+                *name = self.interner.intern(name);
+            }
+            self.interner.intern_pairs(&mut fact.annotations);
+        }
+        let owner = fact.owner.clone();
+        if let Some(before) = self.pods.apply(key, fact) {
+            self.mark_pod(key, &[before.and_then(|before| before.owner), owner]);
+        }
+    }
+
+    fn delete_pod(&mut self, key: &NamespacedName) {
+        if let Some(before) = self.pods.remove(key) {
+            if self.pods.set_pending(key, false) {
+                self.work.evictions.insert(key.clone());
+            }
+            self.mark_pod(key, &[before.owner]);
+        }
+    }
+
+    // ---- Nodes -----------------------------------------------------------------------------------
+
+    /// Takes an update of the Node watch.
+    pub fn apply_nodes(&mut self, update: Update<Arc<str>, NodeFact>) {
+        match update {
+            Update::Begin(revision) => self.nodes.begin(revision),
+            Update::Apply(name, mut fact) => {
+                let name = self.interner.intern(&name);
+                self.interner.intern_pairs(&mut fact.labels);
+                if self.nodes.put(&name, fact).news().is_some() {
+                    self.on_node_changed(&name);
+                }
+            }
+            Update::Delete(name) => {
+                if self.nodes.remove(&name).is_some() {
+                    self.on_node_changed(&name);
+                }
+            }
+            Update::Done => {
+                for name in self.nodes.done() {
+                    self.nodes.remove(&name);
+                    self.mark_node(&name);
+                }
+                for node in self.absences.named() {
+                    self.follow_node(&node);
+                }
+                self.retry_all();
+            }
+        }
+    }
+
+    fn on_node_changed(&mut self, name: &Arc<str>) {
+        self.mark_node(name);
+        self.follow_node(name);
+        self.retry_evictions();
+    }
+
+    // ---- Workloads -------------------------------------------------------------------------------
+
+    /// Starts to accept workloads of this kind. Until they are listed, nothing is decided about the objects that name
+    /// one.
+    pub fn watch_kind(&mut self, kind: GroupKind) {
+        self.workloads.watch(kind);
+    }
+
+    /// Stops accepting workloads of this kind. Their recorded states stay unchanged.
+    pub fn unwatch_kind(&mut self, kind: &GroupKind) {
+        if self.workloads.unwatch(kind) {
+            self.reported.retain(|key, _| key.kind != *kind);
+            self.mark_kind(kind);
+        }
+    }
+
+    /// Sets whether the API server refuses to list or watch workloads of this kind.
+    pub fn forbid_kind(&mut self, kind: &GroupKind, forbidden: bool) {
+        if self.workloads.set_forbidden(kind, forbidden) {
+            self.mark_kind(kind);
+        }
+    }
+
+    /// Notes that all kinds that can be watched are known: from now on, the condition of a PPS says if the kind that it
+    /// names is not one of them.
+    pub fn set_kinds_known(&mut self) {
+        if !self.kinds_known {
+            self.kinds_known = true;
+            self.retry_all();
+        }
+    }
+
+    /// Takes an update of the watch of a kind of workloads; ignores it if the kind is not watched any longer.
+    pub fn apply_workloads(&mut self, kind: &GroupKind, update: Update<NamespacedName, WorkloadFact>) {
+        let key = |object| WorkloadKey { object, kind: kind.clone() };
+        match update {
+            Update::Begin(revision) => self.workloads.begin_list(kind, revision),
+            Update::Apply(object, fact) => self.apply_workload(&key(object), fact),
+            Update::Delete(object) => self.delete_workload(&key(object)),
+            Update::Done => {
+                let first = !self.workloads.is_listed(kind);
+                let Some(gone) = self.workloads.end_list(kind) else { return };
+                for object in gone {
+                    self.delete_workload(&key(object));
+                }
+                if first {
+                    self.mark_kind(kind);
+                }
+                self.retry_all();
+            }
+        }
+    }
+
+    fn apply_workload(&mut self, key: &WorkloadKey, mut fact: WorkloadFact) {
+        if !self.workloads.is_watched(&key.kind) {
+            return;
+        }
+        let key = self.interner.intern_workload_key(key);
+        fact.uid = self.interner.intern(&fact.uid);
+        if let Some(request) = generate::request(&target_of(&key, &fact), &fact.annotations) {
+            self.extend_interest(&request.spec);
+        }
+        if self.workloads.apply(&key, fact) {
+            self.mark_claims(&key);
+            self.work.generated.insert(key);
+        }
+    }
+
+    fn delete_workload(&mut self, key: &WorkloadKey) {
+        if self.workloads.remove(key).is_some() {
+            self.reported.remove(key);
+            self.mark_claims(key);
+        }
+    }
+
+    // ---- PPS objects -----------------------------------------------------------------------------
+
+    /// Takes an update of the watch of PPS objects.
+    pub fn apply_objects(&mut self, update: Update<NamespacedName, Box<PpsFact>>) {
+        match update {
+            Update::Begin(revision) => self.listed_objects.begin(revision),
+            Update::Apply(key, fact) => {
+                self.listed_objects.put(&key, ());
+                self.apply_object(&key, *fact);
+            }
+            Update::Delete(key) => self.delete_object(&key),
+            Update::Done => {
+                for key in self.listed_objects.done() {
+                    self.delete_object(&key);
+                }
+                self.retry_all();
+            }
+        }
+    }
+
+    pub(super) fn apply_object(&mut self, key: &NamespacedName, mut fact: PpsFact) {
+        let key = &self.interner.intern_name(key);
+        self.extend_interest(&fact.spec);
+        fact.status.pod_states.intern(&mut self.interner);
+        let workload = WorkloadKey::of_target(&key.namespace, &fact.spec.target_ref);
+        let workload = self.interner.intern_workload_key(&workload);
+        let before = self.objects.get(key).map(|object| object.workload.clone());
+        let replaced = if let Some(object) = self.objects.get_mut(key)
+            && object.fact.uid == fact.uid
+        {
+            let Some(replaced) = object.refresh(fact) else { return };
+            object.workload = workload.clone();
+            Some(replaced)
+        } else {
+            let object = TrackedPps::new(workload.clone(), fact);
+            self.objects.insert(key.clone(), object).map(|replaced| replaced.fact)
+        };
+        self.follow_named_nodes(key, replaced.as_ref());
+        if let Some(before) = before.filter(|before| *before != workload) {
+            self.unclaim(&before, key);
+        }
+        self.claims.entry(workload.clone()).or_default().insert(key.clone());
+        self.on_object_changed(key, &workload);
+    }
+
+    fn delete_object(&mut self, key: &NamespacedName) {
+        self.listed_objects.remove(key);
+        if let Some(object) = self.objects.remove(key) {
+            self.follow_named_nodes(key, Some(&object.fact));
+            self.unclaim(&object.workload, key);
+            self.on_object_changed(key, &object.workload);
+        }
+    }
+
+    fn unclaim(&mut self, workload: &WorkloadKey, object: &NamespacedName) {
+        if let Some(claims) = self.claims.get_mut(workload) {
+            claims.remove(object);
+            if claims.is_empty() {
+                self.claims.remove(workload);
+            }
+        }
+    }
+
+    /// An object was created, changed or deleted: another one may govern the workload now, and a workload may need a
+    /// generated one.
+    fn on_object_changed(&mut self, key: &NamespacedName, workload: &WorkloadKey) {
+        self.mark_claims(workload);
+        self.work.generated.insert(workload.clone());
+        for kind in self.workloads.kinds() {
+            self.work.generated.insert(WorkloadKey { object: key.clone(), kind: kind.clone() });
+        }
+    }
+
+    /// Follows the nodes that the entries of an object name now, or named before. Only after both were taken into
+    /// account, so that nothing changes for a node that is named as before.
+    fn follow_named_nodes(&mut self, key: &NamespacedName, before: Option<&PpsFact>) {
+        let after = self.objects.get(key).map(|object| &object.fact);
+        for node in self.absences.replace(key, before, after) {
+            self.follow_node(&node);
+        }
+    }
+
+    /// Adds the keys that a spec names to what is kept of Pods and Nodes.
+    fn extend_interest(&mut self, spec: &Spec) {
+        let grown = self.interest.add_keys(spec);
+        self.work.relist.labels |= grown.labels;
+        self.work.relist.annotations |= grown.annotations;
+        if self.interest.is_crowded() {
+            let specs = self.objects.values().flat_map(TrackedPps::specs);
+            self.interest.keep_only(specs.chain([spec]));
+        }
+    }
+}

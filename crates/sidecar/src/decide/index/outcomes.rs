@@ -1,0 +1,109 @@
+//! Outcomes: what became of writes, and what look-ups of nodes have shown.
+
+use std::sync::Arc;
+
+use super::Index;
+use crate::decide::inventory::{Absence, MovedEntry, TrackedPps, forgets_nodes};
+use crate::facts::{NamespacedName, WorkloadKey};
+
+impl Index {
+    /// The API server has stored the write of this object, under this resource version.
+    pub fn on_status_written(&mut self, key: &NamespacedName, uid: &str, resource_version: &str) {
+        let Some(object) = self.objects.get_mut(key).filter(|object| object.fact.uid == uid) else { return };
+        if let Some(moved) = object.finish_write(resource_version, &mut self.interner) {
+            self.follow_moved_entries(key, moved);
+            self.end_write(key);
+        }
+    }
+
+    /// The write of this object was not stored, or nobody knows whether it was.
+    pub fn on_status_not_written(&mut self, key: &NamespacedName, uid: &str) {
+        if self.written_object(key, uid).is_some_and(TrackedPps::abandon_write) {
+            self.end_write(key);
+        }
+    }
+
+    /// The API server has refused the write of this object as too large.
+    pub fn on_status_too_large(&mut self, key: &NamespacedName, uid: &str) {
+        let limit = self.size_limit;
+        if let Some(object) = self.written_object(key, uid) {
+            object.on_too_large(limit);
+        }
+        self.on_status_not_written(key, uid);
+    }
+
+    /// The object that a write was made for: it may have been deleted and created again before the answer came, and the
+    /// new one may have a write of its own in flight.
+    fn written_object(&mut self, key: &NamespacedName, uid: &str) -> Option<&mut TrackedPps> {
+        self.objects.get_mut(key).filter(|object| object.fact.uid == uid)
+    }
+
+    /// No write of this object is in flight any longer: what waited for that goes on.
+    fn end_write(&mut self, key: &NamespacedName) {
+        let Some(object) = self.objects.get_mut(key) else { return };
+        let superseding = object.take_superseding();
+        if !object.dirty.is_clean() {
+            self.work.statuses.insert(key.clone());
+        }
+        if let Some(fact) = superseding {
+            self.apply_object(key, fact);
+        }
+    }
+
+    /// A write has changed entries of an object: follows the nodes that they name, and the Pods that wait for their
+    /// state to be dropped.
+    fn follow_moved_entries(&mut self, key: &NamespacedName, moved: Vec<MovedEntry>) {
+        let forgets = self.objects.get(key).is_some_and(|object| forgets_nodes(&object.fact));
+        for MovedEntry { pod, before, after } in moved {
+            if after.is_none() {
+                let pod = NamespacedName { namespace: key.namespace.clone(), name: pod.clone() };
+                if self.pods.is_pending(&pod) {
+                    self.work.evictions.insert(pod);
+                }
+            }
+            if !forgets || before == after {
+                continue;
+            }
+            if let Some(before) = before {
+                self.absences.remove(&before, key, &pod);
+                self.follow_node(&before);
+            }
+            if let Some(after) = after {
+                self.absences.add(&after, key, &pod);
+                self.follow_node(&after);
+            }
+        }
+    }
+
+    /// The generated PPS of this workload was written or deleted, or could not be.
+    pub fn on_generated_pps_written(&mut self, workload: &WorkloadKey, ok: bool) {
+        let asked_again = self.generating.remove(workload).unwrap_or(false);
+        if asked_again || !ok {
+            self.work.generated.insert(workload.clone());
+        }
+    }
+
+    /// The grace period of a missing node has ended, or the last confirmation is too old.
+    pub fn on_node_overdue(&mut self, node: &Arc<str>) {
+        self.set_absence(node, Absence::Overdue);
+    }
+
+    /// The API server has just confirmed that there is no such node.
+    pub fn on_node_gone(&mut self, node: &Arc<str>) {
+        // If the node came back and went missing again, the answer may be to an earlier question.
+        if self.absences.of(node) == Some(Absence::Overdue) {
+            self.set_absence(node, Absence::Confirmed);
+        }
+    }
+
+    /// The API server has the node, although the watch has not reported it yet.
+    pub fn on_node_there(&mut self, node: &Arc<str>) {
+        self.set_absence(node, Absence::InGracePeriod);
+    }
+
+    fn set_absence(&mut self, node: &Arc<str>, absence: Absence) {
+        for (object, pod) in self.absences.set(node, absence) {
+            self.mark(&object, |dirty| dirty.mark_entry(&pod));
+        }
+    }
+}

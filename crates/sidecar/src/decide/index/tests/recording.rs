@@ -1,0 +1,126 @@
+//! What is recorded, and when.
+
+use super::*;
+
+#[test]
+fn records_a_ready_pod_once() {
+    let mut world = World::with_workload();
+    world.pod("w-0", PodFact { ready: false, ..ready_on("node-1") });
+    assert_eq!(world.patch("p"), None);
+
+    world.pod("w-0", ready_on("node-1"));
+    assert_eq!(world.index.take_work().statuses.into_iter().collect::<Vec<_>>(), [key("p")]);
+    assert_eq!(world.patch("p").unwrap(), json!({"podStates": {"w-0": state("node-1", "a")}, "recorded": 1}));
+    assert_eq!(world.patch("p"), None, "one write at a time");
+    world.accept("p");
+    world.pod("w-0", ready_on("node-1"));
+    assert_eq!(world.patch("p"), None);
+    assert!(world.index.take_work().statuses.is_empty());
+}
+
+#[test]
+fn first_write_sets_the_header_and_the_condition() {
+    let mut world = World::new();
+    world.workload("w", "uid-w", 3, &[]);
+    world.object("p", &spec("w"), &json!({}));
+    let status = world.patch("p").unwrap();
+    assert_eq!(
+        (&status["observedGeneration"], &status["targetUID"], &status["recorded"], &status["desired"]),
+        (&json!(1), &json!("uid-w"), &json!(0), &json!(3))
+    );
+    let condition = &status["conditions"][0];
+    assert_eq!((&condition["type"], &condition["status"]), (&json!("Recording"), &json!("True")));
+}
+
+#[test]
+fn patch_contains_only_changed_fields() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    world.pod("w-1", ready_on("node-2"));
+    world.settle("p");
+    world.pod("w-1", ready_on("node-1"));
+    assert_eq!(
+        world.pod_states("p"),
+        json!({"w-1": {"nodeName": "node-1", "nodeTopologyLabels": {"zone": "a"}}})
+    );
+}
+
+#[test]
+fn records_relabelled_nodes_and_annotations_written_after_ready() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    world.node("node-1", &[("zone", "c")]);
+    assert_eq!(world.pod_states("p"), json!({"w-0": {"nodeTopologyLabels": {"zone": "c"}}}));
+    world.accept("p");
+
+    world.pod("w-0", PodFact { annotations: vec![("ip".into(), "10.0.0.2".into())], ..ready_on("node-1") });
+    assert_eq!(world.pod_states("p"), json!({"w-0": {"annotations": {"ip": "10.0.0.2"}}}));
+    world.accept("p");
+
+    world.pod("w-0", PodFact { annotations: vec![("ip".into(), "".into())], ..ready_on("node-1") });
+    assert_eq!(world.patch("p"), None, "a CNI blanks the annotation on teardown");
+}
+
+#[test]
+fn keeps_the_state_of_a_terminating_or_pending_pod() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    world.pod("w-0", PodFact { terminating: true, ..ready_on("node-1") });
+    assert_eq!(world.patch("p"), None);
+    world.index.apply_pods(Update::Delete(key("w-0")));
+    assert_eq!(world.patch("p"), None);
+    world.pod("w-0", PodFact { node: None, ready: false, ..ready_on("") });
+    assert_eq!(world.patch("p"), None);
+}
+
+#[test]
+fn decides_nothing_before_every_list_is_complete() {
+    let mut index = Index::new(Interest::default());
+    let object = json!({
+        "metadata": {"name": "p", "namespace": "n", "uid": "uid-p", "resourceVersion": "1"},
+        "spec": spec("w"),
+        "status": {"podStates": {"w-0": state("node-1", "a")}},
+    });
+    index.apply_objects(Update::Begin(0));
+    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    index.apply_objects(Update::Apply(key("p"), Box::new(fact)));
+    index.apply_objects(Update::Done);
+    assert_eq!(index.status_write(&key("p"), NOW), None);
+    index.apply_workloads(&GroupKind::stateful_set(), Update::Begin(0));
+    index.apply_workloads(&GroupKind::stateful_set(), Update::Done);
+    index.apply_pods(Update::Begin(9));
+    index.apply_pods(Update::Done);
+    index.apply_nodes(Update::Begin(9));
+    index.apply_nodes(Update::Done);
+    assert!(index.take_work().statuses.contains(&key("p")), "the work comes up again");
+    assert!(index.status_write(&key("p"), NOW).is_some());
+}
+
+#[test]
+fn reports_since_when_newly_recorded_pods_are_ready() {
+    let mut world = World::with_workload();
+    let ready_since = |second, node| PodFact { ready_since: Some(second), ..ready_on(node) };
+    world.pod("w-0", ready_since(100, "node-1"));
+    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().newly_recorded, [100]);
+    world.accept("p");
+
+    let annotated =
+        PodFact { annotations: vec![("ip".into(), "10.0.0.2".into())], ..ready_since(100, "node-1") };
+    world.pod("w-0", annotated);
+    let write = world.index.status_write(&key("p"), NOW).unwrap();
+    assert_eq!(
+        (write.entries, write.newly_recorded.len()),
+        (1, 0),
+        "the Pod was recorded on this node before"
+    );
+    world.accept("p");
+
+    let flapped =
+        PodFact { annotations: vec![("ip".into(), "10.0.0.2".into())], ..ready_since(200, "node-1") };
+    world.pod("w-0", flapped);
+    assert_eq!(world.patch("p"), None, "a Pod that was not Ready for a moment needs no write");
+    world.pod("w-0", ready_since(300, "node-2"));
+    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().newly_recorded, [300]);
+}

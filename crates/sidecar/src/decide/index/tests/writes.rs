@@ -1,0 +1,57 @@
+//! Writes that overlap with other writes, watches and re-creation.
+
+use super::*;
+
+#[test]
+fn repeats_a_write_that_was_not_stored() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    let first = world.patch("p").unwrap();
+    world.index.on_status_not_written(&key("p"), "uid-p");
+    assert!(world.index.take_work().statuses.contains(&key("p")));
+    assert_eq!(world.patch("p").unwrap(), first);
+}
+
+#[test]
+fn sees_a_foreign_write_made_during_its_own() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    assert!(world.patch("p").is_some());
+    // Another writer empties the status while our write is in flight; ours ends in a conflict.
+    world.object("p", &spec("w"), &json!({}));
+    world.index.on_status_not_written(&key("p"), "uid-p");
+    let again = world.patch("p").unwrap();
+    assert_eq!((&again["podStates"]["w-0"], &again["desired"]), (&state("node-1", "a"), &json!(3)));
+}
+
+#[test]
+fn accepts_its_own_write_from_the_watch_before_the_answer() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    assert!(world.patch("p").is_some());
+    world.index.take_work();
+    let mut status = world.status("p");
+    status["podStates"] = json!({"w-0": state("node-1", "a")});
+    status["recorded"] = 1.into();
+    world.object("p", &spec("w"), &status);
+    world.index.on_status_written(&key("p"), "uid-p", &world.version.to_string());
+    assert!(world.index.take_work().statuses.is_empty());
+    assert_eq!(world.patch("p"), None);
+}
+
+#[test]
+fn ignores_the_answer_for_an_object_recreated_meanwhile() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    assert!(world.patch("p").is_some());
+    world.index.apply_objects(Update::Delete(key("p")));
+    world.object_with("p", &json!({"uid": "uid-new"}), &spec("w"), &json!({}));
+    let write = world.index.status_write(&key("p"), NOW).unwrap();
+    assert_eq!(write.uid, "uid-new");
+    world.index.take_work();
+    world.index.on_status_written(&key("p"), "uid-p", "999");
+    world.index.on_status_not_written(&key("p"), "uid-p");
+    assert!(world.states("p").is_empty() && world.index.take_work().statuses.is_empty());
+    world.index.on_status_written(&key("p"), "uid-new", "1000");
+    assert_eq!(world.states("p"), ["w-0"]);
+}

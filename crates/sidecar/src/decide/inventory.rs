@@ -1,0 +1,15 @@
+//! Inventory: what the watches have reported, indexed for the questions that decisions ask. Holds data; decides nothing.
+
+mod capacity;
+mod dirty;
+mod node_absences;
+mod pods;
+mod tracked_pps;
+mod workloads;
+
+pub(crate) use self::capacity::{EntryChange, FittedChanges, OBJECT_OVERHEAD};
+pub(crate) use self::dirty::Dirty;
+pub(crate) use self::node_absences::{Absence, NodeAbsences, forgets_nodes};
+pub(crate) use self::pods::Pods;
+pub(crate) use self::tracked_pps::{Header, InFlight, MissingLabels, MovedEntry, TrackedPps};
+pub(crate) use self::workloads::{KindCoverage, Workloads};

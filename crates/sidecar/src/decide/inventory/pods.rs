@@ -1,0 +1,123 @@
+//! Pods, by key, by owner and by node.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::facts::store::Store;
+use crate::facts::{NamespacedName, PodFact};
+
+/// All Pods that can have a recorded state.
+#[derive(Debug, Default)]
+pub(crate) struct Pods {
+    facts: Store<NamespacedName, PodFact>,
+    by_owner: HashMap<Arc<str>, OwnedPods>,
+    by_node: HashMap<Arc<str>, HashSet<NamespacedName>>,
+    /// Pods with the policy's annotation that have no node yet.
+    pending: BTreeSet<NamespacedName>,
+}
+
+#[derive(Debug, Default)]
+struct OwnedPods {
+    names: BTreeSet<Arc<str>>,
+    /// How many of them are not terminating.
+    living: usize,
+}
+
+impl Pods {
+    pub(crate) fn get(&self, key: &NamespacedName) -> Option<&PodFact> {
+        self.facts.get(key)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.facts.len()
+    }
+
+    /// The revision of the interest with which the newest complete list was read.
+    pub(crate) fn complete(&self) -> Option<u64> {
+        self.facts.complete()
+    }
+
+    pub(crate) fn begin_list(&mut self, revision: u64) {
+        self.facts.begin(revision);
+    }
+
+    /// Ends a list; returns the Pods that it did not contain, which are still here.
+    pub(crate) fn end_list(&mut self) -> Vec<NamespacedName> {
+        self.facts.done()
+    }
+
+    /// Stores a Pod. Returns nothing if that changes nothing, otherwise the fact that it replaced.
+    pub(crate) fn apply(&mut self, key: &NamespacedName, fact: PodFact) -> Option<Option<PodFact>> {
+        let (owner, node, terminating) = (fact.owner.clone(), fact.node.clone(), fact.terminating);
+        let before = self.facts.put(key, fact).news()?;
+        if let Some(before) = &before {
+            self.unlink(key, before);
+        }
+        if let Some(owner) = owner {
+            let owned = self.by_owner.entry(owner).or_default();
+            owned.names.insert(key.name.clone());
+            owned.living += usize::from(!terminating);
+        }
+        if let Some(node) = node {
+            self.by_node.entry(node).or_default().insert(key.clone());
+        }
+        Some(before)
+    }
+
+    pub(crate) fn remove(&mut self, key: &NamespacedName) -> Option<PodFact> {
+        let before = self.facts.remove(key)?;
+        self.unlink(key, &before);
+        Some(before)
+    }
+
+    fn unlink(&mut self, key: &NamespacedName, fact: &PodFact) {
+        if let Some(owner) = &fact.owner
+            && let Some(owned) = self.by_owner.get_mut(owner)
+        {
+            owned.names.remove(&key.name);
+            owned.living -= usize::from(!fact.terminating);
+            if owned.names.is_empty() {
+                self.by_owner.remove(owner);
+            }
+        }
+        if let Some(node) = &fact.node
+            && let Some(keys) = self.by_node.get_mut(node)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_node.remove(node);
+            }
+        }
+    }
+
+    /// The names of the Pods of an owner, given its UID.
+    pub(crate) fn names_of(&self, owner: &Arc<str>) -> impl Iterator<Item = &Arc<str>> {
+        self.by_owner.get(owner).into_iter().flat_map(|owned| &owned.names)
+    }
+
+    /// How many Pods of an owner are not terminating.
+    pub(crate) fn living(&self, owner: &Arc<str>) -> usize {
+        self.by_owner.get(owner).map_or(0, |owned| owned.living)
+    }
+
+    pub(crate) fn on_node(&self, node: &Arc<str>) -> impl Iterator<Item = &NamespacedName> {
+        self.by_node.get(node).into_iter().flatten()
+    }
+
+    /// Notes whether a Pod waits for a node with the policy's annotation. Returns whether its eviction has to be
+    /// examined.
+    pub(crate) fn set_pending(&mut self, key: &NamespacedName, pending: bool) -> bool {
+        if pending {
+            self.pending.insert(key.clone());
+        }
+        pending || self.pending.remove(key)
+    }
+
+    pub(crate) fn is_pending(&self, key: &NamespacedName) -> bool {
+        self.pending.contains(key)
+    }
+
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &NamespacedName> {
+        self.pending.iter()
+    }
+}

@@ -1,0 +1,221 @@
+//! One PPS: the object as the API server has it, what may have to change, and the write that is on its way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use pps_core::pps::{Condition, PodState};
+use pps_core::{Spec, record};
+
+use super::capacity::{Capacity, EntryChange};
+use super::dirty::Dirty;
+use crate::facts::interner::Interner;
+use crate::facts::{PpsFact, PpsStatus, WorkloadKey};
+
+/// One PPS.
+#[derive(Debug)]
+pub(crate) struct TrackedPps {
+    /// The workload that it names.
+    pub(crate) workload: WorkloadKey,
+    /// The object as the API server has it, as far as is known.
+    pub(crate) fact: PpsFact,
+    pub(crate) dirty: Dirty,
+    /// Pods on a node without some of the topology keys.
+    pub(crate) missing_labels: BTreeMap<Arc<str>, MissingLabels>,
+    /// Entries that are kept only while the workload has fewer Pods than it wants: their names do not say whether it
+    /// wants them.
+    pub(crate) surplus: BTreeSet<Arc<str>>,
+    pub(crate) capacity: Capacity,
+    in_flight: Option<InFlight>,
+    /// What a watch reported while a write was on its way, perhaps because of that very write.
+    superseding: Option<PpsFact>,
+}
+
+/// The node of a Pod, and the topology keys that it lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MissingLabels {
+    pub(crate) node: String,
+    pub(crate) keys: Vec<String>,
+}
+
+/// The part of a status that is not about single Pods.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Header {
+    pub(crate) observed_generation: Option<i64>,
+    pub(crate) target_uid: Option<String>,
+    pub(crate) recorded: Option<i32>,
+    pub(crate) desired: Option<i32>,
+    /// All conditions; none if they stay unchanged.
+    pub(crate) conditions: Option<Vec<Condition>>,
+}
+
+/// A write that the API server has not answered yet.
+#[derive(Clone, Debug)]
+pub(crate) struct InFlight {
+    pub(crate) changes: Vec<EntryChange>,
+    /// The size of all entries after it, in bytes.
+    pub(crate) size: usize,
+    pub(crate) header: Header,
+}
+
+/// An entry that a write has changed, with the node that it named and the one that it names now.
+pub(crate) struct MovedEntry {
+    pub(crate) pod: Arc<str>,
+    pub(crate) before: Option<Arc<str>>,
+    pub(crate) after: Option<Arc<str>>,
+}
+
+impl MissingLabels {
+    pub(crate) fn of(spec: &Spec, state: &PodState) -> Option<Self> {
+        let keys = record::missing_keys(spec, |key| state.node_topology_labels.contains_key(key));
+        (!keys.is_empty()).then(|| Self {
+            node: state.node_name.clone(),
+            keys: keys.into_iter().map(str::to_owned).collect(),
+        })
+    }
+
+    /// Whether the spec still names all these keys.
+    pub(crate) fn are_named_by(&self, spec: &Spec) -> bool {
+        self.keys.iter().all(|key| spec.topology_keys().any(|named| named == key))
+    }
+}
+
+impl TrackedPps {
+    pub(crate) fn new(workload: WorkloadKey, fact: PpsFact) -> Self {
+        let capacity = Capacity::of(&fact.status.pod_states);
+        Self {
+            workload,
+            fact,
+            dirty: Dirty::all(),
+            missing_labels: BTreeMap::new(),
+            surplus: BTreeSet::new(),
+            capacity,
+            in_flight: None,
+            superseding: None,
+        }
+    }
+
+    pub(crate) fn recorded(&self) -> usize {
+        self.fact.status.pod_states.len()
+    }
+
+    pub(crate) fn has_entry(&self, pod: &str) -> bool {
+        self.fact.status.pod_states.contains(pod)
+    }
+
+    pub(crate) fn is_write_in_flight(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// The spec, and the newer one that waits for the answer to the write in flight.
+    pub(crate) fn specs(&self) -> impl Iterator<Item = &Spec> + Clone {
+        [Some(&self.fact), self.superseding.as_ref()].into_iter().flatten().map(|fact| &fact.spec)
+    }
+
+    pub(crate) fn mark_surplus(&mut self) {
+        for pod in &self.surplus {
+            self.dirty.mark_entry(pod);
+        }
+    }
+
+    /// Takes the object as a watch or a read reports it; returns what it replaces. Returns nothing if it is no news: an
+    /// older version, or the one that our own last write made. While a write is in flight, the object waits.
+    pub(crate) fn refresh(&mut self, fact: PpsFact) -> Option<PpsFact> {
+        if self.in_flight.is_some() {
+            self.superseding = Some(fact);
+            return None;
+        }
+        if fact.resource_version == self.fact.resource_version
+            || is_older(&fact.resource_version, &self.fact.resource_version)
+        {
+            return None;
+        }
+        self.capacity.measure(&fact.status.pod_states);
+        Some(std::mem::replace(&mut self.fact, fact))
+    }
+
+    pub(crate) fn begin_write(&mut self, write: InFlight) {
+        self.in_flight = Some(write);
+    }
+
+    /// The API server has stored the write in flight under this resource version. Returns the entries that it changed.
+    pub(crate) fn finish_write(
+        &mut self,
+        resource_version: &str,
+        interner: &mut Interner,
+    ) -> Option<Vec<MovedEntry>> {
+        let write = self.in_flight.take()?;
+        let states = &mut self.fact.status.pod_states;
+        let moved = write.changes.into_iter().map(|EntryChange { pod, after, .. }| {
+            let before = match &after {
+                Some(state) => states.insert(&pod, state, interner),
+                None => states.remove(&pod),
+            };
+            MovedEntry { pod, before, after: after.map(|state| state.node_name.into()) }
+        });
+        let moved = moved.collect();
+        write.header.store(&mut self.fact.status);
+        resource_version.clone_into(&mut self.fact.resource_version);
+        let (retry, header) = self.capacity.on_written(write.size);
+        for pod in &retry {
+            self.dirty.mark_entry(pod);
+        }
+        if header {
+            self.dirty.mark_header();
+        }
+        Some(moved)
+    }
+
+    /// The write in flight was not stored, or its outcome is unknown: its changes are decided again. Returns whether
+    /// there was one.
+    pub(crate) fn abandon_write(&mut self) -> bool {
+        let Some(write) = self.in_flight.take() else { return false };
+        self.dirty.mark_header();
+        for change in write.changes {
+            self.dirty.mark_entry(&change.pod);
+        }
+        true
+    }
+
+    /// The API server has refused the write in flight as too large.
+    pub(crate) fn on_too_large(&mut self, limit: usize) {
+        if let Some(write) = &self.in_flight {
+            self.capacity.on_refused(write.size, limit);
+        }
+    }
+
+    pub(crate) fn take_superseding(&mut self) -> Option<PpsFact> {
+        self.superseding.take()
+    }
+}
+
+impl Header {
+    /// The header that a status has now.
+    pub(crate) fn of(status: &PpsStatus) -> Self {
+        Self {
+            observed_generation: status.observed_generation,
+            target_uid: None,
+            recorded: status.recorded,
+            desired: status.desired,
+            conditions: None,
+        }
+    }
+
+    fn store(self, status: &mut PpsStatus) {
+        status.target_uid = self.target_uid.or(status.target_uid.take());
+        status.observed_generation = self.observed_generation;
+        status.recorded = self.recorded;
+        status.desired = self.desired;
+        if let Some(conditions) = self.conditions {
+            status.conditions = conditions;
+        }
+    }
+}
+
+/// Whether one resource version is older than another. They are growing numbers; if a server makes them otherwise, none
+/// is older.
+fn is_older(version: &str, than: &str) -> bool {
+    match (version.parse::<u64>(), than.parse::<u64>()) {
+        (Ok(version), Ok(than)) => version < than,
+        _ => false,
+    }
+}

@@ -1,0 +1,130 @@
+//! Workloads by kind. Kinds are added and removed at run time; what is known of one says nothing about another.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::facts::store::{Put, Store};
+use crate::facts::{GroupKind, NamespacedName, WorkloadFact, WorkloadKey};
+
+/// How much is known of a kind of workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KindCoverage {
+    /// All its workloads.
+    Listed,
+    /// Perhaps not all of them: the first list is not complete.
+    Unlisted,
+    /// Nothing: the API server refuses to list or watch it.
+    Forbidden,
+    /// Nothing: it is not watched.
+    NotWatched,
+}
+
+/// The workloads of all kinds that are watched.
+#[derive(Debug, Default)]
+pub(crate) struct Workloads {
+    kinds: BTreeMap<GroupKind, Kind>,
+    by_uid: HashMap<Arc<str>, WorkloadKey>,
+}
+
+#[derive(Debug, Default)]
+struct Kind {
+    facts: Store<NamespacedName, WorkloadFact>,
+    forbidden: bool,
+}
+
+impl Workloads {
+    /// No workloads; this kind is watched.
+    pub(crate) fn new(kind: GroupKind) -> Self {
+        Self { kinds: [(kind, Kind::default())].into(), by_uid: HashMap::new() }
+    }
+
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &GroupKind> {
+        self.kinds.keys()
+    }
+
+    pub(crate) fn coverage(&self, kind: &GroupKind) -> KindCoverage {
+        match self.kinds.get(kind) {
+            None => KindCoverage::NotWatched,
+            Some(kind) if kind.facts.complete().is_some() => KindCoverage::Listed,
+            Some(Kind { forbidden: true, .. }) => KindCoverage::Forbidden,
+            Some(_) => KindCoverage::Unlisted,
+        }
+    }
+
+    pub(crate) fn is_listed(&self, kind: &GroupKind) -> bool {
+        self.coverage(kind) == KindCoverage::Listed
+    }
+
+    pub(crate) fn get(&self, key: &WorkloadKey) -> Option<&WorkloadFact> {
+        self.kinds.get(&key.kind)?.facts.get(&key.object)
+    }
+
+    /// The workload with this UID.
+    pub(crate) fn key_of(&self, uid: &Arc<str>) -> Option<&WorkloadKey> {
+        self.by_uid.get(uid)
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &WorkloadKey> {
+        self.by_uid.values()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.kinds.values().map(|kind| kind.facts.len()).sum()
+    }
+
+    pub(crate) fn is_watched(&self, kind: &GroupKind) -> bool {
+        self.kinds.contains_key(kind)
+    }
+
+    pub(crate) fn watch(&mut self, kind: GroupKind) {
+        self.kinds.entry(kind).or_default();
+    }
+
+    /// Forgets a kind and its workloads. Returns whether it was watched.
+    pub(crate) fn unwatch(&mut self, kind: &GroupKind) -> bool {
+        let watched = self.kinds.remove(kind).is_some();
+        if watched {
+            self.by_uid.retain(|_, key| key.kind != *kind);
+        }
+        watched
+    }
+
+    /// Returns whether that changes anything.
+    pub(crate) fn set_forbidden(&mut self, kind: &GroupKind, forbidden: bool) -> bool {
+        let Some(known) = self.kinds.get_mut(kind) else { return false };
+        std::mem::replace(&mut known.forbidden, forbidden) != forbidden
+    }
+
+    pub(crate) fn begin_list(&mut self, kind: &GroupKind, revision: u64) {
+        if let Some(known) = self.kinds.get_mut(kind) {
+            known.facts.begin(revision);
+        }
+    }
+
+    /// Ends a list; returns the workloads that it did not contain, which are still here. Nothing if the kind is not
+    /// watched.
+    pub(crate) fn end_list(&mut self, kind: &GroupKind) -> Option<Vec<NamespacedName>> {
+        self.kinds.get_mut(kind).map(|known| known.facts.done())
+    }
+
+    /// Stores a workload. Returns whether that changes anything.
+    pub(crate) fn apply(&mut self, key: &WorkloadKey, fact: WorkloadFact) -> bool {
+        let Some(kind) = self.kinds.get_mut(&key.kind) else { return false };
+        let uid = fact.uid.clone();
+        let put = kind.facts.put(&key.object, fact);
+        if let Put::Changed(before) = &put {
+            self.by_uid.remove(&before.uid);
+        }
+        if put == Put::Known {
+            return false;
+        }
+        self.by_uid.insert(uid, key.clone());
+        true
+    }
+
+    pub(crate) fn remove(&mut self, key: &WorkloadKey) -> Option<WorkloadFact> {
+        let before = self.kinds.get_mut(&key.kind)?.facts.remove(&key.object)?;
+        self.by_uid.remove(&before.uid);
+        Some(before)
+    }
+}

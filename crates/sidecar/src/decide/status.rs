@@ -1,0 +1,79 @@
+//! The decision about one PPS: a pure function from a read-only [`View`] to the status that the PPS should have.
+//!
+//! Each step is a file that can be read alone: what keeps the PPS from recording ([`condition`]), what becomes of each
+//! entry ([`entries`]), which changes fit ([`Capacity::fit`]), and what the header says ([`header`]).
+//!
+//! [`Capacity::fit`]: super::inventory::Capacity::fit
+
+mod condition;
+mod entries;
+mod header;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use pps_core::Reason;
+use pps_core::status::Recording;
+use serde_json::{Map, Value};
+
+use self::entries::EntryDecisions;
+pub(crate) use self::view::View;
+use super::inventory::{InFlight, MissingLabels};
+
+/// What should become of a PPS.
+pub(crate) struct Decision {
+    /// The fields of the status that differ; empty if nothing has to be written.
+    pub(crate) status: Map<String, Value>,
+    /// How many entries the object has after the write.
+    pub(crate) recorded: usize,
+    /// The write, to be applied to the tracked object once the API server has stored it.
+    pub(crate) write: InFlight,
+    pub(crate) missing_labels: BTreeMap<Arc<str>, MissingLabels>,
+    pub(crate) surplus: BTreeSet<Arc<str>>,
+    /// Pods whose states wait for room.
+    pub(crate) deferred: BTreeSet<Arc<str>>,
+    /// Node and Pod of entries that are dropped because their node is gone.
+    pub(crate) forgotten: Vec<(String, Arc<str>)>,
+    /// Nodes that the API server has to confirm as gone before their entries are dropped.
+    pub(crate) unconfirmed_nodes: BTreeSet<String>,
+    /// Entries that stay, and whose name a Pod of another owner has.
+    pub(crate) borrowed: Vec<Arc<str>>,
+    /// What to report about the capacity, if little or none is left.
+    pub(crate) capacity: Option<Recording>,
+}
+
+/// Decides the status of a PPS, examining only what is dirty. `size_limit` is the size that an object can have, in
+/// bytes; `now` is RFC 3339 and stands in the condition if its status changes.
+pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Decision {
+    let pps = view.pps;
+    let obstacle = condition::obstacle(view);
+    // States of a workload that no longer exists are still dropped, by the retention policy.
+    let records = obstacle.as_ref().is_none_or(|obstacle| obstacle.reason == Reason::WorkloadNotFound);
+
+    let mut entries = if records { entries::decide(view) } else { EntryDecisions::unchanged(view) };
+    let changes = std::mem::take(&mut entries.changes);
+    let deferred = std::mem::take(&mut entries.deferred);
+    let fitted = pps.capacity.fit(&pps.fact.status.pod_states, changes, deferred);
+    for pod in &fitted.deferred {
+        entries.missing_labels.remove(pod);
+    }
+
+    let recorded = header::recorded_after(pps, &fitted.changes);
+    let capacity = condition::capacity(pps, &fitted, recorded, size_limit);
+    let recording = condition::recording(view, obstacle, &entries.missing_labels, capacity.clone(), recorded);
+    let header = header::decide(view, records, recorded, &recording, now);
+    let status = header::status_patch(pps, &header, &fitted.changes);
+    Decision {
+        status,
+        recorded,
+        write: InFlight { changes: fitted.changes, size: fitted.size, header },
+        missing_labels: entries.missing_labels,
+        surplus: entries.surplus,
+        deferred: fitted.deferred,
+        forgotten: entries.forgotten,
+        unconfirmed_nodes: entries.unconfirmed_nodes,
+        borrowed: entries.borrowed,
+        capacity,
+    }
+}

@@ -1,0 +1,119 @@
+//! What the condition of type Recording says, and why.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pps_core::size::nearly_full;
+use pps_core::status::{RECORDING, Recording};
+use pps_core::{Reason, record};
+
+use super::view::View;
+use crate::decide::inventory::{FittedChanges, KindCoverage, MissingLabels, OBJECT_OVERHEAD, TrackedPps};
+
+/// What to do about an object that becomes too large.
+const CAPACITY_ADVICE: &str = "split the workload, record fewer or shorter annotations, or drop states earlier (persistentPodStateRetentionPolicy: WhenScaled)";
+
+/// What keeps a PPS from recording, if anything does.
+pub(super) fn obstacle(view: &View<'_>) -> Option<Recording> {
+    let target = &view.pps.fact.spec.target_ref;
+    let (kind, group_version, name) = (&target.kind, &target.api_version, &target.name);
+    let (reason, message) = match view.coverage {
+        KindCoverage::NotWatched => (
+            Reason::WorkloadKindNotWatched,
+            format!(
+                "install the definition of {kind} ({group_version}) and add it to the list of custom kinds; until then nothing is recorded or dropped"
+            ),
+        ),
+        KindCoverage::Forbidden => (
+            Reason::WorkloadKindForbidden,
+            format!(
+                "grant the sidecar list and watch on {kind} ({group_version}); until then nothing is recorded or dropped"
+            ),
+        ),
+        KindCoverage::Unlisted | KindCoverage::Listed => match view.superseded_by {
+            Some(other) => (
+                Reason::Superseded,
+                format!(
+                    "PersistentPodState {} names the same workload and takes precedence; delete one of the two",
+                    other.name
+                ),
+            ),
+            None if view.living_workload().is_none() => {
+                (Reason::WorkloadNotFound, format!("{kind} {name} does not exist in this namespace"))
+            }
+            None => return None,
+        },
+    };
+    Some(Recording { ok: false, reason, message })
+}
+
+/// What has to be said about the capacity of an object after these changes.
+pub(super) fn capacity(
+    pps: &TrackedPps,
+    fitted: &FittedChanges,
+    recorded: usize,
+    size_limit: usize,
+) -> Option<Recording> {
+    if !fitted.deferred.is_empty() {
+        let message = format!(
+            "{CAPACITY_ADVICE}: the API server stores no more than these {recorded} states in one object, and other Pods are not recorded"
+        );
+        return Some(Recording { ok: false, reason: Reason::CapacityExceeded, message });
+    }
+    let was_near =
+        pps.fact.status.conditions.iter().any(|condition| {
+            condition.type_ == RECORDING && condition.reason == Reason::NearCapacity.as_str()
+        });
+    let percent = nearly_full(fitted.size + OBJECT_OVERHEAD, size_limit, was_near)?;
+    let message = format!(
+        "{CAPACITY_ADVICE}: {recorded} states take {percent} % of the {} KiB that an object can have",
+        size_limit / 1024
+    );
+    Some(Recording { ok: true, reason: Reason::NearCapacity, message })
+}
+
+/// What the condition says: the most severe problem, or how far recording has come.
+pub(super) fn recording(
+    view: &View<'_>,
+    obstacle: Option<Recording>,
+    missing_labels: &BTreeMap<Arc<str>, MissingLabels>,
+    capacity: Option<Recording>,
+    recorded: usize,
+) -> Recording {
+    let is_exceeded = capacity.as_ref().is_some_and(|capacity| !capacity.ok);
+    let (exceeded, near) = if is_exceeded { (capacity, None) } else { (None, capacity) };
+    obstacle
+        .or(exceeded)
+        .or_else(|| missing_label(missing_labels))
+        .or(near)
+        .unwrap_or_else(|| progress(view, recorded))
+}
+
+/// No problem.
+fn progress(view: &View<'_>, recorded: usize) -> Recording {
+    let desired = view.workload.and_then(|workload| workload.demand.replicas());
+    let (reason, message) = match desired {
+        None => (
+            Reason::ReplicasUnknown,
+            "the workload does not say how many Pods it wants, so no state is dropped before it is deleted",
+        ),
+        Some(desired) if (recorded as u64) < desired => {
+            (Reason::WaitingForPods, "Pods are recorded as they become Ready")
+        }
+        Some(_) => (Reason::AllRecorded, "as many states are recorded as the workload wants Pods"),
+    };
+    Recording { ok: true, reason, message: message.into() }
+}
+
+/// The first Pod whose node lacks a topology key.
+fn missing_label(missing_labels: &BTreeMap<Arc<str>, MissingLabels>) -> Option<Recording> {
+    let (pod, MissingLabels { node, keys }) = missing_labels.first_key_value()?;
+    let replace_deprecated =
+        |key: &String| Some(format!("use {} instead of {key}", record::successor_of(key)?));
+    let advice = keys
+        .iter()
+        .find_map(replace_deprecated)
+        .unwrap_or_else(|| "label the node, or remove the key from the spec".into());
+    let message = format!("{advice}: node {node} of Pod {pod} has no label {}", keys.join(", "));
+    Some(Recording { ok: false, reason: Reason::TopologyKeyMissing, message })
+}

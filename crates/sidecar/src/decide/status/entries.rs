@@ -1,0 +1,173 @@
+//! What becomes of each dirty entry: recorded, kept or dropped.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use pps_core::demand::Wanted;
+use pps_core::pps::PodState;
+use pps_core::record::{self, Running};
+use pps_core::status::entry_patch;
+use pps_core::workload::{PodOwnership, WorkloadPresence, keeps};
+
+use super::view::View;
+use crate::decide::inventory::{Absence, EntryChange, MissingLabels};
+use crate::facts::{NodeFact, PodFact};
+
+/// What becomes of the entries of one PPS. The maps and sets start from what the tracked object has.
+#[derive(Default)]
+pub(super) struct EntryDecisions {
+    pub(super) changes: Vec<EntryChange>,
+    pub(super) missing_labels: BTreeMap<Arc<str>, MissingLabels>,
+    pub(super) surplus: BTreeSet<Arc<str>>,
+    pub(super) deferred: BTreeSet<Arc<str>>,
+    pub(super) forgotten: Vec<(String, Arc<str>)>,
+    pub(super) unconfirmed_nodes: BTreeSet<String>,
+    pub(super) borrowed: Vec<Arc<str>>,
+}
+
+/// What becomes of one entry.
+enum EntryDecision {
+    Keep,
+    /// Kept while the workload has fewer Pods than it wants.
+    KeepAsSurplus,
+    Record(PodState),
+    Drop,
+    /// Dropped, since its node is gone.
+    Forget,
+}
+
+impl EntryDecisions {
+    /// No entry changes.
+    pub(super) fn unchanged(view: &View<'_>) -> Self {
+        let pps = view.pps;
+        let mut missing_labels = pps.missing_labels.clone();
+        if pps.dirty.is_all() {
+            // The spec may name other keys now, and another writer may have removed entries.
+            let states = &pps.fact.status.pod_states;
+            missing_labels
+                .retain(|pod, missing| states.contains(pod) && missing.are_named_by(&pps.fact.spec));
+        }
+        Self {
+            missing_labels,
+            surplus: pps.surplus.clone(),
+            deferred: pps.capacity.deferred().clone(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Decides all dirty entries.
+pub(super) fn decide(view: &View<'_>) -> EntryDecisions {
+    let mut decisions = EntryDecisions::unchanged(view);
+    if view.pps.dirty.is_all() {
+        decisions.deferred.clear();
+    }
+    for pod in dirty_pods(view) {
+        decide_entry(view, pod, &mut decisions);
+    }
+    decisions
+}
+
+/// The Pods whose entries have to be examined.
+fn dirty_pods(view: &View<'_>) -> Vec<Arc<str>> {
+    let dirty = &view.pps.dirty;
+    if !dirty.is_all() && view.presence() != WorkloadPresence::Replaced {
+        return dirty.entries().cloned().collect();
+    }
+    let recorded = view.pps.fact.status.pod_states.nodes().map(|(pod, _)| pod);
+    let owned = view.workload.into_iter().flat_map(|workload| view.pods.names_of(&workload.uid));
+    let pods: BTreeSet<Arc<str>> = recorded.chain(owned).cloned().collect();
+    pods.into_iter().collect()
+}
+
+fn decide_entry(view: &View<'_>, pod: Arc<str>, decisions: &mut EntryDecisions) {
+    let before = view.pps.fact.status.pod_states.get(&pod);
+    let absence = before.as_ref().and_then(|before| view.absence(&pod, before));
+    decisions.surplus.remove(&pod);
+    decisions.deferred.remove(&pod);
+    let after = match decide_one(view, &pod, before.as_ref(), absence) {
+        keep @ (EntryDecision::Keep | EntryDecision::KeepAsSurplus) => {
+            match &before {
+                Some(before) => {
+                    if absence == Some(Absence::Overdue) {
+                        decisions.unconfirmed_nodes.insert(before.node_name.clone());
+                    }
+                    if view.is_borrowed(&pod) {
+                        decisions.borrowed.push(pod.clone());
+                    }
+                }
+                // The write that was to record it has failed.
+                None => drop(decisions.missing_labels.remove(&pod)),
+            }
+            if matches!(keep, EntryDecision::KeepAsSurplus) {
+                decisions.surplus.insert(pod);
+            }
+            return;
+        }
+        EntryDecision::Record(state) => Some(state),
+        EntryDecision::Drop => None,
+        EntryDecision::Forget => {
+            decisions.forgotten.extend(before.as_ref().map(|before| (before.node_name.clone(), pod.clone())));
+            None
+        }
+    };
+    decisions.missing_labels.remove(&pod);
+    let missing = after.as_ref().and_then(|state| MissingLabels::of(&view.pps.fact.spec, state));
+    if let Some(missing) = missing {
+        decisions.missing_labels.insert(pod.clone(), missing);
+    }
+    if let Some(patch) = entry_patch(before.as_ref(), after.as_ref()) {
+        let node_before = before.as_ref().map(|before| &before.node_name);
+        let is_new = after.as_ref().is_some_and(|after| Some(&after.node_name) != node_before);
+        let ready_since = if is_new { view.pod(&pod).and_then(|pod| pod.ready_since) } else { None };
+        decisions.changes.push(EntryChange { pod, after, patch, ready_since });
+    }
+}
+
+fn decide_one(
+    view: &View<'_>,
+    name: &Arc<str>,
+    before: Option<&PodState>,
+    absence: Option<Absence>,
+) -> EntryDecision {
+    let ownership = view.ownership(name);
+    if view.living_workload().is_some()
+        && ownership == PodOwnership::Adopted
+        && let Some(pod) = view.pod(name).filter(|pod| pod.ready)
+        && let Some(node_name) = &pod.node
+    {
+        // Until the node is known, so are none of its labels.
+        let Some(node) = view.nodes.get(node_name) else { return EntryDecision::Keep };
+        return EntryDecision::Record(record(view, pod, node_name, node, before));
+    }
+    if before.is_none() {
+        return EntryDecision::Keep;
+    }
+    if absence == Some(Absence::Confirmed) {
+        return EntryDecision::Forget;
+    }
+    let wanted = view.living_workload().map_or(Wanted::No, |workload| {
+        let living = view.pods.living(&workload.uid);
+        workload.demand.wants(&view.pps.workload.object.name, name, living)
+    });
+    let keeps = |wanted| keeps(view.pps.fact.spec.retention(), view.presence(), wanted, ownership);
+    match wanted {
+        Wanted::Maybe if !keeps(false) && keeps(true) => EntryDecision::KeepAsSurplus,
+        _ if keeps(wanted != Wanted::No) => EntryDecision::Keep,
+        _ => EntryDecision::Drop,
+    }
+}
+
+fn record(
+    view: &View<'_>,
+    pod: &PodFact,
+    node_name: &str,
+    node: &NodeFact,
+    before: Option<&PodState>,
+) -> PodState {
+    let annotation =
+        |key: &str| pod.annotations.iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value);
+    let running =
+        Running { node_name, node_label: &|key| node.label(key), annotation: &annotation, pod_ips: &pod.ips };
+    record::record(&view.pps.fact.spec, &running, before)
+}

@@ -1,0 +1,76 @@
+//! The header of the status, and the status as a merge patch.
+
+use pps_core::status::{self, Recording};
+use serde_json::{Map, Value, json};
+
+use super::view::View;
+use crate::decide::inventory::{EntryChange, Header, KindCoverage, TrackedPps};
+
+/// Decides the header. `records` says whether the states belong to the workload that exists now.
+pub(super) fn decide(
+    view: &View<'_>,
+    records: bool,
+    recorded: usize,
+    recording: &Recording,
+    now: &str,
+) -> Header {
+    let fact = &view.pps.fact;
+    if view.pps.capacity.is_header_refused() {
+        return Header::of(&fact.status);
+    }
+    let desired = if view.coverage == KindCoverage::Listed {
+        view.workload.map_or(Some(0), |workload| workload.demand.replicas()).map(count)
+    } else {
+        fact.status.desired
+    };
+    let target = view.living_workload().filter(|_| records);
+    Header {
+        observed_generation: fact.generation.or(fact.status.observed_generation),
+        target_uid: target.map(|workload| workload.uid.to_string()),
+        recorded: Some(count(recorded as u64)),
+        desired,
+        conditions: status::with_recording(&fact.status.conditions, recording, fact.generation, now),
+    }
+}
+
+/// How many entries an object has after these changes.
+pub(super) fn recorded_after(pps: &TrackedPps, changes: &[EntryChange]) -> usize {
+    let states = &pps.fact.status.pod_states;
+    changes.iter().fold(states.len(), |count, change| match (states.contains(&change.pod), &change.after) {
+        (false, Some(_)) => count + 1,
+        (true, None) => count - 1,
+        _ => count,
+    })
+}
+
+/// The fields of the status that differ.
+pub(super) fn status_patch(pps: &TrackedPps, header: &Header, changes: &[EntryChange]) -> Map<String, Value> {
+    let before = &pps.fact.status;
+    let mut status = Map::new();
+    if !changes.is_empty() {
+        let entries = changes.iter().map(|change| (change.pod.to_string(), change.patch.clone()));
+        status.insert("podStates".into(), Value::Object(entries.collect()));
+    }
+    if header.observed_generation.is_some() && before.observed_generation != header.observed_generation {
+        status.insert("observedGeneration".into(), header.observed_generation.into());
+    }
+    if header.target_uid.is_some() && before.target_uid != header.target_uid {
+        status.insert("targetUID".into(), header.target_uid.clone().into());
+    }
+    for (field, before, after) in
+        [("recorded", before.recorded, header.recorded), ("desired", before.desired, header.desired)]
+    {
+        if before != after {
+            status.insert(field.into(), after.into());
+        }
+    }
+    if let Some(conditions) = &header.conditions {
+        status.insert("conditions".into(), json!(conditions));
+    }
+    status
+}
+
+/// A count as the API has it.
+fn count(number: u64) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}

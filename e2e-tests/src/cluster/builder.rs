@@ -1,0 +1,217 @@
+//! What a cluster consists of, and how it is started.
+
+use std::{path::PathBuf, sync::Arc};
+
+use anyhow::{Context, Result};
+
+use super::{
+    background::Background,
+    kubelet::{Behaviour, Ipam, Kubelet},
+    nodes::{NodeSpec, Nodes},
+    running::{Cluster, POLICY_SERVER, SIDECAR},
+};
+use crate::{
+    control_plane::{self, ControlPlane, User},
+    kubewarden::stand_in::{PolicyModule, WebhookOptions},
+    manifests,
+    repository::{policy_path, repository_file},
+    sidecar::SidecarOptions,
+    supervisor::Supervisor,
+};
+
+/// What a cluster is to have.
+#[derive(Clone, Debug)]
+pub struct ClusterBuilder {
+    control_plane: control_plane::Options,
+    crd: Option<PathBuf>,
+    nodes: Vec<NodeSpec>,
+    behaviour: Behaviour,
+    dual_stack: bool,
+    rbac: Vec<(PathBuf, String, Vec<String>)>,
+    manifests: Vec<PathBuf>,
+    policy: Option<(PathBuf, WebhookOptions)>,
+    sidecar: Option<SidecarOptions>,
+}
+
+impl ClusterBuilder {
+    /// `count` Nodes `node-0`… spread over `zones` zones `zone-0`….
+    #[must_use]
+    pub fn nodes(mut self, count: usize, zones: usize) -> Self {
+        let zone = |index: usize| format!("zone-{}", index % zones.max(1));
+        self.nodes.extend((0..count).map(|index| NodeSpec::new(format!("node-{index}")).zone(zone(index))));
+        self
+    }
+
+    /// One more Node.
+    #[must_use]
+    pub fn node(mut self, node: NodeSpec) -> Self {
+        self.nodes.push(node);
+        self
+    }
+
+    /// One more user, with whatever groups.
+    #[must_use]
+    pub fn user(mut self, user: User) -> Self {
+        self.control_plane.users.push(user);
+        self
+    }
+
+    /// Another CRD file than `deploy/base/crd.yaml`.
+    #[must_use]
+    pub fn crd(mut self, path: impl Into<PathBuf>) -> Self {
+        self.crd = Some(path.into());
+        self
+    }
+
+    /// No CRD at all.
+    #[must_use]
+    pub fn without_crd(mut self) -> Self {
+        self.crd = None;
+        self
+    }
+
+    /// Applies a YAML file after the CRD.
+    #[must_use]
+    pub fn manifest(mut self, path: impl Into<PathBuf>) -> Self {
+        self.manifests.push(path.into());
+        self
+    }
+
+    /// Gives the named user the roles of a YAML file; see [`manifests::apply_rbac_from`].
+    #[must_use]
+    pub fn rbac(mut self, path: impl Into<PathBuf>, user: &str, only: &[&str]) -> Self {
+        self.rbac.push((path.into(), user.to_owned(), only.iter().map(|&name| name.to_owned()).collect()));
+        self
+    }
+
+    /// Gives the sidecar and the policy the rights that `deploy/base/rbac.yaml` gives them, and no others.
+    #[must_use]
+    pub fn deployed_rights(self) -> Self {
+        let rights = repository_file("deploy/base/rbac.yaml");
+        self.rbac(&rights, SIDECAR, &["pps-sidecar", "pps-sidecar-custom-kinds"]).rbac(
+            &rights,
+            POLICY_SERVER,
+            &["pps-policy"],
+        )
+    }
+
+    /// The whole product as it is deployed: rights, policy and sidecar, with default options.
+    #[must_use]
+    pub fn product(self) -> Self {
+        self.deployed_rights().policy(WebhookOptions::default()).sidecar(SidecarOptions::default())
+    }
+
+    /// With the webhook and the built policy, see [`policy_path`].
+    #[must_use]
+    pub fn policy(self, options: WebhookOptions) -> Self {
+        let path = policy_path();
+        self.policy_file(path, options)
+    }
+
+    /// With the webhook and that policy.
+    #[must_use]
+    pub fn policy_file(mut self, path: impl Into<PathBuf>, options: WebhookOptions) -> Self {
+        self.policy = Some((path.into(), options));
+        self
+    }
+
+    /// With a sidecar.
+    #[must_use]
+    pub fn sidecar(mut self, options: SidecarOptions) -> Self {
+        self.sidecar = Some(options);
+        self
+    }
+
+    /// How the kubelet behaves.
+    #[must_use]
+    pub fn kubelet(mut self, behaviour: Behaviour) -> Self {
+        self.behaviour = behaviour;
+        self
+    }
+
+    /// Pods get an IPv6 address too. Kubernetes before 1.21 needs
+    /// `--feature-gates=IPv6DualStack=true`.
+    #[must_use]
+    pub fn dual_stack(mut self) -> Self {
+        self.dual_stack = true;
+        self
+    }
+
+    /// Changes the control plane's options.
+    #[must_use]
+    pub fn control_plane(mut self, change: impl FnOnce(&mut control_plane::Options)) -> Self {
+        change(&mut self.control_plane);
+        self
+    }
+
+    /// Starts everything; each part is ready when this returns.
+    pub async fn start(mut self) -> Result<Cluster> {
+        for user in [POLICY_SERVER, SIDECAR] {
+            if self.control_plane.users.iter().all(|known| known.name != user) {
+                self.control_plane.users.push(User::new(user));
+            }
+        }
+        // Compiling the policy takes as long as starting the programs: both at once.
+        let policy = self.policy.take();
+        let compile = tokio::task::spawn_blocking(move || {
+            policy
+                .map(|(path, options)| {
+                    let module = PolicyModule::load_file(&path);
+                    anyhow::Ok((
+                        module.context("the policy (`make policy.wasm`, or set PPS_POLICY_WASM)")?,
+                        options,
+                    ))
+                })
+                .transpose()
+        });
+        let supervisor = Arc::new(Supervisor::start()?);
+        let control_plane = ControlPlane::start(supervisor, self.control_plane).await?;
+        let background = Background::start()?;
+        let client = control_plane.client();
+        let nodes = Nodes::new(client.clone());
+        let made = self.nodes.into_iter().map(|node| nodes.create(node));
+        let (made, applied) = tokio::join!(futures::future::try_join_all(made), async {
+            for path in self.crd.iter().chain(&self.manifests) {
+                manifests::apply_file(&client, path).await?;
+            }
+            for (path, user, only) in &self.rbac {
+                let only: Vec<&str> = only.iter().map(String::as_str).collect();
+                manifests::apply_rbac_from(&client, path, user, &only).await?;
+            }
+            anyhow::Ok(())
+        });
+        made?;
+        applied?;
+
+        let plugin = control_plane.binaries().path("host-local")?;
+        let ipam = Ipam::new(plugin, control_plane.folder(), self.dual_stack);
+        let background_client = background.client_for(&control_plane, control_plane::ADMIN)?;
+        let kubelet = Kubelet::start(background.handle(), background_client, ipam, self.behaviour);
+        let mut cluster =
+            Cluster { webhook: None, sidecar: None, kubelet, nodes, client, background, control_plane };
+        if let Some((module, options)) = compile.await.context("compiling the policy")?? {
+            cluster.start_webhook(module, options).await?;
+        }
+        if let Some(options) = self.sidecar {
+            cluster.start_sidecar(options).await?;
+        }
+        Ok(cluster)
+    }
+}
+
+impl Cluster {
+    /// A cluster with the CRD of this repository, no Nodes, no policy, no sidecar.
+    pub fn builder() -> ClusterBuilder {
+        ClusterBuilder {
+            control_plane: control_plane::Options::default(),
+            crd: Some(repository_file("deploy/base/crd.yaml")),
+            nodes: Vec::new(),
+            behaviour: Behaviour::default(),
+            dual_stack: false,
+            rbac: Vec::new(),
+            manifests: Vec::new(),
+            policy: None,
+            sidecar: None,
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The life of one bound Pod, from its address to its removal.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anyhow::Result;
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::{
+    container::Containers,
+    shared::{Control, IP_ANNOTATION, NO_RESERVATION, Shared, persist},
+};
+
+/// How often a Pod that runs for real is asked whether it is Ready: oftener than any Pod says, for tests wait
+/// for it.
+const PROBE_PERIOD: Duration = Duration::from_millis(200);
+
+/// Who it is; nothing of this changes during the Pod's life.
+struct Identity {
+    namespace: String,
+    name: String,
+    uid: String,
+    node: String,
+}
+
+impl Identity {
+    fn of(pod: &Pod) -> Self {
+        let own = |value: &Option<String>| value.clone().unwrap_or_default();
+        Self {
+            namespace: own(&pod.metadata.namespace),
+            name: own(&pod.metadata.name),
+            uid: own(&pod.metadata.uid),
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
+        }
+    }
+
+    fn works(&self, control: &Control) -> bool {
+        !control.dead_nodes.contains(&self.node)
+    }
+
+    fn may_be_ready(&self, control: &Control) -> bool {
+        self.works(control) && !control.held.contains(&format!("{}/{}", self.namespace, self.name))
+    }
+}
+
+/// Ends when the Pod is gone from the API. Its address is free by then.
+pub(super) async fn live(shared: Arc<Shared>, mut pod: watch::Receiver<Arc<Pod>>) {
+    let first = pod.borrow_and_update().clone();
+    let identity = Identity::of(&first);
+    let api: Api<Pod> = Api::namespaced(shared.client.clone(), &identity.namespace);
+    if until(&shared, &mut pod, |pod, control| identity.works(control) || is_going(pod)).await {
+        run(&shared, &identity, &api, &mut pod).await;
+        if until(&shared, &mut pod, |pod, control| is_going(pod) && identity.works(control)).await {
+            end(&shared, &identity, &api, &pod).await;
+        }
+    }
+    // Deleted by force, without us, or done: give back what is left.
+    let _turn = shared.turns.acquire().await;
+    if let Err(error) = shared.ipam.delete(&identity.node, &identity.uid).await {
+        tracing::debug!("{error:#}");
+    }
+}
+
+/// From bound to Ready, or to the moment when it is to go.
+async fn run(shared: &Shared, identity: &Identity, api: &Api<Pod>, pod: &mut watch::Receiver<Arc<Pod>>) {
+    let behaviour = shared.control.borrow().behaviour.clone();
+    let first = pod.borrow().clone();
+    if is_going(&first) || is_over(&first) {
+        return;
+    }
+    let set = |key: &str| first.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
+    let plain = set(NO_RESERVATION).is_some();
+    let wanted = set(IP_ANNOTATION).filter(|value| !plain && !value.is_empty());
+
+    let turn = shared.turns.acquire().await;
+    let added = persist(pod, || shared.ipam.add(&identity.node, &identity.uid, wanted.as_deref()));
+    let Some(addresses) = added.await else { return };
+    let ip = addresses.first().cloned().unwrap_or_default();
+    let mut annotations: BTreeMap<String, String> = BTreeMap::new();
+    if !plain {
+        if wanted.as_deref() != Some(&ip) {
+            annotations.insert(IP_ANNOTATION.to_owned(), ip.clone());
+        }
+        for (key, value) in &behaviour.annotations {
+            let value =
+                value.replace("{ip}", &ip).replace("{node}", &identity.node).replace("{pod}", &identity.name);
+            annotations.insert(key.clone(), value);
+        }
+    }
+    if !annotations.is_empty() {
+        annotate(identity, api, pod, &json!(annotations)).await;
+    }
+    drop(turn);
+
+    if !behaviour.ready_delay.is_zero() {
+        // Cut short when the Pod is to go.
+        let going = until(shared, pod, |pod, _| is_going(pod));
+        let _ = tokio::time::timeout(behaviour.ready_delay, going).await;
+    }
+    let started = Timestamp::now();
+    if let Some(containers) = shared.containers.get().filter(|all| all.handles(&identity.namespace)) {
+        run_for_real(shared, identity, api, pod, containers, &addresses, started).await;
+        return;
+    }
+    if !identity.may_be_ready(&shared.control.borrow()) {
+        set_status(shared, identity, api, pod, &addresses, started, false).await;
+    }
+    if !until(shared, pod, |pod, control| identity.may_be_ready(control) || is_going(pod)).await {
+        return;
+    }
+    if !is_going(&pod.borrow()) {
+        set_status(shared, identity, api, pod, &addresses, started, true).await;
+    }
+}
+
+/// Runs the Pod's container until the Pod is to go.
+async fn run_for_real(
+    shared: &Shared,
+    identity: &Identity,
+    api: &Api<Pod>,
+    pod: &mut watch::Receiver<Arc<Pod>>,
+    containers: &Containers,
+    addresses: &[String],
+    started: Timestamp,
+) {
+    let own = addresses.first().cloned().unwrap_or_default();
+    let first = pod.borrow().clone();
+    let start = || async {
+        let result = containers.start(&first, &own).await;
+        result.inspect_err(|error| containers.complain(format!("{}: {error:#}", identity.name)))
+    };
+    let Some(running) = persist(pod, start).await else { return };
+    let mut shown = None;
+    loop {
+        let going = until(shared, pod, |pod, _| is_going(pod));
+        match tokio::time::timeout(PROBE_PERIOD, going).await {
+            // It has to be asked again.
+            Err(_) => {}
+            Ok(_) => break,
+        }
+        match containers.is_ready(&running).await {
+            Ok(ready) if shown != Some(ready) => {
+                shown = Some(ready);
+                set_status(shared, identity, api, pod, addresses, started, ready).await;
+            }
+            Ok(_) => {}
+            Err(error) => containers.complain(format!("{}: {error:#}", identity.name)),
+        }
+    }
+    if let Err(error) = containers.stop(&running).await {
+        containers.complain(format!("{}: {error:#}", identity.name));
+    }
+}
+
+/// Frees the address, then removes the object, as a kubelet does.
+async fn end(shared: &Shared, identity: &Identity, api: &Api<Pod>, pod: &watch::Receiver<Arc<Pod>>) {
+    let _turn = shared.turns.acquire().await;
+    if shared.control.borrow().behaviour.blank_on_teardown {
+        annotate(identity, api, pod, &json!({IP_ANNOTATION: ""})).await;
+    }
+    persist(pod, || shared.ipam.delete(&identity.node, &identity.uid)).await;
+    let now = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(Preconditions { uid: Some(identity.uid.clone()), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    persist(pod, || tolerate_absence(api.delete(&identity.name, &now))).await;
+}
+
+async fn annotate(identity: &Identity, api: &Api<Pod>, pod: &watch::Receiver<Arc<Pod>>, annotations: &Value) {
+    // The uid makes the patch fail on a namesake.
+    let patch = json!({"metadata": {"uid": identity.uid, "annotations": annotations}});
+    let patch = Patch::Merge(patch);
+    let params = PatchParams::default();
+    persist(pod, || tolerate_absence(api.patch(&identity.name, &params, &patch))).await;
+}
+
+async fn set_status(
+    shared: &Shared,
+    identity: &Identity,
+    api: &Api<Pod>,
+    pod: &watch::Receiver<Arc<Pod>>,
+    addresses: &[String],
+    started: Timestamp,
+    ready: bool,
+) {
+    let _turn = shared.turns.acquire().await;
+    let current = pod.borrow().clone();
+    let status = running_status(&current, addresses, &Time(started), ready);
+    let patch = Patch::Merge(json!({"metadata": {"uid": identity.uid}, "status": status}));
+    let params = PatchParams::default();
+    persist(pod, || tolerate_absence(api.patch_status(&identity.name, &params, &patch))).await;
+}
+
+fn running_status(pod: &Pod, addresses: &[String], started: &Time, ready: bool) -> Value {
+    let ours = ["Initialized", "Ready", "ContainersReady", "PodScheduled"];
+    let others = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut conditions: Vec<Value> = others
+        .filter(|condition| !ours.contains(&condition.type_.as_str()))
+        .map(|condition| json!(condition))
+        .collect();
+    for kind in ours {
+        let holds = ready || matches!(kind, "Initialized" | "PodScheduled");
+        let status = if holds { "True" } else { "False" };
+        conditions.push(json!({"type": kind, "status": status, "lastTransitionTime": started}));
+    }
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let containers: Vec<Value> = containers
+        .map(|container| {
+            json!({"name": container.name, "image": container.image, "imageID": "", "ready": ready,
+                "started": true, "restartCount": 0, "state": {"running": {"startedAt": started}}})
+        })
+        .collect();
+    let addresses_status: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
+    json!({"phase": "Running", "podIP": addresses.first(), "podIPs": addresses_status, "hostIP": "127.0.0.1",
+        "startTime": started, "conditions": conditions, "containerStatuses": containers})
+}
+
+fn is_going(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
+}
+
+fn is_over(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Gone: then there is nothing left to do. A namesake makes the call fail, until the watch tells that
+/// this one is gone.
+async fn tolerate_absence<T>(call: impl Future<Output = kube::Result<T>>) -> Result<()> {
+    match call.await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(other) => Err(other.into()),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Waits until the condition holds; false if the Pod is gone before.
+async fn until(
+    shared: &Shared,
+    pod: &mut watch::Receiver<Arc<Pod>>,
+    condition: impl Fn(&Pod, &Control) -> bool,
+) -> bool {
+    let mut control = shared.control.subscribe();
+    loop {
+        if condition(&pod.borrow_and_update(), &control.borrow_and_update()) {
+            return true;
+        }
+        tokio::select! {
+            changed = pod.changed() => if changed.is_err() { return false },
+            changed = control.changed() => if changed.is_err() { return false },
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A running cluster.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use anyhow::{Context, Result};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject},
+};
+use serde_json::Value;
+
+use super::{background::Background, kubelet::Kubelet, nodes::Nodes};
+use crate::{
+    control_plane::{self, ControlPlane},
+    kubewarden::{
+        Policy,
+        stand_in::{PolicyModule, Webhook, WebhookOptions},
+    },
+    manifests,
+    sidecar::{Sidecar, SidecarOptions},
+};
+
+/// The user that the webhook asks the API server as.
+pub const POLICY_SERVER: &str = "policy-server";
+/// The user that the sidecar runs as.
+pub const SIDECAR: &str = "pps-sidecar";
+
+/// The PersistentPodState resource.
+pub fn pps_resource() -> ApiResource {
+    ApiResource {
+        group: "apps.kruise.io".to_owned(),
+        version: "v1alpha1".to_owned(),
+        api_version: "apps.kruise.io/v1alpha1".to_owned(),
+        kind: "PersistentPodState".to_owned(),
+        plural: "persistentpodstates".to_owned(),
+    }
+}
+
+/// A running cluster. Dropping it ends everything; [`Cluster::shutdown`] does so and tells of errors.
+///
+/// Fields are dropped in this order: who asks goes before who answers.
+pub struct Cluster {
+    /// The webhook, if there is one.
+    pub webhook: Option<Webhook>,
+    /// The sidecar, if there is one.
+    pub sidecar: Option<Sidecar>,
+    /// The simulated kubelet.
+    pub kubelet: Kubelet,
+    /// The Nodes.
+    pub nodes: Nodes,
+    pub(super) client: Client,
+    pub(super) background: Background,
+    /// The API server, and what belongs to it.
+    pub control_plane: ControlPlane,
+}
+
+impl Cluster {
+    /// The administrator's client.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Starts the webhook around a policy and registers it. One that was there is replaced.
+    pub async fn start_webhook(&mut self, module: PolicyModule, options: WebhookOptions) -> Result<()> {
+        let client = self.background.client_for(&self.control_plane, POLICY_SERVER)?;
+        let webhook = Webhook::start(self.background.handle(), client, module, options)?;
+        webhook.register(&self.client, self.control_plane.version()).await?;
+        self.webhook = Some(webhook);
+        Ok(())
+    }
+
+    /// Serves an installed policy with the rights of that token, and registers it as Kubewarden does. What was
+    /// there is replaced.
+    pub async fn start_installed_webhook(
+        &mut self,
+        module: &PolicyModule,
+        policy: Policy,
+        token: &str,
+    ) -> Result<()> {
+        let client = {
+            let _context = self.background.enter();
+            self.control_plane.client_with_token(token)?
+        };
+        let webhook = Webhook::start_installed(self.background.handle(), client, module, policy)?;
+        webhook.register(&self.client, self.control_plane.version()).await?;
+        self.webhook = Some(webhook);
+        Ok(())
+    }
+
+    /// The administrator's client for what runs in the background.
+    pub fn background_client(&self) -> Result<Client> {
+        self.background.client_for(&self.control_plane, control_plane::ADMIN)
+    }
+
+    /// Starts a sidecar and waits until it is ready. It becomes [`Cluster::sidecar`].
+    pub async fn start_sidecar(&mut self, options: SidecarOptions) -> Result<()> {
+        let sidecar = self.run_sidecar(options)?;
+        sidecar.wait_ready(Duration::from_secs(20)).await?;
+        self.sidecar = Some(sidecar);
+        Ok(())
+    }
+
+    /// Starts a sidecar beside others; it needs a name of its own. It may not be ready yet.
+    pub fn run_sidecar(&self, options: SidecarOptions) -> Result<Sidecar> {
+        Sidecar::start(&self.control_plane, options)
+    }
+
+    /// The webhook.
+    pub fn webhook(&self) -> Result<&Webhook> {
+        self.webhook.as_ref().context("the cluster has no webhook")
+    }
+
+    /// The sidecar.
+    pub fn sidecar(&self) -> Result<&Sidecar> {
+        self.sidecar.as_ref().context("the cluster has no sidecar")
+    }
+
+    /// Applies YAML as the administrator.
+    pub async fn apply(&self, yaml: &str) -> Result<Vec<DynamicObject>> {
+        manifests::apply_yaml(&self.client, yaml).await
+    }
+
+    /// Applies objects as the administrator.
+    pub async fn apply_objects(&self, objects: &[Value]) -> Result<Vec<DynamicObject>> {
+        manifests::apply(&self.client, objects).await
+    }
+
+    /// Gives a user the roles of a YAML file, see [`manifests::apply_rbac_from`].
+    pub async fn apply_rbac_from(&self, path: &Path, user: &str, only: &[&str]) -> Result<()> {
+        manifests::apply_rbac_from(&self.client, path, user, only).await
+    }
+
+    /// Makes a namespace unless it is there.
+    pub async fn namespace(&self, name: &str) -> Result<()> {
+        manifests::ensure_namespace(&self.client, name).await
+    }
+
+    /// The PersistentPodStates of a namespace.
+    pub fn pps_api(&self, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client(), namespace, &pps_resource())
+    }
+
+    /// The recorded states of a PersistentPodState by Pod name; empty if there is none.
+    pub async fn pod_states(&self, namespace: &str, name: &str) -> Result<BTreeMap<String, Value>> {
+        let found = self.pps_api(namespace).get_opt(name).await?;
+        let states = found.map(|mut pps| pps.data["status"]["podStates"].take()).unwrap_or_default();
+        Ok(serde_json::from_value(states).unwrap_or_default())
+    }
+
+    /// Ends everything and says what went wrong with that.
+    pub async fn shutdown(self) -> Result<()> {
+        let supervisor = self.control_plane.supervisor().clone();
+        drop(self);
+        tokio::task::spawn_blocking(move || supervisor.close()).await?
+    }
+}

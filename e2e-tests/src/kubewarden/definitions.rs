@@ -1,0 +1,95 @@
+//! What Kubewarden installs and its objects need to be stored. Its controller does not run here.
+
+use std::{env, fs, path::PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use kube::Client;
+use serde_json::{Map, Value, json};
+
+use crate::{control_plane::Version, manifests};
+
+/// Kubewarden's own namespace, in which its policy servers have their accounts.
+pub const NAMESPACE: &str = "kubewarden";
+/// The account of the policy server `default`.
+pub const SERVICE_ACCOUNT: &str = "policy-server";
+
+const DEFINITIONS_ENV: &str = "KUBEWARDEN_CRDS";
+const GROUP: &str = "policies.kubewarden.io";
+
+/// Lets the cluster store Kubewarden's objects, in its namespace among others: by the definitions in the
+/// folder that `KUBEWARDEN_CRDS` names, or else by some that take any field.
+pub async fn install_definitions(client: &Client, version: Version) -> Result<()> {
+    manifests::ensure_namespace(client, NAMESPACE).await?;
+    manifests::apply(client, &definitions(version)?).await?;
+    Ok(())
+}
+
+fn definitions(version: Version) -> Result<Vec<Value>> {
+    let Some(folder) = env::var_os(DEFINITIONS_ENV).filter(|folder| !folder.is_empty()) else {
+        return Ok([
+            ("ClusterAdmissionPolicy", "clusteradmissionpolicies"),
+            ("PolicyServer", "policyservers"),
+        ]
+        .map(|(kind, plural)| permissive_definition(GROUP, "v1", kind, plural, "Cluster"))
+        .into());
+    };
+    let folder = PathBuf::from(folder);
+    let mut definitions = Vec::new();
+    for file in fs::read_dir(&folder).with_context(|| format!("{DEFINITIONS_ENV}={}", folder.display()))? {
+        let path = file?.path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            definitions.extend(manifests::read(&path)?.into_iter().filter(|object| {
+                object["kind"] == "CustomResourceDefinition" && object["spec"]["group"] == GROUP
+            }));
+        }
+    }
+    if version < Version::minor(21) {
+        let versions =
+            definitions.iter_mut().filter_map(|definition| definition["spec"]["versions"].as_array_mut());
+        versions
+            .flatten()
+            .for_each(|version| let_strings_be_empty(&mut version["schema"]["openAPIV3Schema"]));
+    }
+    ensure!(!definitions.is_empty(), "{DEFINITIONS_ENV}={} has no definition of {GROUP}", folder.display());
+    Ok(definitions)
+}
+
+/// Kubernetes 1.20, built with a Go that is newer than it, takes an empty string for null when it validates.
+fn let_strings_be_empty(schema: &mut Value) {
+    if schema["type"] == "string" {
+        schema["nullable"] = true.into();
+    }
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    properties.into_iter().flat_map(Map::values_mut).for_each(let_strings_be_empty);
+    for key in ["items", "additionalProperties"] {
+        if let Some(below) = schema.get_mut(key).filter(|below| below.is_object()) {
+            let_strings_be_empty(below);
+        }
+    }
+    // What a list goes by must not be null.
+    let keys = schema["x-kubernetes-list-map-keys"].as_array().cloned().unwrap_or_default();
+    for key in keys.iter().filter_map(Value::as_str) {
+        schema["items"]["properties"][key]["nullable"] = false.into();
+    }
+}
+
+/// The definition of a kind whose objects may have any field.
+pub fn permissive_definition(group: &str, version: &str, kind: &str, plural: &str, scope: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "scope": scope,
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+            "versions": [{
+                "name": version,
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
+}

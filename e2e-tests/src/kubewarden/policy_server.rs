@@ -1,0 +1,115 @@
+//! Kubewarden's own PolicyServer, where there is one: `POLICY_SERVER` names the executable.
+
+use std::{env, fs, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use super::policy::Policy;
+use crate::{
+    control_plane::{ControlPlane, ServerCertificate, Version, free_port},
+    http,
+    supervisor::{Spec, Supervisor},
+    wait::{Progress, wait_for},
+};
+
+const NAME: &str = "policy-server";
+
+/// The executable that `POLICY_SERVER` names.
+pub fn executable() -> Option<PathBuf> {
+    env::var_os("POLICY_SERVER").filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// A running PolicyServer with one policy.
+pub struct PolicyServer {
+    supervisor: Arc<Supervisor>,
+    policy: Policy,
+    url: String,
+    authority: String,
+    readiness: String,
+}
+
+impl PolicyServer {
+    /// Starts it as Kubewarden's controller does, with `policies.yml`, `sources.yml` and TLS. It asks the API server
+    /// by that token. `insecure` is a registry that speaks plain HTTP.
+    pub fn start(
+        control_plane: &ControlPlane,
+        program: PathBuf,
+        policy: Policy,
+        token: &str,
+        insecure: &str,
+    ) -> Result<Self> {
+        let folder = control_plane.folder().join(NAME);
+        fs::create_dir_all(&folder)?;
+        let certificate = ServerCertificate::generate(NAME)?;
+        let kubeconfig = control_plane.kubeconfig_with_token(NAME, token)?;
+        let file = |name: &str, content: &str| -> Result<String> {
+            let path = folder.join(name);
+            fs::write(&path, content)?;
+            Ok(path.display().to_string())
+        };
+        let (port, readiness) = (free_port()?, free_port()?);
+        let sources = json!({"insecure_sources": [insecure]});
+        let downloads = folder.join("downloads");
+        fs::create_dir_all(&downloads)?;
+        let args = [
+            ("--addr", "127.0.0.1".to_owned()),
+            ("--port", port.to_string()),
+            ("--readiness-probe-port", readiness.to_string()),
+            ("--cert-file", file("tls.crt", &certificate.certificate)?),
+            ("--key-file", file("tls.key", &certificate.key)?),
+            ("--policies", file("policies.yml", &policy.policies().to_string())?),
+            ("--sources-path", file("sources.yml", &sources.to_string())?),
+            ("--policies-download-dir", downloads.display().to_string()),
+            ("--sigstore-cache-dir", folder.join("sigstore").display().to_string()),
+        ];
+        let args = args.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect();
+        let env = vec![("KUBECONFIG".to_owned(), kubeconfig.display().to_string())];
+        let supervisor = control_plane.supervisor().clone();
+        supervisor.spawn(Spec { name: NAME.to_owned(), program, args, env })?;
+        Ok(Self {
+            supervisor,
+            policy,
+            url: format!("https://127.0.0.1:{port}"),
+            authority: certificate.authority,
+            readiness: format!("127.0.0.1:{readiness}"),
+        })
+    }
+
+    /// Waits until it has pulled and compiled the policy.
+    pub async fn wait_ready(&self, timeout: Duration) -> Result<()> {
+        let ready = wait_for("the PolicyServer to be ready", timeout, async || {
+            let status = self.supervisor.status(NAME)?;
+            if !status.running {
+                return Ok(Progress::Done(Some(status)));
+            }
+            let (code, _) = http::get(&self.readiness, "/readiness").await?;
+            Ok(Progress::when(code == 200, None, code))
+        })
+        .await
+        .with_context(|| self.supervisor.log_tail(NAME, 20))?;
+        if let Some(status) = ready {
+            bail!("the PolicyServer ended ({status:?}):\n{}", self.supervisor.log_tail(NAME, 20));
+        }
+        Ok(())
+    }
+
+    /// Tells the API server to ask it.
+    pub async fn register(&self, admin: &Client, version: Version) -> Result<Value> {
+        let configurations: Api<MutatingWebhookConfiguration> = Api::all(admin.clone());
+        let configuration = self.policy.webhook_configuration(&self.url, &self.authority, version);
+        let params = PatchParams::apply("pps-e2e").force();
+        configurations.patch(&self.policy.id(), &params, &Patch::Apply(&configuration)).await?;
+        Ok(configuration)
+    }
+
+    /// What it logged.
+    pub fn log(&self) -> String {
+        self.supervisor.log(NAME)
+    }
+}

@@ -1,0 +1,24 @@
+//! A stand-in for PolicyServer: a waPC host that runs a policy the way PolicyServer does, and an HTTPS webhook
+//! around it. It records every request, host call and log line.
+//!
+//! The waPC host needs no cluster: [`HostCalls`] may be a closure.
+
+mod host_calls;
+mod kubernetes;
+mod mask;
+mod metadata;
+mod module;
+mod reflector;
+mod review;
+mod webhook;
+
+pub use host_calls::{HostCall, HostCalls, LogEntry, NoHost};
+pub use kubernetes::KubernetesHost;
+pub use mask::Mask;
+pub use metadata::{ContextAwareResource, Metadata, Rule};
+pub use module::{Evaluation, Instance, PolicyModule, SettingsVerdict};
+pub use review::{
+    AdmissionRequest, AdmissionResponse, Kind, PolicyResponse, Resource, ResponseStatus, ReviewRequest,
+    ReviewResponse,
+};
+pub use webhook::{Served, Webhook, WebhookOptions, summary};

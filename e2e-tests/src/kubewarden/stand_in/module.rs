@@ -1,0 +1,276 @@
+//! A waPC host that runs a policy the way PolicyServer does: the module is compiled once, each
+//! request gets a fresh instance, and an epoch deadline ends what takes too long.
+//!
+//! Nothing here needs a cluster: [`HostCalls`] may be a closure.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use wapc::WapcHost;
+use wasmtime_provider::{
+    EpochDeadlines, WasmtimeEngineProviderBuilder, WasmtimeEngineProviderPre,
+    wasmtime::{Config, Engine, Module},
+};
+
+use super::{
+    host_calls::{Gate, HostCall, HostCalls, LogEntry, NoHost, Record},
+    metadata::Metadata,
+    review::{AdmissionRequest, AdmissionResponse, PolicyResponse},
+};
+use crate::kubewarden::policy::Policy;
+
+/// One tick of the clock that interrupts guests.
+const TICK: Duration = Duration::from_secs(1);
+/// After how many ticks a guest is interrupted: PolicyServer's default.
+const TIMEOUT_TICKS: u64 = 2;
+const INTERRUPTED: &str = "guest code interrupted, execution deadline exceeded";
+
+/// A compiled policy. Clones share the compiled code.
+#[derive(Clone)]
+pub struct PolicyModule {
+    id: String,
+    metadata: Arc<Metadata>,
+    pre: WasmtimeEngineProviderPre,
+}
+
+/// An instance of a policy.
+pub struct Instance(WapcHost);
+
+impl Instance {
+    /// Calls one of the guest's functions with a payload as it is.
+    pub fn call(&self, operation: &str, payload: &[u8]) -> Result<Vec<u8>> {
+        self.0.call(operation, payload).map_err(|error| anyhow!("{operation}: {error}"))
+    }
+}
+
+/// What became of one request.
+#[derive(Clone, Debug)]
+pub struct Evaluation {
+    /// The answer to the API server.
+    pub response: AdmissionResponse,
+    /// Its patch, decoded.
+    pub patch: Option<json_patch::Patch>,
+    /// The guest's own answer, if it gave one.
+    pub answer: Option<PolicyResponse>,
+    /// What the guest asked the host, in order; log entries are not among them.
+    pub host_calls: Vec<HostCall>,
+    /// What it logged.
+    pub logs: Vec<LogEntry>,
+    /// How long it took, from the request to the response.
+    pub took: Duration,
+}
+
+/// What a policy says of its settings.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct SettingsVerdict {
+    /// They can be used.
+    pub valid: bool,
+    /// Why not.
+    pub message: Option<String>,
+}
+
+impl PolicyModule {
+    /// Compiles a module (Wasm, not WAT).
+    pub fn load(wasm: &[u8]) -> Result<Self> {
+        let metadata = Metadata::of_module(wasm)?;
+        let mut config = Config::new();
+        config.epoch_interruption(true);
+        config.wasm_function_references(true);
+        let engine = Engine::new(&config).map_err(|error| anyhow!("{error:#}"))?;
+        let module =
+            Module::new(&engine, wasm).map_err(|error| anyhow!("cannot compile the policy: {error:#}"))?;
+        let pre = WasmtimeEngineProviderBuilder::new()
+            .engine(engine.clone())
+            .module(module)
+            .build_pre()
+            .context("cannot link the policy")?;
+        tick(&engine)?;
+        Ok(Self { id: "clusterwide-persistent-pod-state".to_owned(), metadata: Arc::new(metadata), pre })
+    }
+
+    /// Compiles the module in a file; once per process, as long as the file stays the same.
+    pub fn load_file(path: &Path) -> Result<Self> {
+        static KNOWN: Mutex<Vec<(PathBuf, Vec<u8>, PolicyModule)>> = Mutex::new(Vec::new());
+        let wasm = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., module)) = known.iter().find(|(name, content, _)| name == path && *content == wasm) {
+            return Ok(module.clone());
+        }
+        let module = Self::load(&wasm).with_context(|| path.display().to_string())?;
+        known.retain(|(name, ..)| name != path);
+        known.push((path.to_owned(), wasm, module.clone()));
+        Ok(module)
+    }
+
+    /// The same policy with the rights that a `ClusterAdmissionPolicy` gives it: what its metadata ask for does
+    /// not count any more.
+    pub fn installed_by(&self, policy: &Policy) -> Result<Self> {
+        let resources = match policy.spec("contextAwareResources") {
+            Value::Null => json!([]),
+            resources => resources.clone(),
+        };
+        let metadata = Metadata {
+            mutating: policy.spec("mutating") == &json!(true),
+            context_aware_resources: serde_json::from_value(resources).context("contextAwareResources")?,
+            host_capabilities: Some(["*".to_owned()].into()),
+            rules: serde_json::from_value(policy.spec("rules").clone()).context("rules")?,
+            ..(*self.metadata).clone()
+        };
+        Ok(Self { id: policy.id(), metadata: Arc::new(metadata), pre: self.pre.clone() })
+    }
+
+    /// The policy's id: the last part of its URL, and its name in messages.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What the policy says about itself.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Evaluates the `request` of an admission review. It blocks: in async code use `spawn_blocking`.
+    ///
+    /// The error is about the request, which is none; whatever the policy does becomes a response.
+    pub fn evaluate(
+        &self,
+        request: &Value,
+        settings: &Value,
+        host: &Arc<dyn HostCalls>,
+    ) -> Result<Evaluation> {
+        let request: AdmissionRequest =
+            serde_json::from_value(request.clone()).context("not the request of an AdmissionReview")?;
+        Ok(self.evaluate_request(&request, settings, host))
+    }
+
+    /// The same for a request that was parsed already.
+    pub fn evaluate_request(
+        &self,
+        request: &AdmissionRequest,
+        settings: &Value,
+        host: &Arc<dyn HostCalls>,
+    ) -> Evaluation {
+        let started = Instant::now();
+        let gate = self.gate(host.clone());
+        let (response, answer) = self.validate(request, settings, &gate);
+        let response =
+            if self.metadata.mutating { response } else { response.without_right_to_mutate(&self.id) };
+        let record = std::mem::take(&mut *gate.record.lock().unwrap_or_else(PoisonError::into_inner));
+        let Record { calls, logs } = record;
+        let patch = response.decoded_patch();
+        Evaluation { response, patch, answer, host_calls: calls, logs, took: started.elapsed() }
+    }
+
+    /// Asks the policy whether these settings are good. Host calls fail: at that time PolicyServer
+    /// answers none.
+    pub fn validate_settings(&self, settings: &Value) -> Result<SettingsVerdict> {
+        let answer = self.ask("validate_settings", settings.to_string().as_bytes())?;
+        serde_json::from_slice(&answer).context("not an answer to validate_settings")
+    }
+
+    /// Which protocol the guest says that it speaks.
+    pub fn protocol_version(&self) -> Result<String> {
+        let answer = self.ask("protocol_version", &[])?;
+        serde_json::from_slice(&answer).context("not an answer to protocol_version")
+    }
+
+    fn ask(&self, operation: &str, payload: &[u8]) -> Result<Vec<u8>> {
+        self.call(operation, payload, Arc::new(NoHost))
+    }
+
+    /// Calls one of the guest's functions with a payload as it is, which need not be one that PolicyServer
+    /// would make.
+    pub fn call(&self, operation: &str, payload: &[u8], host: Arc<dyn HostCalls>) -> Result<Vec<u8>> {
+        self.instance(host)?.call(operation, payload)
+    }
+
+    /// An instance that takes any number of calls. PolicyServer uses one only once.
+    pub fn instance(&self, host: Arc<dyn HostCalls>) -> Result<Instance> {
+        Ok(Instance(self.instantiate(self.gate(host))?))
+    }
+
+    fn gate(&self, host: Arc<dyn HostCalls>) -> Arc<Gate> {
+        Arc::new(Gate { metadata: self.metadata.clone(), host, record: Mutex::default() })
+    }
+
+    /// A fresh instance: nothing in a guest survives a request.
+    fn instantiate(&self, gate: Arc<Gate>) -> Result<WapcHost> {
+        let deadlines = EpochDeadlines { wapc_init: TIMEOUT_TICKS, wapc_func: TIMEOUT_TICKS };
+        let engine = self.pre.rehydrate(Some(deadlines))?;
+        let callback = move |_: u64, binding: &str, namespace: &str, operation: &str, payload: &[u8]| {
+            gate.call(binding, namespace, operation, payload).map_err(Into::into)
+        };
+        WapcHost::new(Box::new(engine), Some(Box::new(callback))).map_err(|error| anyhow!("{error}"))
+    }
+
+    fn validate(
+        &self,
+        request: &AdmissionRequest,
+        settings: &Value,
+        gate: &Arc<Gate>,
+    ) -> (AdmissionResponse, Option<PolicyResponse>) {
+        const TOO_LONG: &str = "Policy execution interrupted because it exceeded the allowed execution time";
+        let uid = request.uid.as_str();
+        let guest = match self.instantiate(gate.clone()) {
+            Ok(guest) => guest,
+            Err(error) if error.to_string().contains("init interrupted, execution deadline exceeded") => {
+                return (AdmissionResponse::reject(uid, TOO_LONG, Some(500)), None);
+            }
+            Err(error) => return (AdmissionResponse::internal_error(uid, error), None),
+        };
+        let payload = json!({"request": request, "settings": settings});
+        let answer = match guest.call("validate", payload.to_string().as_bytes()) {
+            Ok(answer) => answer,
+            Err(error) if error.to_string().contains(INTERRUPTED) => {
+                return (AdmissionResponse::reject(uid, TOO_LONG, Some(500)), None);
+            }
+            Err(error) => return (AdmissionResponse::internal_error(uid, error), None),
+        };
+        let answer: PolicyResponse = match serde_json::from_slice(&answer) {
+            Ok(answer) => answer,
+            Err(error) => {
+                let message = format!("invalid response from policy: {error}");
+                return (AdmissionResponse::internal_error(uid, message), None);
+            }
+        };
+        let object = payload.pointer("/request/object");
+        let response = AdmissionResponse::from_policy(uid, object, answer.clone());
+        let response = response.unwrap_or_else(|error| {
+            AdmissionResponse::internal_error(uid, format!("invalid response format: {error}"))
+        });
+        (response, Some(answer))
+    }
+}
+
+/// Reads the settings of a policy: an object, or nothing.
+pub(super) fn check_settings(module: &PolicyModule, settings: &Value) -> Result<()> {
+    let verdict = module.validate_settings(settings)?;
+    if !verdict.valid {
+        let message = verdict.message.unwrap_or_else(|| "no message".to_owned());
+        bail!("Policy settings are invalid: {message}");
+    }
+    Ok(())
+}
+
+/// Lets the engine's clock tick for as long as the engine lives.
+fn tick(engine: &Engine) -> Result<()> {
+    let engine = engine.weak();
+    thread::Builder::new().name("epochs".to_owned()).spawn(move || {
+        loop {
+            thread::sleep(TICK);
+            match engine.upgrade() {
+                Some(engine) => engine.increment_epoch(),
+                None => return,
+            }
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,365 @@
+//! An HTTPS admission webhook around a policy: what PolicyServer is to the API server.
+
+use std::{
+    fmt::Write as _,
+    net::{Ipv4Addr, TcpListener},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow};
+use axum::{
+    Json, Router,
+    extract::{Path, State, rejection::JsonRejection},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use axum_server::tls_rustls::RustlsConfig;
+use k8s_openapi::api::{admissionregistration::v1::MutatingWebhookConfiguration, core::v1::Pod};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use serde_json::{Value, json};
+use tokio::{runtime::Handle, sync::Semaphore, task::JoinHandle};
+
+use super::{
+    host_calls::{HostCall, HostCalls},
+    kubernetes::KubernetesHost,
+    module::{Evaluation, PolicyModule, check_settings},
+    review::{ReviewRequest, ReviewResponse},
+};
+use crate::{
+    control_plane::{ServerCertificate, Version},
+    kubewarden::policy::Policy,
+    sidecar,
+    supervisor::unique,
+    wait::{Progress, wait_for},
+};
+
+/// How the webhook is set up.
+#[derive(Clone, Debug)]
+pub struct WebhookOptions {
+    /// The policy's settings.
+    pub settings: Value,
+    /// How many requests are evaluated at once; PolicyServer has one worker per CPU.
+    pub workers: usize,
+    /// How long the API server waits for an answer.
+    pub timeout_seconds: u8,
+}
+
+impl Default for WebhookOptions {
+    fn default() -> Self {
+        Self {
+            settings: json!({}),
+            workers: std::thread::available_parallelism().map_or(2, usize::from),
+            timeout_seconds: 10,
+        }
+    }
+}
+
+/// What became of one request, and for whom it was.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// Kind of the object.
+    pub kind: String,
+    /// Namespace of the object.
+    pub namespace: String,
+    /// Name of the object, if it was known.
+    pub name: String,
+    /// CREATE, …
+    pub operation: String,
+    /// The evaluation itself.
+    pub evaluation: Evaluation,
+}
+
+/// A running webhook. It stops when this is dropped.
+pub struct Webhook {
+    shared: Arc<Shared>,
+    host: KubernetesHost,
+    url: String,
+    authority: String,
+    policy: Policy,
+    server: JoinHandle<()>,
+    handle: axum_server::Handle<std::net::SocketAddr>,
+}
+
+struct Shared {
+    module: PolicyModule,
+    settings: Mutex<Value>,
+    host: Arc<dyn HostCalls>,
+    workers: Arc<Semaphore>,
+    served: Mutex<Vec<Served>>,
+}
+
+impl Webhook {
+    /// Starts the server on that runtime. The client is PolicyServer's own, with its rights, and must
+    /// belong to that runtime. The policy is installed as its own metadata asks for.
+    pub fn start(
+        runtime: &Handle,
+        client: Client,
+        module: PolicyModule,
+        options: WebhookOptions,
+    ) -> Result<Self> {
+        let policy = policy_of(&module, options.timeout_seconds)?;
+        Self::serve(runtime, client, module, policy, options)
+    }
+
+    /// The same for a policy that was installed by a `ClusterAdmissionPolicy`: what that does not say does not
+    /// hold, whatever the module's metadata say. Its settings count.
+    pub fn start_installed(
+        runtime: &Handle,
+        client: Client,
+        module: &PolicyModule,
+        policy: Policy,
+    ) -> Result<Self> {
+        let module = module.installed_by(&policy)?;
+        let options = WebhookOptions { settings: policy.settings(), ..WebhookOptions::default() };
+        Self::serve(runtime, client, module, policy, options)
+    }
+
+    fn serve(
+        runtime: &Handle,
+        client: Client,
+        module: PolicyModule,
+        policy: Policy,
+        options: WebhookOptions,
+    ) -> Result<Self> {
+        check_settings(&module, &options.settings)?;
+        let host = KubernetesHost::new(runtime.clone(), client);
+        let shared = Arc::new(Shared {
+            module,
+            settings: Mutex::new(options.settings),
+            host: Arc::new(host.clone()),
+            workers: Arc::new(Semaphore::new(options.workers.max(1))),
+            served: Mutex::default(),
+        });
+        let certificate = ServerCertificate::generate("policy-server")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let url = format!("https://127.0.0.1:{}", listener.local_addr()?.port());
+        let tls = RustlsConfig::from_config(Arc::new(tls(&certificate)?));
+        let router = Router::new()
+            .route("/validate/{policy}", post(validate))
+            .route("/readiness", get(async || StatusCode::OK))
+            .with_state(shared.clone());
+        let handle = axum_server::Handle::new();
+        let _context = runtime.enter();
+        let server = axum_server::from_tcp_rustls(listener, tls)?.handle(handle.clone());
+        let server = runtime.spawn(async move {
+            if let Err(error) = server.serve(router.into_make_service()).await {
+                tracing::error!("webhook: {error}");
+            }
+        });
+        let authority = certificate.authority;
+        Ok(Self { shared, host, url, authority, policy, server, handle })
+    }
+
+    /// Tells the API server to ask this webhook, and waits until it does.
+    pub async fn register(&self, admin: &Client, version: Version) -> Result<()> {
+        let configurations: Api<MutatingWebhookConfiguration> = Api::all(admin.clone());
+        let configuration = self.configuration(version);
+        let params = PatchParams::apply("pps-e2e").force();
+        configurations.patch(self.shared.module.id(), &params, &Patch::Apply(configuration)).await?;
+        self.wait_until_asked(admin).await?;
+        self.forget();
+        Ok(())
+    }
+
+    /// The API server asks no more.
+    pub async fn unregister(&self, admin: &Client) -> Result<()> {
+        let configurations: Api<MutatingWebhookConfiguration> = Api::all(admin.clone());
+        configurations.delete(self.shared.module.id(), &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// The configuration as Kubewarden's controller would write it.
+    pub fn configuration(&self, version: Version) -> Value {
+        self.policy.webhook_configuration(&self.url, &self.authority, version)
+    }
+
+    /// Uses other settings from now on, if the policy finds them good.
+    pub fn set_settings(&self, settings: Value) -> Result<()> {
+        check_settings(&self.shared.module, &settings)?;
+        *lock(&self.shared.settings) = settings;
+        Ok(())
+    }
+
+    /// The policy.
+    pub fn module(&self) -> &PolicyModule {
+        &self.shared.module
+    }
+
+    /// The server's address, without a path.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// All requests since the start or since [`forget`](Self::forget), in the order in which they
+    /// were answered.
+    pub fn served(&self) -> Vec<Served> {
+        lock(&self.shared.served).clone()
+    }
+
+    /// How many requests that is.
+    pub fn evaluations(&self) -> usize {
+        lock(&self.shared.served).len()
+    }
+
+    /// All host calls of all these requests.
+    pub fn host_calls(&self) -> Vec<HostCall> {
+        lock(&self.shared.served).iter().flat_map(|served| served.evaluation.host_calls.clone()).collect()
+    }
+
+    /// How many of them were of that operation, such as `get_resource`.
+    pub fn host_call_count(&self, operation: &str) -> usize {
+        let served = lock(&self.shared.served);
+        let calls = served.iter().flat_map(|served| &served.evaluation.host_calls);
+        calls.filter(|call| call.operation == operation).count()
+    }
+
+    /// The wall time of each evaluation, from the shortest to the longest.
+    pub fn evaluation_times(&self) -> Vec<Duration> {
+        let mut times: Vec<Duration> =
+            lock(&self.shared.served).iter().map(|served| served.evaluation.took).collect();
+        times.sort_unstable();
+        times
+    }
+
+    /// How many watches the policy's lists keep on the API server.
+    pub async fn watches(&self) -> usize {
+        self.host.watches().await
+    }
+
+    /// How many workers have nothing to do.
+    pub fn idle_workers(&self) -> usize {
+        self.shared.workers.available_permits()
+    }
+
+    /// Forgets the requests so far.
+    pub fn forget(&self) {
+        lock(&self.shared.served).clear();
+    }
+
+    /// The API server learns of a configuration a moment later. Tries a Pod (as a dry run) until the
+    /// webhook was asked, if the policy wants to see Pods at all.
+    async fn wait_until_asked(&self, admin: &Client) -> Result<()> {
+        let rules = &self.shared.module.metadata().rules;
+        if !rules.iter().any(|rule| rule.resources.iter().any(|name| name == "pods" || name == "*")) {
+            return Ok(());
+        }
+        let pods: Api<Pod> = Api::namespaced(admin.clone(), "default");
+        let probe = json!({"metadata": {"name": unique("webhook-probe")},
+            "spec": {"containers": [{"name": "c", "image": "none"}], "automountServiceAccountToken": false}});
+        let probe: Pod = serde_json::from_value(probe)?;
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        wait_for("the API server to ask the webhook", Duration::from_secs(20), async || {
+            let answer =
+                pods.create(&dry, &probe).await.map(|_| "accepted").map_err(|error| error.to_string());
+            Ok(Progress::when(self.evaluations() > 0, (), format!("{answer:?}")))
+        })
+        .await
+    }
+}
+
+impl Drop for Webhook {
+    fn drop(&mut self) {
+        self.handle.shutdown();
+        self.server.abort();
+    }
+}
+
+async fn validate(
+    State(shared): State<Arc<Shared>>,
+    Path(policy): Path<String>,
+    review: Result<Json<ReviewRequest>, JsonRejection>,
+) -> Response {
+    if policy != shared.module.id() {
+        return refuse(StatusCode::NOT_FOUND, &format!("unknown policy: {policy}"));
+    }
+    let Json(review) = match review {
+        Ok(review) => review,
+        Err(rejection) => return refuse(rejection.status(), &rejection.body_text()),
+    };
+    let Ok(worker) = shared.workers.clone().acquire_owned().await else {
+        return refuse(StatusCode::INTERNAL_SERVER_ERROR, "shutting down");
+    };
+    // The worker is busy until the guest is done, whether or not the API server still waits.
+    let evaluated = tokio::task::spawn_blocking(move || {
+        let _worker = worker;
+        let settings = lock(&shared.settings).clone();
+        let started = Instant::now();
+        let mut evaluation = shared.module.evaluate_request(&review.request, &settings, &shared.host);
+        evaluation.took = started.elapsed();
+        let response = evaluation.response.clone();
+        let own = Option::unwrap_or_default;
+        lock(&shared.served).push(Served {
+            kind: review.request.kind.kind,
+            namespace: own(review.request.namespace),
+            name: own(review.request.name),
+            operation: review.request.operation,
+            evaluation,
+        });
+        response
+    });
+    match evaluated.await {
+        Ok(response) => Json(ReviewResponse::from(response)).into_response(),
+        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+fn refuse(status: StatusCode, message: &str) -> Response {
+    (status, Json(json!({"message": message, "status": status.as_u16()}))).into_response()
+}
+
+fn tls(certificate: &ServerCertificate) -> Result<ServerConfig> {
+    let chain = vec![CertificateDer::from_pem_slice(certificate.certificate.as_bytes())?];
+    let key = PrivateKeyDer::from_pem_slice(certificate.key.as_bytes())?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|error| anyhow!(error))
+        .context("the webhook's certificate")?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// The `ClusterAdmissionPolicy` that a module's metadata ask for.
+fn policy_of(module: &PolicyModule, timeout_seconds: u8) -> Result<Policy> {
+    let metadata = module.metadata();
+    let name = module.id().strip_prefix("clusterwide-").context("not the id of a cluster-wide policy")?;
+    Ok(Policy::new(json!({"metadata": {"name": name}, "spec": {
+        "module": "file:///policy.wasm",
+        "rules": metadata.rules,
+        "mutating": metadata.mutating,
+        "contextAwareResources": metadata.context_aware_resources,
+        "failurePolicy": "Fail",
+        "timeoutSeconds": timeout_seconds,
+        "namespaceSelector": {"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn",
+                "values": ["kube-system", sidecar::NAMESPACE]}]},
+    }})))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A table of how long evaluations took, for reports.
+pub fn summary(times: &[Duration]) -> String {
+    let Some(last) = times.last() else { return "no evaluations".to_owned() };
+    let mut text = format!("{} evaluations", times.len());
+    for percent in [50, 90, 99] {
+        let at = times[(times.len() * percent / 100).min(times.len() - 1)];
+        let _ = write!(text, ", p{percent} {at:.1?}");
+    }
+    let _ = write!(text, ", longest {last:.1?}");
+    text
+}

@@ -1,0 +1,117 @@
+//! What the manifests of the repository come to, as kustomize and Helm make them.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{parse, read};
+use crate::{control_plane::Version, repository::repository_file};
+
+/// The Helm chart of this repository.
+pub const CHART: &str = "charts/persistent-pod-state";
+
+/// The objects of a kustomization, named by its folder from the root of the repository, such as `deploy`.
+pub fn render_kustomize(folder: &str) -> Result<Vec<Value>> {
+    let text = run("kustomize", &["build", &path(repository_file(folder))?])?;
+    parse(&text).with_context(|| format!("what kustomize makes of {folder}"))
+}
+
+/// The objects of the chart, as `helm template` makes them of a file with values.
+pub fn render_chart(release: &str, namespace: &str, values: Option<&Path>) -> Result<Vec<Value>> {
+    let chart = path(repository_file(CHART))?;
+    let mut arguments = vec!["template", release, &chart, "--namespace", namespace];
+    let values = values.map(path).transpose()?;
+    if let Some(values) = &values {
+        arguments.extend(["--values", values]);
+    }
+    parse(&run("helm", &arguments)?).context("what Helm makes of the chart")
+}
+
+/// Every folder of the repository that can be applied, from its root: `deploy`, `deploy/base`, ….
+pub fn kustomizations() -> Result<Vec<String>> {
+    let root = repository_file("");
+    let mut found = Vec::new();
+    for file in files_below(&repository_file("deploy"))? {
+        let folder = file.parent().filter(|_| file.ends_with("kustomization.yaml"));
+        let Some(folder) = folder.and_then(|folder| folder.strip_prefix(&root).ok()) else { continue };
+        if read(&file)?.iter().any(|object| object["kind"] == "Kustomization") {
+            found.push(path(folder)?);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// All files of a folder and of those in it.
+pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(files_below(&path)?);
+        } else {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// What tells an object from others, for people to read: kind, namespace and name.
+pub fn name_of(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &object["metadata"];
+    format!("{} {}/{}", text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]))
+}
+
+/// Objects as this API server knows them: `policy/v1` came with Kubernetes 1.21, with the same fields.
+pub fn as_served(mut objects: Vec<Value>, version: Version) -> Vec<Value> {
+    if version < Version::minor(21) {
+        for object in objects.iter_mut().filter(|object| object["apiVersion"] == "policy/v1") {
+            object["apiVersion"] = "policy/v1beta1".into();
+        }
+    }
+    objects
+}
+
+/// Runs `helm`; what it says is the answer, or the error.
+pub fn helm(arguments: &[&str]) -> Result<String> {
+    run("helm", arguments)
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(folder()?.join(program))
+        .args(arguments)
+        .output()
+        .with_context(|| format!("cannot run {program}"))?;
+    let (answer, complaint) =
+        (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr).into_owned());
+    if !output.status.success() {
+        bail!("{program} {}: {answer}{complaint}", arguments.join(" "));
+    }
+    Ok(answer)
+}
+
+/// Where the programs are: the folder that `PPS_MANIFEST_TOOLS_DIR` names, or the one that
+/// `make manifest-tools` fills.
+fn folder() -> Result<PathBuf> {
+    if let Some(folder) = env::var_os("PPS_MANIFEST_TOOLS_DIR") {
+        return Ok(folder.into());
+    }
+    let script = repository_file("hack/manifest-tools.sh");
+    let output =
+        Command::new(&script).output().with_context(|| format!("cannot run {}", script.display()))?;
+    if !output.status.success() {
+        bail!("make manifest-tools fails: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8(output.stdout)?.trim().into())
+}
+
+fn path(path: impl AsRef<Path>) -> Result<String> {
+    let path = path.as_ref();
+    Ok(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?.to_owned())
+}

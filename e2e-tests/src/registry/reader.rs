@@ -1,0 +1,327 @@
+//! Reads what an OCI registry stores, by its HTTP API alone: a second opinion on what was pushed. Whatever comes
+//! is checked against its digest.
+
+use std::{collections::BTreeMap, fs, io::Read, path::Path, sync::Arc};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use flate2::read::GzDecoder;
+use http_body_util::{BodyExt, Empty};
+use hyper::{
+    Request, StatusCode,
+    body::Bytes,
+    client::conn::http1::handshake,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST},
+};
+use hyper_util::rt::TokioIo;
+use nix::unistd::geteuid;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use sha2::{Digest as _, Sha256};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tokio_rustls::TlsConnector;
+
+/// The media types of manifests.
+pub mod media_type {
+    /// What is stored under one digest: a configuration and layers.
+    pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+    /// A list of manifests.
+    pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+    /// The configuration of a container image.
+    pub const IMAGE_CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+    /// A layer of a container image.
+    pub const IMAGE_LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+    /// The configuration of a policy, which is empty.
+    pub const POLICY_CONFIG: &str = "application/vnd.wasm.config.v1+json";
+    /// The one layer of a policy: the module.
+    pub const POLICY_LAYER: &str = "application/vnd.wasm.content.layer.v1+wasm";
+}
+
+/// What is said of something that has a digest.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Descriptor {
+    /// Its type.
+    pub media_type: String,
+    /// `sha256:…`.
+    pub digest: String,
+    /// In bytes.
+    pub size: u64,
+    /// What a manifest is of, in an index.
+    #[serde(default)]
+    pub artifact_type: Option<String>,
+    /// More about it.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// A manifest or an index.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Manifest {
+    /// The digest of what came.
+    #[serde(skip)]
+    pub digest: String,
+    /// Its type.
+    #[serde(default)]
+    pub media_type: String,
+    /// What it is of, if it is no image.
+    #[serde(default)]
+    pub artifact_type: Option<String>,
+    /// Of a manifest: the configuration.
+    pub config: Option<Descriptor>,
+    /// Of a manifest: the layers.
+    #[serde(default)]
+    pub layers: Vec<Descriptor>,
+    /// Of an index: the manifests.
+    #[serde(default)]
+    pub manifests: Vec<Descriptor>,
+    /// What it says something about.
+    pub subject: Option<Descriptor>,
+    /// More about it.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// The configuration of a container image.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ImageConfig {
+    /// For which processor.
+    pub architecture: String,
+    /// For which system.
+    pub os: String,
+    /// When it was made.
+    pub created: String,
+    config: RunConfig,
+    rootfs: RootFs,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct RunConfig {
+    #[serde(default)]
+    user: String,
+    #[serde(default)]
+    entrypoint: Vec<String>,
+    #[serde(default)]
+    env: Vec<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct RootFs {
+    diff_ids: Vec<String>,
+}
+
+impl ImageConfig {
+    /// `uid:gid` of the process.
+    pub fn user(&self) -> &str {
+        &self.config.user
+    }
+
+    /// The program and its first arguments.
+    pub fn entrypoint(&self) -> &[String] {
+        &self.config.entrypoint
+    }
+
+    /// The environment, each as `NAME=value`.
+    pub fn env(&self) -> &[String] {
+        &self.config.env
+    }
+
+    /// What the image says of itself.
+    pub fn labels(&self) -> &BTreeMap<String, String> {
+        &self.config.labels
+    }
+}
+
+/// Reads from one registry.
+pub struct Reader {
+    host: String,
+    tls: Option<TlsConnector>,
+    authorization: Option<String>,
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+impl Reader {
+    /// A reader of the registry at that address. It speaks HTTPS if it is given an authority to trust.
+    pub fn new(host: &str, authority: Option<&Path>, credentials: Option<&(String, String)>) -> Result<Self> {
+        let authorization = credentials
+            .map(|(user, password)| format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))));
+        let tls = authority.map(connector).transpose()?;
+        Ok(Self { host: host.to_owned(), tls, authorization })
+    }
+
+    /// The status with which the registry answers whether it is there.
+    pub async fn ping(&self) -> Result<u16> {
+        Ok(self.get("", "*/*").await?.0.as_u16())
+    }
+
+    /// The manifest or index that a reference names: `host/repository:tag` or `host/repository@digest`.
+    pub async fn manifest(&self, reference: &str) -> Result<Manifest> {
+        let (repository, version) = self.split(reference)?;
+        let accept = format!("{}, {}", media_type::MANIFEST, media_type::INDEX);
+        let (status, kind, body) = self.get(&format!("{repository}/manifests/{version}"), &accept).await?;
+        ensure!(status == StatusCode::OK, "{reference}: {status}: {}", String::from_utf8_lossy(&body));
+        let digest = digest(&body);
+        ensure!(!version.contains(':') || version == digest, "{reference}: what came is {digest}");
+        let mut manifest: Manifest = parse(reference, &body)?;
+        // It need not say it itself.
+        ensure!(
+            manifest.media_type.is_empty() || kind == manifest.media_type,
+            "{reference}: {kind:?} is said to be {:?}",
+            manifest.media_type
+        );
+        manifest.media_type = kind;
+        manifest.digest = digest;
+        Ok(manifest)
+    }
+
+    /// What the manifests of the reference's repository call by this descriptor.
+    pub async fn blob(&self, reference: &str, of: &Descriptor) -> Result<Vec<u8>> {
+        let (repository, _) = self.split(reference)?;
+        let (status, _, body) = self.get(&format!("{repository}/blobs/{}", of.digest), "*/*").await?;
+        ensure!(status == StatusCode::OK, "{}: {status}: {}", of.digest, String::from_utf8_lossy(&body));
+        ensure!(digest(&body) == of.digest, "{} is {}", of.digest, digest(&body));
+        ensure!(body.len() as u64 == of.size, "{} has {} bytes, not {}", of.digest, body.len(), of.size);
+        Ok(body.to_vec())
+    }
+
+    /// The module of a policy.
+    pub async fn pull_policy(&self, reference: &str) -> Result<Vec<u8>> {
+        let manifest = self.manifest(reference).await?;
+        let [layer] = manifest.layers.as_slice() else {
+            bail!("{reference} has not one layer: {manifest:?}")
+        };
+        ensure!(layer.media_type == media_type::POLICY_LAYER, "{reference} is no policy: {layer:?}");
+        self.blob(reference, layer).await
+    }
+
+    /// Unpacks a container image into a folder, which becomes its root file system. Owners are kept when this is
+    /// root.
+    pub async fn pull_image(&self, reference: &str, into: &Path) -> Result<ImageConfig> {
+        let manifest = self.manifest(reference).await?;
+        let config = manifest.config.with_context(|| format!("{reference} has no configuration"))?;
+        ensure!(config.media_type == media_type::IMAGE_CONFIG, "{reference} is no image: {config:?}");
+        let config: ImageConfig = parse(reference, &self.blob(reference, &config).await?)?;
+        let diff_ids = &config.rootfs.diff_ids;
+        ensure!(diff_ids.len() == manifest.layers.len(), "{reference}: {diff_ids:?} {:?}", manifest.layers);
+        fs::create_dir_all(into).with_context(|| format!("cannot make {}", into.display()))?;
+        for (layer, diff_id) in manifest.layers.iter().zip(diff_ids) {
+            ensure!(layer.media_type == media_type::IMAGE_LAYER, "{reference}: {layer:?}");
+            let mut archive = Vec::new();
+            GzDecoder::new(self.blob(reference, layer).await?.as_slice()).read_to_end(&mut archive)?;
+            ensure!(digest(&archive) == *diff_id, "the layer {} is not {diff_id}", layer.digest);
+            unpack(&archive, into).with_context(|| format!("cannot unpack {}", layer.digest))?;
+        }
+        Ok(config)
+    }
+
+    /// What says something about that: from the API for it, or else from the index under the tag that stands in
+    /// for that API.
+    pub async fn referrers(&self, reference: &str) -> Result<Vec<Descriptor>> {
+        let (repository, _) = self.split(reference)?;
+        let subject = self.manifest(reference).await?.digest;
+        let path = format!("{repository}/referrers/{subject}");
+        let (status, _, body) = self.get(&path, media_type::INDEX).await?;
+        match status {
+            StatusCode::OK => Ok(parse::<Manifest>(&path, &body)?.manifests),
+            StatusCode::NOT_FOUND => {
+                let tag = subject.replace(':', "-");
+                Ok(self.manifest(&format!("{}/{repository}:{tag}", self.host)).await?.manifests)
+            }
+            other => bail!("{path}: {other}"),
+        }
+    }
+
+    /// The tags of the reference's repository, sorted.
+    pub async fn tags(&self, reference: &str) -> Result<Vec<String>> {
+        #[derive(Deserialize)]
+        struct Tags {
+            tags: Vec<String>,
+        }
+        let (repository, _) = self.split(reference)?;
+        let (status, _, body) = self.get(&format!("{repository}/tags/list"), "*/*").await?;
+        ensure!(status == StatusCode::OK, "{repository}: {status}: {}", String::from_utf8_lossy(&body));
+        let mut tags = parse::<Tags>(repository, &body)?.tags;
+        tags.sort();
+        Ok(tags)
+    }
+
+    /// The repository and the tag or digest.
+    fn split<'a>(&self, reference: &'a str) -> Result<(&'a str, &'a str)> {
+        let wrong = || anyhow!("{reference:?} is not {}/repository:tag or …@digest", self.host);
+        let rest = reference.strip_prefix("registry://").unwrap_or(reference);
+        let rest = rest.strip_prefix(&self.host).and_then(|rest| rest.strip_prefix('/')).ok_or_else(wrong)?;
+        rest.split_once('@').or_else(|| rest.split_once(':')).ok_or_else(wrong)
+    }
+
+    /// Status, media type and body of a path below `/v2/`.
+    async fn get(&self, path: &str, accept: &str) -> Result<(StatusCode, String, Bytes)> {
+        let mut request = Request::get(format!("/v2/{path}")).header(HOST, &self.host).header(ACCEPT, accept);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let request = request.body(Empty::<Bytes>::new())?;
+        let (mut sender, connection) = handshake(TokioIo::new(self.connect().await?)).await?;
+        let connection = tokio::spawn(connection);
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let kind = kind.unwrap_or_default().to_owned();
+        let body = response.into_body().collect().await?.to_bytes();
+        connection.abort();
+        Ok((status, kind, body))
+    }
+
+    async fn connect(&self) -> Result<Box<dyn Stream>> {
+        let stream = TcpStream::connect(&self.host).await?;
+        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        let name = self.host.rsplit_once(':').map_or(self.host.as_str(), |(name, _)| name);
+        Ok(Box::new(tls.connect(ServerName::try_from(name.to_owned())?, stream).await?))
+    }
+}
+
+/// A connector that trusts this authority and no other.
+fn connector(authority: &Path) -> Result<TlsConnector> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(authority)? {
+        roots.add(certificate?)?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
+}
+
+fn unpack(archive: &[u8], into: &Path) -> Result<()> {
+    let mut archive = tar::Archive::new(archive);
+    archive.set_preserve_permissions(true);
+    archive.set_preserve_ownerships(geteuid().is_root());
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        let path = entry.path()?.into_owned();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        ensure!(!name.starts_with(".wh."), "{} removes a file of another layer", path.display());
+        ensure!(entry.unpack_in(into)?, "{} leaves the root file system", path.display());
+    }
+    Ok(())
+}
+
+fn parse<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T> {
+    serde_json::from_slice(body).with_context(|| format!("{what}: {}", String::from_utf8_lossy(body)))
+}
+
+/// `sha256:…` of these bytes.
+pub fn digest(bytes: &[u8]) -> String {
+    let hash = Sha256::digest(bytes);
+    hash.iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+}

@@ -1,0 +1,179 @@
+//! A real OCI registry: Debian's docker-registry, on loopback, with or without TLS and a password.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+use super::reader::Reader;
+use crate::{
+    control_plane::{Binaries, ServerCertificate, free_port},
+    supervisor::{Spec, Supervisor},
+    wait::{Progress, wait_for},
+};
+
+/// bcrypt's lowest cost: the registry hashes the password of each request.
+const BCRYPT_COST: u32 = 4;
+
+/// How to run a registry.
+#[derive(Clone, Debug)]
+pub struct RegistryOptions {
+    /// Whether it speaks HTTPS, with a certificate of an authority of its own; else HTTP.
+    pub tls: bool,
+    /// The user and the password that it asks for, reading included.
+    pub credentials: Option<(String, String)>,
+    /// Its name among the processes of the cluster; two registries need two names.
+    pub name: String,
+}
+
+impl Default for RegistryOptions {
+    fn default() -> Self {
+        Self { tls: false, credentials: None, name: "registry".to_owned() }
+    }
+}
+
+/// A running registry. The supervisor ends it, and what it stores goes with the supervisor's folder.
+pub struct Registry {
+    host: String,
+    folder: PathBuf,
+    authority: Option<PathBuf>,
+    credentials: Option<(String, String)>,
+}
+
+impl Registry {
+    /// Starts it and waits until it answers.
+    pub async fn start(supervisor: &Supervisor, options: RegistryOptions) -> Result<Self> {
+        let program = Binaries::find_one("docker-registry")?;
+        let name = options.name;
+        let folder = supervisor.folder().join(&name);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let authority = options.tls.then(|| write_certificate(&folder, &name)).transpose()?;
+        let mut registry = Self { host: String::new(), folder, authority, credentials: options.credentials };
+        let mut attempt = 1;
+        loop {
+            registry.host = format!("127.0.0.1:{}", free_port()?);
+            registry.write_docker_config("docker", registry.credentials.as_ref())?;
+            let config = registry.folder.join("config.yml");
+            write(&config, registry.config()?.to_string())?;
+            let args = vec!["serve".to_owned(), config.display().to_string()];
+            supervisor.spawn(Spec { name: name.clone(), program: program.clone(), args, env: Vec::new() })?;
+            match registry.wait_ready(supervisor, &name).await {
+                Ok(()) => return Ok(registry),
+                // Somebody else may have taken the port.
+                Err(error) if attempt < 3 && supervisor.log(&name).contains("address already in use") => {
+                    tracing::warn!("starting the registry anew with another port: {error:#}");
+                    attempt += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Its address: `127.0.0.1:PORT`, with which references to what it stores begin.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The certificate of the authority that signed its own, as a PEM file, if it speaks HTTPS.
+    pub fn ca(&self) -> Option<&Path> {
+        self.authority.as_deref()
+    }
+
+    /// The user and the password that it asks for.
+    pub fn credentials(&self) -> Option<&(String, String)> {
+        self.credentials.as_ref()
+    }
+
+    /// A reader that trusts the registry's certificate and has its password.
+    pub fn reader(&self) -> Result<Reader> {
+        Reader::new(&self.host, self.ca(), self.credentials())
+    }
+
+    /// A folder for `DOCKER_CONFIG`, whose `config.json` has the credentials, if there are any.
+    pub fn docker_config(&self) -> PathBuf {
+        self.folder.join("docker")
+    }
+
+    /// A folder for `DOCKER_CONFIG` with these credentials in place of its own.
+    pub fn docker_config_with(&self, name: &str, user: &str, password: &str) -> Result<PathBuf> {
+        self.write_docker_config(name, Some(&(user.to_owned(), password.to_owned())))
+    }
+
+    /// Where Kubewarden's tools find out how to talk to it: what `--sources-path` of kwctl and of
+    /// policy-server takes.
+    pub fn sources(&self) -> Result<PathBuf> {
+        let sources = match &self.authority {
+            None => json!({"insecure_sources": [self.host]}),
+            Some(path) => json!({"source_authorities": {&self.host: [{"type": "Path", "path": path}]}}),
+        };
+        let path = self.folder.join("sources.yml");
+        write(&path, sources.to_string())?;
+        Ok(path)
+    }
+
+    fn write_docker_config(&self, name: &str, credentials: Option<&(String, String)>) -> Result<PathBuf> {
+        let mut config = json!({"auths": {}});
+        if let Some((user, password)) = credentials {
+            config["auths"][&self.host] = json!({"auth": STANDARD.encode(format!("{user}:{password}"))});
+        }
+        let folder = self.folder.join(name);
+        fs::create_dir_all(&folder)?;
+        write(&folder.join("config.json"), config.to_string())?;
+        Ok(folder)
+    }
+
+    /// Its configuration, as JSON, which is YAML.
+    fn config(&self) -> Result<Value> {
+        let mut config = json!({
+            "version": "0.1",
+            "log": {"level": "info", "accesslog": {"disabled": false}},
+            "storage": {"filesystem": {"rootdirectory": self.folder.join("storage")}, "delete": {"enabled": true}},
+            "http": {"addr": self.host, "secret": "of one process"},
+        });
+        if self.authority.is_some() {
+            config["http"]["tls"] = json!({
+                "certificate": self.folder.join("server.crt"), "key": self.folder.join("server.key")});
+        }
+        if let Some((user, password)) = &self.credentials {
+            let path = self.folder.join("htpasswd");
+            let hash = bcrypt::hash(password, BCRYPT_COST).context("cannot hash the password")?;
+            write(&path, format!("{user}:{hash}\n"))?;
+            config["auth"] = json!({"htpasswd": {"realm": "registry", "path": path}});
+        }
+        Ok(config)
+    }
+
+    async fn wait_ready(&self, supervisor: &Supervisor, name: &str) -> Result<()> {
+        let reader = self.reader()?;
+        let what = format!("{name} to answer");
+        let ready = wait_for(&what, Duration::from_secs(30), async || {
+            if !supervisor.status(name)?.running {
+                return Ok(Progress::Done(false));
+            }
+            let status = reader.ping().await?;
+            Ok(Progress::when(status == 200, true, status))
+        });
+        if !ready.await.with_context(|| supervisor.log_tail(name, 20))? {
+            bail!("{name} ended:\n{}", supervisor.log_tail(name, 20));
+        }
+        Ok(())
+    }
+}
+
+fn write_certificate(folder: &Path, name: &str) -> Result<PathBuf> {
+    let certificate = ServerCertificate::generate(name)?;
+    let authority = folder.join("ca.crt");
+    write(&authority, certificate.authority)?;
+    write(&folder.join("server.crt"), certificate.certificate)?;
+    write(&folder.join("server.key"), certificate.key)?;
+    Ok(authority)
+}
+
+fn write(path: &Path, content: String) -> Result<()> {
+    fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,76 @@
+//! What is wrong with settings.
+
+use std::error::Error;
+use std::fmt;
+
+/// Settings that the policy cannot use. Displays everything that is wrong at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingsError {
+    /// They are not a JSON object, for this reason.
+    NotAnObject(String),
+    /// These fields are wrong.
+    Fields(Vec<FieldError>),
+}
+
+/// A field that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// The field, such as `settings.lookup`.
+    pub path: String,
+    /// Its value in JSON.
+    pub value: String,
+    /// What is wrong with it.
+    pub cause: Cause,
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// There is no such field, but these.
+    Unknown(&'static str),
+    /// It must be one of these.
+    NotOneOf(&'static str),
+    /// It can match no annotation key.
+    NotAPattern,
+    /// It is in `allow`, but its writer treats it as its own state.
+    NeverInjected,
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAnObject(reason) => {
+                write!(f, "the settings must be an object, such as {{\"lookup\": \"full\"}}: {reason}")
+            }
+            Self::Fields(errors) => {
+                for (index, error) in errors.iter().enumerate() {
+                    let separator = if index == 0 { "" } else { "; " };
+                    write!(f, "{separator}{error}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, value, cause } = self;
+        match cause {
+            Cause::Unknown(known) => write!(f, "{path} is unknown: use {known}, or remove it"),
+            Cause::NotOneOf(choices) => write!(f, "{path} is {value}: set it to {choices}, or remove it"),
+            Cause::NotAPattern => write!(
+                f,
+                "{path} is {value}: use an annotation key, or a prefix that ends in *, such as cni.projectcalico.org/*"
+            ),
+            Cause::NeverInjected => write!(
+                f,
+                "{path} is {value}: remove it; it can never be allowed (its writer treats it as its own state)"
+            ),
+        }
+    }
+}
+
+impl Error for SettingsError {}
+
+impl Error for FieldError {}
