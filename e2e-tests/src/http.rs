@@ -38,7 +38,7 @@ fn unchunk(mut rest: &str) -> String {
 }
 
 /// The value of one metric: the line that starts with `name_and_labels`, such as
-/// `persistentpodstate_writes_total{result="ok"}`.
+/// `persistentpodstate_writes_total{resource="pods",result="success"}`.
 pub fn metric(text: &str, name_and_labels: &str) -> Option<f64> {
     let value = |line: &str| line.strip_prefix(name_and_labels)?.strip_prefix(' ')?.trim().parse().ok();
     text.lines().find_map(value)

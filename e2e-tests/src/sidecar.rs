@@ -168,7 +168,7 @@ impl Sidecar {
     }
 
     /// The value of one metric: the line that starts with `name_and_labels`, such as
-    /// `persistentpodstate_writes_total{result="ok"}`.
+    /// `persistentpodstate_writes_total{resource="pods",result="success"}`.
     pub async fn metric(&self, name_and_labels: &str) -> Result<Option<f64>> {
         Ok(http::metric(&self.metrics().await?, name_and_labels))
     }

@@ -198,9 +198,11 @@ impl Running {
     }
 
     async fn writes(&self) -> u64 {
-        self.metric(r#"persistentpodstate_writes_total{what="status",outcome="ok"}"#)
-            .await
-            .unwrap_or_default()
+        self.metric(
+            r#"persistentpodstate_writes_total{resource="persistentpodstates/status",result="success"}"#,
+        )
+        .await
+        .unwrap_or_default()
     }
 
     async fn get(&self, path: &str) -> Option<String> {

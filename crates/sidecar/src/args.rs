@@ -1,6 +1,6 @@
-//! The command line.
+//! The command line: flags, environment variables and their limits. Knows nothing about what they configure.
 
-#![allow(clippy::doc_markdown, reason = "--help shows these texts as they are")]
+#![allow(clippy::doc_markdown, reason = "--help prints these texts unchanged")]
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,36 +9,37 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, Parser, ValueEnum};
 
-/// Records on which node, in which topology and with which annotations stateful Pods run, so that the
-/// PersistentPodState policy can bring them back there.
+/// Records the node, topology and annotations of stateful Pods, so that the PersistentPodState policy
+/// can place re-created Pods where they were.
 ///
 /// Watches PersistentPodState objects, workloads, Pods and Nodes, and writes the status of the
-/// PersistentPodState objects. For workloads with the annotation
-/// kruise.io/auto-generate-persistent-pod-state it makes such objects.
+/// PersistentPodState objects. Creates such an object for each workload with the annotation
+/// kruise.io/auto-generate-persistent-pod-state.
 ///
 /// Workloads are StatefulSets, those of OpenKruise, and the custom kinds that the ConfigMap
-/// kruise-configuration lists. Kinds are taken up and let go while it runs.
+/// kruise-configuration lists. Watches of kinds start and stop without a restart.
 ///
-/// Of several such processes one leads, as the Lease says, and the others stand by: they watch, write
-/// nothing, and one of them takes over within 15 seconds when the leader is gone, within about two when
-/// that was ended with SIGTERM. Who loses the Lease stands by again.
+/// Of several processes, the holder of the Lease leads and the others are standbys: they watch but write
+/// nothing. If the leader fails, a standby takes over within 15 seconds; if it is stopped with SIGTERM,
+/// within about 2 seconds. A process that loses the Lease returns to standby.
 ///
-/// Runs in a cluster with the ServiceAccount of its Pod, elsewhere with the kubeconfig that kubectl
-/// would use. Ends with exit code 0 on SIGTERM and SIGINT, after what is known has been written; with
-/// 1 if it cannot start; with 2 if the command line is wrong.
+/// Uses the ServiceAccount of its Pod in a cluster, and the same kubeconfig as kubectl elsewhere. On
+/// SIGTERM and SIGINT, writes what is pending and exits with 0. Exits with 1 if it cannot start, and
+/// with 2 if the command line is invalid.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "pps-sidecar", version)]
 pub struct Args {
-    /// Kubeconfig file to use in place of the usual ones.
+    /// Kubeconfig file to use instead of the default one.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Where to serve /healthz, /readyz and /metrics; port 0 takes a free one and logs it.
+    /// Address of /healthz, /readyz and /metrics. Port 0 selects a free port, which is logged.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080", env = "PPS_ADMIN_ADDRESS")]
     pub admin_address: SocketAddr,
 
-    /// Namespace of the ConfigMap kruise-configuration. Its key PPS_Watch_Custom_Workload_WhiteList
-    /// lists custom kinds of workloads: {"workloads":[{"group":"example.io","kind":"Database"}]}.
+    /// Namespace of the ConfigMap kruise-configuration and of OpenKruise's Lease. The ConfigMap's key
+    /// PPS_Watch_Custom_Workload_WhiteList lists custom workload kinds:
+    /// {"workloads":[{"group":"example.io","kind":"Database"}]}.
     #[arg(
         long,
         value_name = "NAMESPACE",
@@ -48,9 +49,9 @@ pub struct Args {
     )]
     pub config_namespace: String,
 
-    /// How long a node has to be gone before what was recorded on it is dropped, where an object says
-    /// nodeDeletionPolicy: Forget; and before Pods that wait for it are deleted, to be made anew. A
-    /// number of seconds, minutes or hours: 90s, 5m, 1h.
+    /// How long a node must be missing before the states recorded on it are dropped and Pods that wait
+    /// for it are deleted, so that their controller re-creates them. Applies to objects with
+    /// nodeDeletionPolicy: Forget. A number of seconds, minutes or hours: 90s, 5m, 1h.
     #[arg(
         long,
         value_name = "TIME",
@@ -60,13 +61,13 @@ pub struct Args {
     )]
     pub node_grace_period: Duration,
 
-    /// Whether several processes may run, of which one leads and writes while the others stand by.
-    /// With false this one always writes: it has to be the only one then, and needs no Lease.
+    /// Whether several processes may run, of which only the holder of a Lease writes. With false this
+    /// process always writes and uses no Lease, so it must be the only one.
     #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     pub leader_election: bool,
 
-    /// Namespace of the Lease that says who leads; by default the one of the Pod, elsewhere the one
-    /// that the kubeconfig names.
+    /// Namespace of the Lease. Defaults to the namespace of the Pod, and outside a cluster to that of the
+    /// kubeconfig's current context.
     #[arg(
         long,
         value_name = "NAMESPACE",
@@ -75,7 +76,7 @@ pub struct Args {
     )]
     pub lease_namespace: Option<String>,
 
-    /// Name of that Lease.
+    /// Name of the Lease.
     #[arg(
         long,
         value_name = "NAME",
@@ -84,19 +85,18 @@ pub struct Args {
     )]
     pub lease_name: String,
 
-    /// Who records. self: this sidecar, and whether OpenKruise's manager runs, too, is told. openkruise:
-    /// OpenKruise's manager; the sidecar watches and writes nothing, makes no PersistentPodState objects,
-    /// and tells whether that manager runs.
-    #[arg(long, value_name = "WHO", value_enum, default_value_t = Recorder::Own, env = "PPS_RECORDER")]
+    /// Which program records. self: this sidecar, which also reports if OpenKruise's manager runs.
+    /// openkruise: OpenKruise's manager; this sidecar watches and writes nothing, generates no
+    /// PersistentPodState objects, and reports whether that manager runs.
+    #[arg(long, value_name = "RECORDER", value_enum, default_value_t = Recorder::Own, env = "PPS_RECORDER")]
     pub recorder: Recorder,
 
-    /// How many writes may be on their way to the API server at the same time.
+    /// Maximum number of concurrent writes.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_writes: u16,
 
-    /// How large an object can be, in KiB: what the API server's etcd takes in one request, as its flag
-    /// --max-request-bytes says. From three quarters of it on an object warns. It is a hint: nothing is
-    /// held back before the API server has refused it.
+    /// Maximum size of an object in KiB, equal to etcd's --max-request-bytes. Objects above three
+    /// quarters of it get a warning. Writes are limited only after the API server has refused one.
     #[arg(
         long,
         value_name = "KIB",
@@ -105,21 +105,20 @@ pub struct Args {
     )]
     pub max_object_size: usize,
 
-    /// How long to go on writing what is known after SIGTERM, in seconds.
+    /// How long to continue with pending writes after SIGTERM, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub shutdown_timeout: Duration,
 
-    /// How much to log: error, warn, info, debug or trace, or a filter such as
-    /// pps_sidecar=debug,kube=warn.
+    /// Log level: error, warn, info, debug or trace, or a filter such as pps_sidecar=debug,kube=warn.
     #[arg(long, value_name = "FILTER", default_value = "info", env = "PPS_LOG")]
     pub log: String,
 
-    /// How to log.
+    /// Log format.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Auto, env = "PPS_LOG_FORMAT")]
     pub log_format: LogFormat,
 }
 
-/// Who records.
+/// Which program records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Recorder {
     /// This sidecar.
@@ -130,14 +129,14 @@ pub enum Recorder {
     OpenKruise,
 }
 
-/// How to log.
+/// Log format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// Text on a terminal, JSON otherwise.
     Auto,
-    /// One line of text per entry.
+    /// One line of text for each entry.
     Text,
-    /// One JSON object per entry.
+    /// One JSON object for each entry.
     Json,
 }
 
@@ -161,7 +160,7 @@ fn grace_period(text: &str) -> Result<Duration, String> {
         .find_map(|(unit, seconds)| text.strip_suffix(unit)?.parse::<u32>().ok()?.checked_mul(seconds));
     match seconds {
         Some(seconds @ 1..=604_800) => Ok(Duration::from_secs(seconds.into())),
-        _ => Err("use a whole number with s, m or h, from 1s to 168h".into()),
+        _ => Err("use a whole number of s, m or h, from 1s to 168h".into()),
     }
 }
 
@@ -172,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn parses_defaults_and_rejects_values_out_of_range() {
         Args::command().debug_assert();
         let args = Args::parse_from(["pps-sidecar"]);
         assert_eq!((args.max_writes, args.shutdown_timeout.as_secs()), (16, 10));

@@ -1,11 +1,11 @@
-//! Leader election: of several processes only the one that holds the Lease writes.
+//! Lead: the election. Of several processes only the one that holds the Lease may write. Writes nothing but the Lease.
 //!
-//! The Lease is written with the resource version that was read, so that of two who take it one gets a
-//! conflict. A holder leads for a while from the moment at which it asked for what it then got, never
-//! from the answer; if it was stopped in between, the answer comes too late to count.
+//! The Lease is written with the resource version that was read: of two processes that take it, one gets a conflict.
+//! The time for which a holder leads is counted from its request, never from the answer. If the process was stopped in
+//! between, the answer comes too late and does not count.
 
-mod decide;
 mod leadership;
+mod lease;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
@@ -20,90 +20,92 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
-use self::decide::{LeaseAction, ObservedLease, RENEW_WITHIN, RETRY, held, holder, released};
-pub use self::leadership::{Leadership, Permit};
+pub(crate) use self::leadership::{Leadership, Permit};
 use self::leadership::{Term, now};
-use crate::serve::health::Health;
+use self::lease::{LeaseAction, ObservedLease, RENEW_WITHIN, RETRY, hold, holder, release};
+use crate::telemetry::health::Health;
 
-/// How long one request may take: a renewal can be tried again before it is too late.
+/// Short enough that a failed renewal can be retried before the term ends.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
-/// How soon to look again after somebody else has written the Lease.
-const AFTER_CONFLICT: Duration = Duration::from_millis(200);
+/// When to read the Lease again after another process has written it.
+const CONFLICT_RETRY: Duration = Duration::from_millis(200);
 
-/// A notice that came up so long before this process leads may not have been told by the former leader.
-pub const PERHAPS_UNTOLD: Duration = Duration::from_secs(30);
+/// The former leader may have failed to publish an Event that is younger than this when a new term begins.
+pub(crate) const HANDOVER_WINDOW: Duration = Duration::from_secs(30);
 
-/// The election, while it goes on.
+/// A running election.
 #[derive(Debug)]
-pub struct Election {
+pub(crate) struct Election {
     leadership: Leadership,
     task: Task,
 }
 
 #[derive(Debug)]
 enum Task {
-    Elector(oneshot::Sender<()>, JoinHandle<()>),
-    /// Nobody elects: nothing changes as long as this is kept.
-    Settled(#[expect(dead_code, reason = "it is only kept")] watch::Sender<Term>),
+    Elector {
+        stop: oneshot::Sender<()>,
+        task: JoinHandle<()>,
+    },
+    /// There is no election. Dropping the sender would signal its end.
+    Fixed(#[expect(dead_code, reason = "kept only so that it is not dropped")] watch::Sender<Term>),
 }
 
 impl Election {
-    /// Stands for election by this Lease.
-    pub fn start(client: Client, namespace: &str, name: &str, health: Health) -> Self {
+    /// Takes part in the election by this Lease.
+    pub(crate) fn start(client: Client, namespace: &str, name: &str, health: Health) -> Self {
         let (term, leadership) = watch::channel(Term::default());
         let (stop, stopped) = oneshot::channel();
-        health.election(Some("the Lease has not been read yet".to_owned()));
+        health.set_election_problem(Some("the Lease has not been read yet".to_owned()));
         let elector = Elector {
             api: Api::namespaced(client, namespace),
             lease: format!("{namespace}/{name}"),
             name: name.to_owned(),
-            me: identity(),
-            seen: ObservedLease::default(),
+            me: create_identity(),
+            observed: ObservedLease::default(),
             ours: None,
-            asked: false,
+            has_requested: false,
             leader: None,
             term,
             health,
-            complaint: None,
+            reported: None,
         };
-        info!(lease = elector.lease, identity = elector.me, "standing for election");
-        let task = Task::Elector(stop, tokio::spawn(elector.run(stopped)));
+        info!(lease = elector.lease, identity = elector.me, "taking part in the leader election");
+        let task = Task::Elector { stop, task: tokio::spawn(elector.run(stopped)) };
         Self { leadership: Leadership::new(leadership), task }
     }
 
-    /// Leads without being asked: for a process that is the only one.
-    pub fn unopposed() -> Self {
+    /// Always leads: for a process that is the only one.
+    pub(crate) fn always_leading() -> Self {
         let (term, leadership) = watch::channel(Term::unlimited());
-        Self { leadership: Leadership::new(leadership), task: Task::Settled(term) }
+        Self { leadership: Leadership::new(leadership), task: Task::Fixed(term) }
     }
 
     /// Never leads: for a process that writes nothing.
-    pub fn none() -> Self {
+    pub(crate) fn never_leading() -> Self {
         let (term, leadership) = watch::channel(Term::default());
-        Self { leadership: Leadership::new(leadership), task: Task::Settled(term) }
+        Self { leadership: Leadership::new(leadership), task: Task::Fixed(term) }
     }
 
-    /// Who leads.
-    pub fn leadership(&self) -> Leadership {
+    pub(crate) fn leadership(&self) -> Leadership {
         self.leadership.clone()
     }
 
-    /// Leads no longer, and lets others lead at once.
-    pub async fn end(self) {
-        if let Task::Elector(stop, task) = self.task {
-            // It ends if it is told to, and also if nobody is there any longer.
+    /// Ends the term and releases the Lease, so that another process can lead at once.
+    pub(crate) async fn end(self) {
+        if let Task::Elector { stop, task } = self.task {
+            // Fails only if the elector has ended already.
             let _ = stop.send(());
             let _ = task.await;
         }
     }
 }
 
-/// Who this process is: another one in each of its lives, so that none takes what another one did for
-/// its own.
-fn identity() -> String {
+/// The identity of this process. It differs after each restart, so that a process never takes a Lease of its
+/// predecessor for its own.
+fn create_identity() -> String {
     let name = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
     let name = name.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
-    // Each of these has random keys.
+    // Each instance has random keys.
     let random = RandomState::new().build_hasher().finish();
     format!("{name}_{random:016x}")
 }
@@ -113,56 +115,57 @@ struct Elector {
     lease: String,
     name: String,
     me: String,
-    seen: ObservedLease,
-    /// The Lease as the last write of this process left it; nothing if it has to be read.
+    observed: ObservedLease,
+    /// The Lease after this process's last write; `None` if it has to be read.
     ours: Option<Lease>,
-    /// Whether it was ever asked for the Lease, and so may hold it.
-    asked: bool,
-    /// Who leads, as far as was told.
+    /// Whether this process has ever requested the Lease, and so may hold it.
+    has_requested: bool,
+    /// The leader that was last logged.
     leader: Option<String>,
     term: watch::Sender<Term>,
     health: Health,
-    complaint: Option<String>,
+    /// The problem that was last logged and shown by `/readyz`.
+    reported: Option<String>,
 }
 
 impl Elector {
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
         loop {
-            let wait = self.turn().await;
+            let wait = self.take_turn().await;
             tokio::select! {
                 () = sleep(wait) => {}
                 _ = &mut stopped => break,
             }
         }
-        self.release().await;
+        self.release_lease().await;
     }
 
-    /// Looks, takes or renews, and says when to do so again.
-    async fn turn(&mut self) -> Duration {
+    /// Reads, takes or renews the Lease. Returns when to do so again.
+    async fn take_turn(&mut self) -> Duration {
         if self.term.borrow().has_lapsed(now()) {
             self.step_down("the Lease was not renewed in time");
-            // Time for the watches to tell what happened meanwhile, should this process lead again.
+            // Gives the watches time to catch up in case this process leads again.
             return RETRY;
         }
         match self.attempt().await {
             Ok(wait) => {
-                self.health.election(None);
-                if self.complaint.take().is_some() {
-                    info!(lease = self.lease, "the Lease can be used again");
+                self.health.set_election_problem(None);
+                if self.reported.take().is_some() {
+                    info!(lease = self.lease, "the Lease is accessible again");
                 }
                 wait
             }
             Err(problem) => {
                 self.ours = None;
-                let problem = self.sentence(&problem);
-                if self.complaint.as_ref() == Some(&problem) {
+                let problem = self.describe(&problem);
+                if self.reported.as_ref() == Some(&problem) {
                     debug!(problem);
                 } else {
                     warn!(lease = self.lease, "{problem}");
-                    self.health.election(Some(problem.clone()));
-                    self.complaint = Some(problem);
+                    self.health.set_election_problem(Some(problem.clone()));
+                    self.reported = Some(problem);
                 }
-                // In time to say that it leads no longer.
+                // Not later than the end of the term, to log it in time.
                 let left = self.term.borrow().left(now());
                 left.map_or(RETRY, |left| left.min(RETRY))
             }
@@ -171,34 +174,34 @@ impl Elector {
 
     async fn attempt(&mut self) -> Result<Duration, Problem> {
         let ours = self.ours.take();
-        let (lease, step) = if let Some(ours) = ours {
+        let (lease, action) = if let Some(ours) = ours {
             (Some(ours), LeaseAction::Renew)
         } else {
             let lease = bounded(self.api.get_opt(&self.name)).await?;
             let spec = lease.as_ref().map(|lease| lease.spec.clone().unwrap_or_default());
-            let step = self.seen.look(&self.me, spec.as_ref(), now());
-            (lease, step)
+            let action = self.observed.decide(&self.me, spec.as_ref(), now());
+            (lease, action)
         };
-        if let LeaseAction::Wait(wait) = step {
+        if let LeaseAction::Wait(wait) = action {
             let spec = lease.and_then(|lease| lease.spec).unwrap_or_default();
             self.follow(holder(&spec).unwrap_or_default());
             return Ok(wait);
         }
 
-        let asked_at = now();
-        self.asked = true;
-        match self.write(lease, |before| held(before, &self.me, wall_clock())).await {
+        let requested_at = now();
+        self.has_requested = true;
+        match self.write(lease, |before| hold(before, &self.me, wall_clock())).await {
             Ok(lease) => {
                 self.ours = Some(lease);
-                self.lead(asked_at + RENEW_WITHIN);
+                self.lead(requested_at + RENEW_WITHIN);
                 Ok(RETRY)
             }
-            Err(Problem::Changed) => Ok(AFTER_CONFLICT),
+            Err(Problem::Conflict) => Ok(CONFLICT_RETRY),
             Err(other) => Err(other),
         }
     }
 
-    /// Writes a new Lease, or changes the one that was read.
+    /// Creates the Lease, or replaces the one that was read.
     async fn write(
         &self,
         lease: Option<Lease>,
@@ -208,8 +211,8 @@ impl Elector {
         if let Some(mut lease) = lease {
             lease.spec = Some(change(Some(lease.spec.unwrap_or_default())));
             match bounded(self.api.replace(&self.name, &params, &lease)).await {
-                // It was deleted.
-                Err(Problem::Api(kube::Error::Api(status))) if status.code == 404 => Err(Problem::Changed),
+                // It was deleted in the meantime.
+                Err(Problem::Api(kube::Error::Api(status))) if status.code == 404 => Err(Problem::Conflict),
                 other => other,
             }
         } else {
@@ -222,22 +225,21 @@ impl Elector {
     fn lead(&mut self, until: Duration) {
         let now = now();
         if until <= now {
-            self.step_down("the answer came too late");
+            self.step_down("the API server answered too late");
             return;
         }
         let mut is_new = false;
-        self.term.send_modify(|term| is_new = term.lead(until, now));
+        self.term.send_modify(|term| is_new = term.extend(until, now));
         if is_new {
             self.leader = Some(self.me.clone());
             info!(lease = self.lease, identity = self.me, "leading");
         }
     }
 
-    /// Another one leads.
     fn follow(&mut self, leader: &str) {
-        self.step_down("another one has taken the Lease");
+        self.step_down("another process holds the Lease");
         if self.leader.as_deref() != Some(leader) {
-            info!(lease = self.lease, leader, "standing by");
+            info!(lease = self.lease, leader, "standby");
             self.leader = Some(leader.to_owned());
         }
     }
@@ -252,58 +254,58 @@ impl Elector {
         }
     }
 
-    /// Gives the Lease back, if this process may hold it.
-    async fn release(mut self) {
+    /// Removes this process as the holder, if it may be the holder.
+    async fn release_lease(mut self) {
         self.term.send_modify(|term| {
             term.end();
         });
-        if !self.asked {
+        if !self.has_requested {
             return;
         }
         let lease = match self.ours.take() {
             Some(ours) => Ok(Some(ours)),
             None => bounded(self.api.get_opt(&self.name)).await,
         };
-        let mine = |lease: &Lease| lease.spec.as_ref().and_then(holder) == Some(self.me.as_str());
-        let released = match lease {
-            Ok(lease) => match lease.filter(mine) {
+        let is_ours = |lease: &Lease| lease.spec.as_ref().and_then(holder) == Some(self.me.as_str());
+        let result = match lease {
+            Ok(lease) => match lease.filter(is_ours) {
                 Some(lease) => {
-                    let change = |spec: Option<LeaseSpec>| released(spec.unwrap_or_default(), wall_clock());
+                    let change = |spec: Option<LeaseSpec>| release(spec.unwrap_or_default(), wall_clock());
                     self.write(Some(lease), change).await.map(drop)
                 }
                 None => return,
             },
             Err(problem) => Err(problem),
         };
-        match released {
-            Ok(()) => info!(lease = self.lease, "the Lease is released"),
+        match result {
+            Ok(()) => info!(lease = self.lease, "released the Lease"),
             Err(problem) => {
-                warn!(lease = self.lease, "the Lease could not be released: {}", self.sentence(&problem));
+                warn!(lease = self.lease, "cannot release the Lease: {}", self.describe(&problem));
             }
         }
     }
 
-    /// What is wrong, and what to do.
-    fn sentence(&self, problem: &Problem) -> String {
+    /// What is wrong, and what to do about it.
+    fn describe(&self, problem: &Problem) -> String {
         let lease = &self.lease;
         match problem {
             Problem::Api(kube::Error::Api(status)) if status.code == 403 => format!(
-                "nothing is written, since the Lease {lease} may not be used ({}); grant get, create and update, or run a single sidecar with --leader-election=false",
+                "not allowed to use the Lease {lease}: grant get, create and update on it, or run a single sidecar with --leader-election=false; until then nothing is written ({})",
                 status.message
             ),
             Problem::Api(kube::Error::Api(status)) => {
-                format!("the Lease {lease} cannot be used: {}", status.message)
+                format!("cannot use the Lease {lease}: {}", status.message)
             }
-            other => format!("the Lease {lease} cannot be used: {other}"),
+            other => format!("cannot use the Lease {lease}: {other}"),
         }
     }
 }
 
-/// Why a request was of no use.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
-    #[error("somebody else has written it meanwhile")]
-    Changed,
+    #[error("another process has written it in the meantime")]
+    Conflict,
     #[error("no answer from the API server for {} s", REQUEST_TIMEOUT.as_secs())]
     NoAnswer,
     #[error(transparent)]
@@ -313,7 +315,7 @@ enum Problem {
 async fn bounded<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Problem> {
     match timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(Problem::Changed),
+        Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(Problem::Conflict),
         Ok(Err(error)) => Err(Problem::Api(error)),
         Err(_) => Err(Problem::NoAnswer),
     }

@@ -1,19 +1,28 @@
-//! The companion of the PersistentPodState policy: it watches workloads, Pods and Nodes, and records in
-//! PPS objects where each Pod runs.
+//! The sidecar of the PersistentPodState policy: it watches workloads, Pods and Nodes, and records in
+//! PersistentPodState objects where each Pod runs.
 //!
 //! ```text
-//! observe ──facts──▶ decide ──patches──▶ write
+//! observe ──facts──▶ decide ──writes──▶ write
 //! ```
 //!
-//! [`observe`] turns watches into [`facts`], [`decide`] turns facts into patches without knowing a cluster, and
-//! [`write`](mod@write) is the only place that changes anything in the cluster. [`lead`] says whether this process may
-//! write, [`serve`] answers probes and scrapes, and [`run`] wires them together.
+//! - `observe` turns watches into [`facts`].
+//! - [`decide`] turns facts into writes, without a cluster.
+//! - `write` is the only place that changes objects in the cluster.
+//! - `lead` determines whether this process may write.
+//! - `serve` answers probes and scrapes from what the others report to [`telemetry`].
+//! - [`run`] wires them together.
+//!
+//! This library belongs to the program. Its public items are those that the program, its tests and the benchmarks
+//! use.
+
+#![allow(missing_docs, reason = "not a public API: where a name says everything, a comment would repeat it")]
 
 pub mod args;
 pub mod decide;
 pub mod facts;
-pub mod lead;
+mod lead;
 pub mod observe;
 pub mod run;
-pub mod serve;
-pub mod write;
+mod serve;
+pub mod telemetry;
+mod write;

@@ -1,4 +1,4 @@
-//! The program: the command line to a run, and the outcome to an exit code.
+//! The program: parses the command line, runs the sidecar, and turns the result into an exit code.
 
 use std::process::ExitCode;
 
@@ -11,14 +11,14 @@ fn main() -> ExitCode {
     match run::run_to_completion(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("pps-sidecar: {}", sentence(&error));
+            eprintln!("pps-sidecar: {}", format_error(&error));
             ExitCode::FAILURE
         }
     }
 }
 
-/// An error with its causes; one that the text before it tells already is left out.
-fn sentence(error: &anyhow::Error) -> String {
+/// Joins an error and its causes, and omits a cause that the text before it already contains.
+fn format_error(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
         "" => cause,
         known if known.contains(&cause) => text,

@@ -1,7 +1,8 @@
-//! Observe: Kubernetes watches become facts. Reads from the API server; writes nothing and decides nothing.
+//! Observe: turns Kubernetes watches into facts. Reads from the API server; writes nothing and decides nothing about
+//! states.
 
-pub mod client;
-pub mod discovery;
-pub mod openkruise;
-pub mod watch;
+pub(crate) mod client;
+pub(crate) mod discovery;
+pub(crate) mod openkruise;
+pub(crate) mod watch;
 pub mod wire;

@@ -1,7 +1,4 @@
-//! Serve: `/healthz`, `/readyz` and `/metrics`.
-
-pub mod health;
-pub mod metrics;
+//! Serve: `/healthz`, `/readyz` and `/metrics` over HTTP. Read-only.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,16 +11,13 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
 
-use self::health::Health;
-use self::metrics::Metrics;
 use crate::lead::Leadership;
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics::Metrics;
 
-/// Serves until the program ends. Gives the address, which tells the port if 0 was asked for.
-///
-/// # Errors
-///
-/// If the address cannot be bound.
-pub async fn serve(
+/// Serves in the background until the program ends. Returns the address, whose port differs from the requested one if
+/// that was 0. Fails if the address cannot be bound.
+pub(crate) async fn serve(
     address: SocketAddr,
     health: Health,
     metrics: Arc<Metrics>,
@@ -35,8 +29,8 @@ pub async fn serve(
     let address = listener.local_addr()?;
     let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(ready))
-        .route("/metrics", get(render))
+        .route("/readyz", get(show_readiness))
+        .route("/metrics", get(show_metrics))
         .with_state((health, metrics, leadership));
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok(address)
@@ -44,14 +38,14 @@ pub async fn serve(
 
 type Shared = State<(Health, Arc<Metrics>, Leadership)>;
 
-async fn ready(State((health, ..)): Shared) -> impl IntoResponse {
+async fn show_readiness(State((health, ..)): Shared) -> impl IntoResponse {
     match health.problem() {
         None => (StatusCode::OK, "ok\n".to_owned()),
         Some(problem) => (StatusCode::SERVICE_UNAVAILABLE, format!("{problem}\n")),
     }
 }
 
-async fn render(State((health, metrics, leadership)): Shared) -> impl IntoResponse {
+async fn show_metrics(State((health, metrics, leadership)): Shared) -> impl IntoResponse {
     let text = metrics.render(health.problem().is_none(), leadership.term().is_some());
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }

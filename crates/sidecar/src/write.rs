@@ -1,6 +1,6 @@
-//! The only place that writes to the API server.
+//! Write: the only place that writes to the API server, apart from the Lease. Decides nothing.
 
-pub mod events;
+pub(crate) mod events;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,90 +21,98 @@ use crate::facts::{NamespacedName, WorkloadKey};
 use crate::lead::Permit;
 use crate::observe::wire::{Pod, PpsObject};
 
-/// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// What the API server says of a server-side apply if its definition has no `valueFrom`.
+/// Part of the API server's error for a server-side apply if the definition has no `valueFrom`.
 const UNKNOWN_SOURCE: &str = ".valueFrom: field not declared in schema";
 
-/// The outcome of one write.
+/// The result of one request.
 #[derive(Debug)]
-pub enum WriteResult {
-    /// Of a status: the new resource version.
+pub(crate) enum WriteResult {
+    /// Of a status write: the new resource version.
     Status(StatusWrite, Result<String, Failure>),
-    /// Of a generated PPS.
     Generated(WorkloadKey, GeneratedPps, Result<ApplyResult, Failure>),
-    /// Of a Pod that was to be deleted.
     Eviction(PodEviction, Result<(), Failure>),
-    /// Nothing was written: a node was looked for, on which a write depends.
-    Looked(Arc<str>, Result<NodeLookup, Failure>),
+    /// Of a read: whether a node exists, on which a later write depends.
+    NodeLookup(Arc<str>, Result<NodeLookup, Failure>),
 }
 
-/// Whether the API server has a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeLookup {
-    /// It has.
-    There,
-    /// It says that there is none.
-    Gone,
+pub(crate) enum NodeLookup {
+    Found,
+    NotFound,
 }
 
-/// How much of a generated PPS the API server has taken.
+/// How much of a generated PPS the API server has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ApplyResult {
-    /// All of it.
-    Whole,
-    /// All but where the values of annotations come from: OpenKruise's definition does not know that.
+pub(crate) enum ApplyResult {
+    Complete,
+    /// Everything except `valueFrom`, which OpenKruise's definition does not have.
     WithoutSources,
 }
 
-/// Why a write did not go through.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// The object is not what it was when the write was made. The watch will tell what it is now.
-    #[error("the object has changed meanwhile")]
+pub(crate) enum Failure {
+    /// The object has changed since the write was decided. The watch will deliver the new state.
+    #[error("the object has changed in the meantime")]
     Conflict,
-    /// The object is gone.
-    #[error("the object is gone")]
-    Gone,
-    /// The API server did not take it.
+    #[error("the object no longer exists")]
+    NotFound,
+    /// The API server refused the request, or there was no answer.
     #[error("{message}")]
-    Refused {
-        /// What it said.
+    Other {
         message: String,
-        /// How long it asks to wait.
+        /// How long the API server asks to wait.
         retry_after: Option<Duration>,
     },
     /// The object would be larger than the API server stores.
     #[error("{0}")]
     TooLarge(String),
-    /// Another process leads now. Whether the API server has taken it is not known.
-    #[error("this process leads no longer")]
+    /// Another process leads now. Whether the API server has accepted the request is unknown.
+    #[error("this process no longer leads")]
     NotLeading,
 }
 
-/// Writes with this client, as long as that is permitted.
+impl Failure {
+    /// Whether the next state from the watches resolves it, so that it deserves no warning.
+    pub(crate) fn is_expected(&self) -> bool {
+        matches!(self, Self::Conflict | Self::NotFound | Self::NotLeading)
+    }
+
+    /// How long the API server asks to wait.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Other { retry_after, .. } => *retry_after,
+            Self::Conflict | Self::NotFound | Self::TooLarge(_) | Self::NotLeading => None,
+        }
+    }
+}
+
+/// Writes with this client while the permit is valid.
 #[derive(Clone)]
-pub struct Writer {
+pub(crate) struct Writer {
     client: Client,
-    /// Checked immediately before each write.
-    pub permit: Permit,
+    /// Checked immediately before each write and at each step of it.
+    pub(crate) permit: Permit,
 }
 
 impl Writer {
-    /// A writer that uses this client.
-    pub fn new(client: Client, permit: Permit) -> Self {
+    pub(crate) fn new(client: Client, permit: Permit) -> Self {
         Self { client, permit }
     }
 
-    /// Writes a status.
-    pub async fn status(self, write: StatusWrite) -> WriteResult {
-        let result = self.permitted(self.patch_status(&write)).await;
+    pub(crate) async fn write_status(self, write: StatusWrite) -> WriteResult {
+        let result = self.run_permitted(self.patch_status(&write)).await;
         WriteResult::Status(write, result)
     }
 
-    /// Makes, changes or deletes a generated PPS.
-    pub async fn generation(self, workload: WorkloadKey, generation: GeneratedPps) -> WriteResult {
-        let result = match &generation {
+    /// Creates, changes or deletes a generated PPS.
+    pub(crate) async fn write_generated_pps(
+        self,
+        workload: WorkloadKey,
+        generated: GeneratedPps,
+    ) -> WriteResult {
+        let result = match &generated {
             GeneratedPps::Apply { key, body, new } => {
                 let mut params = PatchParams::apply(generate::FIELD_MANAGER);
                 params.force = !new;
@@ -112,13 +120,13 @@ impl Writer {
                 let apply = async |body: &Value| {
                     let request =
                         async { api.patch(&key.name, &params, &Patch::Apply(body)).await.map(drop) };
-                    self.permitted(request).await
+                    self.run_permitted(request).await
                 };
                 match apply(body).await {
-                    Err(Failure::Refused { message, .. }) if message.contains(UNKNOWN_SOURCE) => {
+                    Err(Failure::Other { message, .. }) if message.contains(UNKNOWN_SOURCE) => {
                         apply(&without_sources(body)).await.map(|()| ApplyResult::WithoutSources)
                     }
-                    other => other.map(|()| ApplyResult::Whole),
+                    other => other.map(|()| ApplyResult::Complete),
                 }
             }
             GeneratedPps::Delete { key, uid, resource_version } => {
@@ -128,42 +136,45 @@ impl Writer {
                 };
                 let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
                 let api = self.api(key);
-                match self.permitted(async { api.delete(&key.name, &params).await.map(drop) }).await {
-                    Err(Failure::Gone) => Ok(ApplyResult::Whole),
-                    other => other.map(|()| ApplyResult::Whole),
+                match self.run_permitted(async { api.delete(&key.name, &params).await.map(drop) }).await {
+                    Err(Failure::NotFound) => Ok(ApplyResult::Complete),
+                    other => other.map(|()| ApplyResult::Complete),
                 }
             }
         };
-        WriteResult::Generated(workload, generation, result)
+        WriteResult::Generated(workload, generated, result)
     }
 
-    /// Deletes a Pod, if it still is the one that it was and has no node.
-    pub async fn evict(self, eviction: PodEviction) -> WriteResult {
+    /// Deletes a Pod, unless it was replaced or has changed: it may have been bound to a node.
+    pub(crate) async fn evict(self, eviction: PodEviction) -> WriteResult {
         let preconditions = Preconditions {
             uid: Some(eviction.uid.clone()),
             resource_version: Some(eviction.resource_version.clone()),
         };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &eviction.pod.namespace);
-        let result = self.permitted(async { api.delete(&eviction.pod.name, &params).await.map(drop) }).await;
+        let result =
+            self.run_permitted(async { api.delete(&eviction.pod.name, &params).await.map(drop) }).await;
         WriteResult::Eviction(eviction, result)
     }
 
-    /// Asks whether there is a node of this name: the store itself, not a cache. Nothing but a clear no
-    /// counts as one; something between may answer with 404, too.
-    pub async fn look_for(self, node: Arc<str>) -> WriteResult {
+    /// Reads from etcd, not from a cache, whether a node exists. Only an unambiguous NotFound counts: a proxy may also
+    /// answer 404.
+    pub(crate) async fn look_up_node(self, node: Arc<str>) -> WriteResult {
         let api: Api<Node> = Api::all(self.client.clone());
-        let sight = match timeout(REQUEST_TIMEOUT, api.get_metadata(&node)).await {
-            Ok(Err(kube::Error::Api(status))) if says_gone(&status, &node) => Ok(NodeLookup::Gone),
-            Ok(Ok(_)) => Ok(NodeLookup::There),
-            Ok(Err(error)) => Err(failure(error)),
+        let result = match timeout(REQUEST_TIMEOUT, api.get_metadata(&node)).await {
+            Ok(Err(kube::Error::Api(status))) if is_node_not_found(&status, &node) => {
+                Ok(NodeLookup::NotFound)
+            }
+            Ok(Ok(_)) => Ok(NodeLookup::Found),
+            Ok(Err(error)) => Err(classify(error)),
             Err(_) => Err(no_answer()),
         };
-        WriteResult::Looked(node, sight)
+        WriteResult::NodeLookup(node, result)
     }
 
-    /// Sends a status patch and asks for nothing but the metadata in return: the whole object would
-    /// come back otherwise, at each write.
+    /// Sends a status patch and requests only the metadata in return. Otherwise each write would return the whole
+    /// object.
     async fn patch_status(&self, write: &StatusWrite) -> Result<String, kube::Error> {
         #[derive(Deserialize)]
         struct Answer {
@@ -188,12 +199,12 @@ impl Writer {
         Ok(answer.metadata.resource_version)
     }
 
-    /// A write: it goes on only as long as this process leads.
-    async fn permitted<T>(
+    /// Runs a write, which stops when this process no longer leads.
+    async fn run_permitted<T>(
         &self,
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, Failure> {
-        self.permit.during(bounded(request)).await.unwrap_or(Err(Failure::NotLeading))
+        self.permit.run_while_valid(bounded(request)).await.unwrap_or(Err(Failure::NotLeading))
     }
 
     fn api(&self, key: &NamespacedName) -> Api<PpsObject> {
@@ -201,7 +212,7 @@ impl Writer {
     }
 }
 
-/// The configuration of a generated PPS without the fields that OpenKruise's definition does not know.
+/// Removes the fields that OpenKruise's definition does not have.
 fn without_sources(body: &Value) -> Value {
     let mut body = body.clone();
     for annotation in body["spec"]["persistentPodAnnotations"].as_array_mut().into_iter().flatten() {
@@ -210,50 +221,50 @@ fn without_sources(body: &Value) -> Value {
     body
 }
 
-/// A request that ends one way or the other.
+/// Runs a request with a time limit.
 async fn bounded<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Failure> {
     match timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(failure(error)),
+        Ok(Err(error)) => Err(classify(error)),
         Err(_) => Err(no_answer()),
     }
 }
 
 fn no_answer() -> Failure {
-    Failure::Refused {
+    Failure::Other {
         message: format!("no answer from the API server for {} s", REQUEST_TIMEOUT.as_secs()),
         retry_after: None,
     }
 }
 
-/// Whether the API server says that there is no node of this name.
-fn says_gone(status: &Status, node: &str) -> bool {
-    let named =
+/// Whether the API server itself says that there is no node of this name.
+fn is_node_not_found(status: &Status, node: &str) -> bool {
+    let is_about_node =
         status.details.as_ref().is_some_and(|details| details.kind == "nodes" && details.name == node);
-    status.code == 404 && status.reason == "NotFound" && named
+    status.code == 404 && status.reason == "NotFound" && is_about_node
 }
 
-/// Whether the API server, etcd behind it, or the connection between them does not take a request of this size.
+/// Whether the API server, etcd, or the connection between them refuses a request of this size.
 fn is_too_large(status: &Status) -> bool {
     let says = |words: &str| status.message.contains(words);
     status.code == 413 || says("request is too large") || says("larger than max")
 }
 
-fn failure(error: kube::Error) -> Failure {
+fn classify(error: kube::Error) -> Failure {
     match error {
-        kube::Error::Api(status) if status.code == 404 => Failure::Gone,
+        kube::Error::Api(status) if status.code == 404 => Failure::NotFound,
         kube::Error::Api(status) if status.code == 409 => Failure::Conflict,
         kube::Error::Api(status) if is_too_large(&status) => {
             Failure::TooLarge(format!("{} {}", status.code, status.message))
         }
         kube::Error::Api(status) => {
             let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-            Failure::Refused {
+            Failure::Other {
                 message: format!("{} {}: {}", status.code, status.reason, status.message),
                 retry_after: (seconds > 0).then(|| Duration::from_secs(seconds.into())),
             }
         }
-        other => Failure::Refused { message: other.to_string(), retry_after: None },
+        other => Failure::Other { message: other.to_string(), retry_after: None },
     }
 }
 
@@ -264,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_large_is_told_from_other_refusals() {
+    fn classifies_refusals_for_size_as_too_large() {
         for (code, message, expected) in [
             (413, "Request entity too large: limit is 3145728", true),
             (500, "etcdserver: request is too large", true),
@@ -277,20 +288,20 @@ mod tests {
             (422, "podStates is invalid", false),
         ] {
             let status = json!({"status": "Failure", "message": message, "code": code, "reason": ""});
-            let failure = failure(kube::Error::Api(serde_json::from_value(status).unwrap()));
+            let failure = classify(kube::Error::Api(serde_json::from_value(status).unwrap()));
             assert_eq!(matches!(failure, Failure::TooLarge(_)), expected, "{message}");
         }
     }
 
     #[test]
-    fn only_a_clear_no_says_that_a_node_is_gone() {
+    fn only_an_unambiguous_not_found_means_that_a_node_does_not_exist() {
         let status = |code: u16, reason: &str, kind: &str, name: &str| -> Status {
             let details = json!({"kind": kind, "name": name});
             serde_json::from_value(json!({"status": "Failure", "message": "", "code": code, "reason": reason,
                 "details": details}))
             .unwrap()
         };
-        assert!(says_gone(&status(404, "NotFound", "nodes", "n"), "n"));
+        assert!(is_node_not_found(&status(404, "NotFound", "nodes", "n"), "n"));
         for other in [
             status(404, "Failed to parse error data", "", ""),
             status(404, "NotFound", "", ""),
@@ -299,7 +310,7 @@ mod tests {
             status(410, "Gone", "nodes", "n"),
             status(500, "InternalError", "nodes", "n"),
         ] {
-            assert!(!says_gone(&other, "n"), "{other:?}");
+            assert!(!is_node_not_found(&other, "n"), "{other:?}");
         }
     }
 }

@@ -1,13 +1,14 @@
-//! docs/operations.md, the alert rules and the dashboard speak of what there is, and of all of it.
+//! docs/operations.md, the alert rules and the dashboard name the metrics, reasons and alerts that exist, and the document
+//! names all of them.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use pps_sidecar::serve::metrics::Metrics;
+use pps_sidecar::telemetry::metrics::Metrics;
 use serde_json::Value;
 
 const RULES: &str = "deploy/components/monitoring/prometheus-rule.yaml";
@@ -17,35 +18,51 @@ fn file(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
 }
 
+fn rendered() -> String {
+    let (metrics, resource) = (Metrics::default(), Arc::from("pods"));
+    // These series exist only once a watch has reported something.
+    metrics.count_watch_event(&resource);
+    metrics.count_watch_error(&resource);
+    metrics.render(true, true)
+}
+
 /// The names of the metrics as Prometheus stores them.
 fn metrics() -> BTreeSet<String> {
-    let (metrics, kind) = (Metrics::default(), Arc::from("pods"));
-    // A metric with labels is there once it has a value.
-    metrics.watch_event(&kind);
-    metrics.watch_error(&kind);
-    metrics.watching(&kind, true);
-    metrics.write("status", "ok");
-    metrics.node_looked_for("gone");
-    metrics.sizes([("pods", 1)], 0);
-    metrics.fullness(1, 1, 1);
-    let text = metrics.render(true, true);
+    let text = rendered();
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     types
-        .map(|(name, kind)| if kind == "counter" { format!("{name}_total") } else { name.to_owned() })
+        .map(|(name, metric_type)| match metric_type {
+            "counter" => format!("{name}_total"),
+            "info" => format!("{name}_info"),
+            _ => name.to_owned(),
+        })
         .collect()
 }
 
 /// Every word of a text that begins like the name of a metric.
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-    let names = words.filter(|word| word.starts_with("persistentpodstate_"));
+    let names = words.filter(|word| word.starts_with("persistentpodstate_") || word.starts_with("process_"));
     names.map(|name| name.trim_end_matches("_bucket").to_owned()).collect()
 }
 
 #[test]
-fn all_metrics_are_documented_and_no_others_are_spoken_of() {
+fn documents_all_metrics_and_no_others() {
     let metrics = metrics();
-    assert!(metrics.contains("persistentpodstate_writes_total"), "{metrics:?}");
+    for name in ["persistentpodstate_writes_total", "persistentpodstate_build_info"] {
+        assert!(metrics.contains(name), "{name} in {metrics:?}");
+    }
+    #[cfg(target_os = "linux")]
+    for name in [
+        "process_cpu_seconds_total",
+        "process_resident_memory_bytes",
+        "process_virtual_memory_bytes",
+        "process_open_fds",
+        "process_max_fds",
+        "process_start_time_seconds",
+    ] {
+        assert!(metrics.contains(name), "{name} in {metrics:?}");
+    }
     assert_eq!(metrics_in(&file("docs/operations.md")), metrics);
     for path in [RULES, DASHBOARD] {
         let named = metrics_in(&file(path));
@@ -54,7 +71,33 @@ fn all_metrics_are_documented_and_no_others_are_spoken_of() {
 }
 
 #[test]
-fn all_reasons_are_documented() {
+fn documents_all_labels_and_their_known_values() {
+    let documented = file("docs/operations.md");
+    let text = rendered();
+    let series = text.lines().filter(|line| line.starts_with("persistentpodstate_"));
+    for line in series {
+        let Some((name, labels)) = line.split_once('{') else { continue };
+        let name = name.trim_end_matches("_bucket");
+        for label in labels.split('}').next().unwrap().split(',') {
+            let (label, value) = label.split_once('=').unwrap();
+            if label == "le" {
+                continue;
+            }
+            let row =
+                documented.lines().find(|row| row.starts_with(&format!("| `{name}{{"))).unwrap_or_default();
+            assert!(row.split('}').next().unwrap().contains(label), "{label} of {name}");
+            if name != "persistentpodstate_build_info" {
+                assert!(
+                    documented.contains(&format!("`{}`", value.trim_matches('"'))),
+                    "{label}={value} of {name}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn documents_all_reasons() {
     let code = file("crates/core/src/reason.rs");
     let documented = file("docs/operations.md");
     let reasons: Vec<&str> =
@@ -66,7 +109,7 @@ fn all_reasons_are_documented() {
 }
 
 #[test]
-fn every_alert_says_what_to_do() {
+fn documents_every_alert() {
     let documented = file("docs/operations.md");
     let alerts = file(RULES);
     let names: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
@@ -77,7 +120,7 @@ fn every_alert_says_what_to_do() {
 }
 
 #[test]
-fn the_dashboard_is_json_with_a_panel_for_each_query() {
+fn every_panel_of_the_dashboard_has_a_title_and_a_query() {
     let dashboard: Value = serde_json::from_str(&file(DASHBOARD)).unwrap();
     for panel in dashboard["panels"].as_array().unwrap() {
         assert!(panel["targets"][0]["expr"].is_string() && panel["title"].is_string(), "{panel}");

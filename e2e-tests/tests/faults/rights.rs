@@ -72,7 +72,7 @@ pub(crate) async fn what_may_not_be_written_is_written_later(road: &Road) {
     let fleet = Fleet::new(&road.cluster, "unwritten", 3, 3).await;
     let sidecar = road.sidecar();
     let before = fleet.states().await;
-    let metric = "persistentpodstate_writes_total{what=\"status\",outcome=\"refused\"}";
+    let metric = "persistentpodstate_writes_total{resource=\"persistentpodstates/status\",result=\"error\"}";
     let refused = async || sidecar.metric(metric).await.map(Option::unwrap_or_default);
     let count = refused().await.unwrap();
 
@@ -85,7 +85,7 @@ pub(crate) async fn what_may_not_be_written_is_written_later(road: &Road) {
     .await
     .unwrap();
     assert_eq!(fleet.states().await, before, "nothing can have been written");
-    assert!(sidecar.log().contains("a status could not be written and is tried again"));
+    assert!(sidecar.log().contains("cannot write a status; retrying"));
     assert_eq!(sidecar.get("/readyz").await.unwrap().0, 200, "it knows all that it should");
     rights_without(&road.cluster, &[]).await;
     fleet.end_state().await;
@@ -96,7 +96,7 @@ pub(crate) async fn what_may_not_be_seen_is_not_taken_for_gone(road: &Road) {
     let mut fleet = Fleet::new(&road.cluster, "unseen", 3, 3).await;
     let sidecar = road.sidecar();
     let errors = async || {
-        let metric = sidecar.metric("persistentpodstate_watch_errors_total{kind=\"pods\"}").await;
+        let metric = sidecar.metric("persistentpodstate_watch_errors_total{resource=\"pods\"}").await;
         metric.map(Option::unwrap_or_default)
     };
     let before = errors().await.unwrap();
@@ -111,7 +111,7 @@ pub(crate) async fn what_may_not_be_seen_is_not_taken_for_gone(road: &Road) {
     fleet.ready().await;
     wait_for("the watch to be tried again and again", TIMEOUT, async || {
         let more = errors().await? - before;
-        let watching = sidecar.metric("persistentpodstate_watch_up{kind=\"pods\"}").await?;
+        let watching = sidecar.metric("persistentpodstate_watch_up{resource=\"pods\"}").await?;
         Ok(Progress::when(more >= 3.0 && watching == Some(0.0), (), format!("{more} errors, {watching:?}")))
     })
     .await

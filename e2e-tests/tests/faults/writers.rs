@@ -96,7 +96,7 @@ pub(crate) async fn a_webhook_hangs_and_another_fails(cluster: &Cluster) {
         Fleet::new(cluster, "no-hook", 2, 2),
     );
     let sidecar = cluster.sidecar().unwrap();
-    let metric = "persistentpodstate_writes_total{what=\"status\",outcome=\"refused\"}";
+    let metric = "persistentpodstate_writes_total{resource=\"persistentpodstates/status\",result=\"error\"}";
     let refused = async || sidecar.metric(metric).await.map(Option::unwrap_or_default);
     let (hung, failed) = (hangs.states().await, fails.states().await);
 
@@ -161,7 +161,8 @@ pub(crate) async fn another_writer_never_rests(cluster: &Cluster) {
     let mut random = Random::of("another writer");
     let mut fleet = Fleet::new(cluster, "contended", 1, 6).await;
     let sidecar = cluster.sidecar().unwrap();
-    let metric = "persistentpodstate_writes_total{what=\"status\",outcome=\"conflict\"}";
+    let metric =
+        "persistentpodstate_writes_total{resource=\"persistentpodstates/status\",result=\"conflict\"}";
     let conflicts = async || sidecar.metric(metric).await.map(Option::unwrap_or_default);
     let before = conflicts().await.unwrap();
     let api = cluster.pps_api("contended");

@@ -102,7 +102,7 @@ async fn config_event(cluster: &Cluster, reason: &str) -> String {
 
 /// Waits until the sidecar watches a kind, or does not.
 async fn watched(cluster: &Cluster, kind: &OperatedKind, expected: bool) {
-    let metric = format!("persistentpodstate_watch_up{{kind=\"{}\"}}", definition_of(kind));
+    let metric = format!("persistentpodstate_watch_up{{resource=\"{}\"}}", definition_of(kind));
     wait_for(&format!("{metric} to be {expected}"), TIMEOUT, async || {
         let value = cluster.sidecar()?.metric(&metric).await?;
         Ok(Progress::when((value == Some(1.0)) == expected, (), format!("{value:?}")))
@@ -285,7 +285,7 @@ pub(crate) async fn a_malformed_list_changes_nothing(cluster: &Cluster) {
 
     write_list(cluster, r#"{"workloads":[{"group":"e2e.pps.kubewarden.io"}]}"#).await;
     let message = config_event(cluster, "MalformedWhitelist").await;
-    for words in ["workloads[0].kind is missing", "the last good list stays in force"] {
+    for words in ["workloads[0].kind is missing", "the last valid list stays in force"] {
         assert!(message.contains(words), "{words} in {message}");
     }
     apply(&pool, &database(), "db", true, &json!({"shape": {"size": 2}})).await;
@@ -341,7 +341,7 @@ pub(crate) async fn a_kind_that_may_not_be_watched_holds_nobody_up(cluster: &Clu
     define(cluster, &cache()).await;
     write_list(cluster, &listing(&[&cache(), &database()])).await;
     let message = config_event(cluster, "WorkloadKindForbidden").await;
-    assert!(message.contains("caches.e2e.pps.kubewarden.io may not be listed"), "{message}");
+    assert!(message.contains("cannot list and watch caches.e2e.pps.kubewarden.io"), "{message}");
     apply(&pool, &cache(), "hot", false, &json!({"replicas": 3})).await;
     let names = ["hot-blue", "hot-green", "hot-red"];
     ready(&pool, "hot", &names).await;
@@ -359,8 +359,9 @@ pub(crate) async fn a_kind_that_may_not_be_watched_holds_nobody_up(cluster: &Clu
     let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     cluster.run_stateful_set(&web).await.unwrap();
     pool.recorded("web", "web").await;
-    let errors =
-        sidecar.metric("persistentpodstate_watch_errors_total{kind=\"caches.e2e.pps.kubewarden.io\"}").await;
+    let errors = sidecar
+        .metric("persistentpodstate_watch_errors_total{resource=\"caches.e2e.pps.kubewarden.io\"}")
+        .await;
     assert!(errors.unwrap().is_some_and(|errors| errors >= 1.0));
 
     // The right comes: it is taken up without a restart.

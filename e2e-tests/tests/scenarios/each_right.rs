@@ -240,7 +240,7 @@ impl<'a> Stage<'a> {
             }
             Errand::Follow => {
                 // Without a watch it is listed again and again, which is not to follow it.
-                let watching = r#"persistentpodstate_watch_up{kind="statefulsets.apps.kruise.io"}"#;
+                let watching = r#"persistentpodstate_watch_up{resource="statefulsets.apps.kruise.io"}"#;
                 let watching = pool.cluster.sidecar().unwrap().metric(watching).await.unwrap_or_default();
                 let desired = pool.pps("other").await.unwrap().data["status"]["desired"].clone();
                 watching == Some(1.0) && desired == pool_replicas(text)

@@ -177,7 +177,7 @@ pub(crate) async fn a_clean_end_writes_what_is_known(cluster: &Cluster) {
         restart(cluster).await;
         pool.recorded("web", "web").await;
         let heard = async || {
-            let events = sidecar.metric("persistentpodstate_watch_events_total{kind=\"pods\"}").await?;
+            let events = sidecar.metric("persistentpodstate_watch_events_total{resource=\"pods\"}").await?;
             anyhow::Ok(events.unwrap_or_default())
         };
         let before = heard().await.unwrap();

@@ -222,7 +222,7 @@ pub(crate) async fn who_may_not_use_the_lease_says_so_and_writes_nothing(cluster
     .await
     .unwrap();
     let (code, body) = first.get("/readyz").await.unwrap();
-    let words = format!("the Lease {NAMESPACE}/pps-sidecar may not be used");
+    let words = format!("not allowed to use the Lease {NAMESPACE}/pps-sidecar");
     assert!(code == 503 && body.contains(&words) && body.contains("grant"), "{code} {body}");
     assert_eq!(first.get("/healthz").await.unwrap().0, 200);
     assert!(first.log().contains(&words), "{}", first.log());

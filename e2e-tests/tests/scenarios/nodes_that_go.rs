@@ -268,7 +268,7 @@ pub(crate) async fn what_cannot_be_confirmed_is_not_dropped(cluster: &Cluster) {
     let sidecar = cluster.sidecar().unwrap();
     wait_for("the sidecar to ask for the node in vain, and again", TIMEOUT, async || {
         let asked = sidecar
-            .metric("persistentpodstate_node_lookups_total{outcome=\"unknown\"}")
+            .metric("persistentpodstate_node_lookups_total{result=\"unknown\"}")
             .await?
             .unwrap_or_default();
         Ok(Progress::when(asked >= 3.0, (), format!("{asked} times")))
@@ -276,7 +276,7 @@ pub(crate) async fn what_cannot_be_confirmed_is_not_dropped(cluster: &Cluster) {
     .await
     .unwrap();
     let told = sidecar.log();
-    let told = told.lines().find(|line| line.contains("it cannot be told whether a node is gone")).unwrap();
+    let told = told.lines().find(|line| line.contains("cannot confirm that a node does not exist")).unwrap();
     assert!(told.contains(&pair.node) && told.contains("403"), "{told}");
     pair.stays(&pair.now().await).await;
     rights_without(cluster, None).await;
@@ -294,12 +294,12 @@ pub(crate) async fn a_pod_is_deleted_late_if_it_could_not_be_at_once(cluster: &C
     let sidecar = cluster.sidecar().unwrap();
     wait_for("the sidecar to say that it may not", TIMEOUT, async || {
         let refused =
-            sidecar.metric("persistentpodstate_writes_total{what=\"pod\",outcome=\"refused\"}").await?;
-        Ok(Progress::when(refused.is_some(), (), "not yet"))
+            sidecar.metric("persistentpodstate_writes_total{resource=\"pods\",result=\"error\"}").await?;
+        Ok(Progress::when(refused.is_some_and(|refused| refused > 0.0), (), "not yet"))
     })
     .await
     .unwrap();
-    assert!(sidecar.log().contains("waits for a node that no longer exists could not be deleted"));
+    assert!(sidecar.log().contains("cannot delete a Pod that waits for a node that does not exist"));
     sidecar.kill().await.unwrap();
     assert_eq!(pair.now().await["web-0"].uid, waiting.uid);
     rights_without(cluster, None).await;

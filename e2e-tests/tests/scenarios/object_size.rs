@@ -74,7 +74,8 @@ pub(crate) async fn an_object_that_is_full_warns_and_goes_on(cluster: &Cluster) 
 
     // Another Pod has no room. That is told, in vain if that has no room either; and others go on.
     let refused = async || {
-        let metric = r#"persistentpodstate_writes_total{what="status",outcome="too_large"}"#;
+        let metric =
+            r#"persistentpodstate_writes_total{resource="persistentpodstates/status",result="too_large"}"#;
         cluster.sidecar().unwrap().metric(metric).await.unwrap().unwrap_or_default()
     };
     pool.scale("big", 2).await;

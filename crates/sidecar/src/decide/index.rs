@@ -21,7 +21,7 @@ use pps_core::Reason;
 
 pub use self::decisions::StatusWrite;
 use super::inventory::{Dirty, KindCoverage, NodeAbsences, OBJECT_OVERHEAD, Pods, TrackedPps, Workloads};
-use crate::facts::interest::{Grown, Interest};
+use crate::facts::interest::{Interest, NewKeys};
 use crate::facts::interner::Interner;
 use crate::facts::store::Store;
 use crate::facts::{GroupKind, NamespacedName, NodeFact, Notice, Subject, WorkloadKey};
@@ -40,7 +40,7 @@ pub struct Work {
     /// What users must know.
     pub notices: Vec<Notice>,
     /// What has to be listed again, since more of it is of interest than was kept.
-    pub relist: Grown,
+    pub relist: NewKeys,
 }
 
 /// The state machine.

@@ -1,69 +1,79 @@
-//! When a write is due.
+//! When a write is due. Pure: times go in, keys come out.
 //!
-//! The API server rewrites the whole object at each status write, so that a write costs the more the
-//! more is recorded in it. An object that was quiet is written at once; after that, changes are
-//! gathered for a while that grows with the object, or until they pause.
+//! The API server rewrites the whole object at each status write, so the cost of a write grows with the number of
+//! states in the object. An object without recent writes is written at once. After a write, changes are batched for a
+//! window that grows with the object, or until they pause.
 //!
-//! A write that did not go through is tried again later. Such keys wait in a queue of their own: a write
-//! may take long to fail, and many that do must not be in the way of those that would not.
+//! A failed write is retried later. Keys whose last write failed wait in a queue of their own: a write may take long
+//! to fail, and many of those must not hold up the others.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// How long changes are gathered: at least this.
+/// The window of an object without entries.
 const BASE: Duration = Duration::from_millis(250);
-/// And this more for each recorded entry.
+/// How much each entry adds to the window.
 const PER_ENTRY: Duration = Duration::from_micros(400);
-/// But at most this.
 const LONGEST: Duration = Duration::from_secs(5);
-/// A pause of this part of the gathering time ends it.
+/// A pause of this part of the window ends it.
 const PAUSE_PART: u32 = 8;
-/// After a failure, wait this long, and twice as long each time.
+/// The wait after the first failure. It doubles with each further failure, up to [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(30);
-/// After so many conflicts the waits become no longer: up to a second.
-const CONFLICTS: u32 = 2;
+/// No write takes longer: its request is given up before.
+const LONGEST_WRITE: Duration = Duration::from_secs(60);
+/// Conflicts count as at most this many failures, so that the wait stays at a second.
+const MAX_CONFLICT_FAILURES: u32 = 2;
 
-/// How long changes to an object with so many entries are gathered.
+/// How long changes to an object with this many entries are batched.
 pub fn window(entries: usize) -> Duration {
     let entries = u32::try_from(entries).unwrap_or(u32::MAX);
     BASE.saturating_add(PER_ENTRY.saturating_mul(entries)).min(LONGEST)
 }
 
-/// How long to wait after so many failures and one more.
+/// How long to wait after a failure that this many failures preceded.
 pub fn backoff(failures: u32) -> Duration {
     FIRST_RETRY.saturating_mul(1 << failures.min(16)).min(LAST_RETRY)
 }
 
-/// Of which keys one is to be taken.
+/// Which keys may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
-    /// Of all.
+pub enum Candidates {
     All,
-    /// Of those whose last write did not fail.
-    Sound,
+    /// Only keys whose last write did not fail.
+    NotFailing,
 }
 
-/// Keys with the times at which they are due. Holds each key once, however often it is marked.
+/// Keys with the times at which they are due. Contains each key once, however often it is marked.
 #[derive(Debug)]
 pub struct Batch<K> {
     due: BTreeSet<(Instant, K)>,
-    /// The same of keys whose last write has failed.
+    /// Due keys whose last write failed.
     failing: BTreeSet<(Instant, K)>,
     keys: HashMap<K, Pending>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Pending {
-    /// When it is due, if it is marked.
+    /// When the key is due, if it is marked.
     due: Option<Instant>,
-    /// Not before this: a retry.
+    /// When the oldest change since the last taken one was marked.
+    marked_at: Option<Instant>,
+    /// What was taken last. It counts as marked again if its write fails.
+    taken: Option<Taken>,
+    /// The earliest time of a retry.
     not_before: Option<Instant>,
-    /// The end of the gathering that the last write began.
+    /// The end of the window that the last write began.
     window_end: Option<Instant>,
     window: Duration,
     failures: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    marked_at: Instant,
+    taken_at: Instant,
 }
 
 impl<K> Default for Batch<K> {
@@ -73,7 +83,7 @@ impl<K> Default for Batch<K> {
 }
 
 impl<K: Clone + Ord + Hash> Batch<K> {
-    /// Something changed that concerns this key.
+    /// Schedules a write of this key after a change.
     pub fn mark(&mut self, key: &K, now: Instant) {
         let timing = self.keys.entry(key.clone()).or_default();
         let mut due = match timing.window_end {
@@ -83,15 +93,16 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         if let Some(not_before) = timing.not_before {
             due = due.max(not_before);
         }
+        timing.marked_at.get_or_insert(now);
         let before = timing.due.replace(due);
-        let failing = timing.failures > 0;
+        let is_failing = timing.failures > 0;
         if let Some(before) = before {
             self.unmark(before, key);
         }
-        if failing { &mut self.failing } else { &mut self.due }.insert((due, key.clone()));
+        if is_failing { &mut self.failing } else { &mut self.due }.insert((due, key.clone()));
     }
 
-    /// It may have failed, or gone through, since it was marked.
+    /// Removes a key from both queues: its last write may have failed or succeeded since it was marked.
     fn unmark(&mut self, due: Instant, key: &K) {
         let marked = (due, key.clone());
         if !self.due.remove(&marked) {
@@ -109,82 +120,96 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         self.len() == 0
     }
 
-    /// When the next key is due.
-    pub fn next(&self, of: Of) -> Option<Instant> {
-        let sound = self.due.first();
-        let failing = self.failing.first().filter(|_| of == Of::All);
-        sound.into_iter().chain(failing).map(|(due, _)| *due).min()
+    /// When the oldest change that still waits for a write was marked; failed writes do not reset it. Looks at all
+    /// keys, so call it now and then, not for each event.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.keys.values().filter(|timing| timing.due.is_some()).filter_map(|timing| timing.marked_at).min()
     }
 
-    /// Takes a key that is due, and says whether its last write has failed.
-    pub fn take(&mut self, of: Of, now: Instant) -> Option<(K, bool)> {
-        let next = self.next(of).filter(|next| *next <= now)?;
-        let is_sound = self.due.first().is_some_and(|(due, _)| *due == next);
-        let (_, key) = if is_sound { self.due.pop_first()? } else { self.failing.pop_first()? };
-        let mut failing = false;
+    /// When the next key is due.
+    pub fn next(&self, candidates: Candidates) -> Option<Instant> {
+        let due = self.due.first();
+        let failing = self.failing.first().filter(|_| candidates == Candidates::All);
+        due.into_iter().chain(failing).map(|(due, _)| *due).min()
+    }
+
+    /// Takes a key that is due. Also returns whether its last write failed.
+    pub fn take(&mut self, candidates: Candidates, now: Instant) -> Option<(K, bool)> {
+        let next = self.next(candidates).filter(|next| *next <= now)?;
+        let is_not_failing = self.due.first().is_some_and(|(due, _)| *due == next);
+        let (_, key) = if is_not_failing { self.due.pop_first()? } else { self.failing.pop_first()? };
+        let mut is_retry = false;
         if let Some(timing) = self.keys.get_mut(&key) {
             timing.due = None;
-            failing = timing.failures > 0;
-            if timing.is_idle(now) {
-                self.keys.remove(&key);
-            }
+            // A write of an earlier change may still be in flight.
+            let earlier = timing.taken.filter(|taken| taken.is_in_flight(now)).map(|taken| taken.marked_at);
+            let marked_at = earlier.into_iter().chain(timing.marked_at.take()).min();
+            timing.taken = marked_at.map(|marked_at| Taken { marked_at, taken_at: now });
+            is_retry = timing.failures > 0;
         }
-        Some((key, failing))
+        Some((key, is_retry))
     }
 
-    /// Takes all keys, due or not.
+    /// Takes all keys, due or not, and forgets their timing.
     pub fn take_all(&mut self) -> Vec<K> {
         self.keys.clear();
         let all = std::mem::take(&mut self.due).into_iter().chain(std::mem::take(&mut self.failing));
         all.map(|(_, key)| key).collect()
     }
 
-    /// A write of this key went through; the object has so many entries now.
+    /// A write of this key succeeded, and the object now has this many entries.
     pub fn written(&mut self, key: &K, entries: usize, now: Instant) {
         let timing = self.keys.entry(key.clone()).or_default();
         timing.window = window(entries);
         timing.window_end = Some(now + timing.window);
+        timing.taken = None;
         timing.failures = 0;
         timing.not_before = None;
     }
 
-    /// A write of this key did not go through. The next waits, twice as long each time, or as long as
-    /// the server asks for.
-    pub fn failed(&mut self, key: &K, asked: Option<Duration>, now: Instant) {
+    /// A write of this key failed. The next one waits, twice as long after each failure, but at least as long as the
+    /// API server asks for.
+    pub fn failed(&mut self, key: &K, retry_after: Option<Duration>, now: Instant) {
         let timing = self.keys.entry(key.clone()).or_default();
         let wait = backoff(timing.failures);
         timing.failures += 1;
-        timing.not_before = Some(now + wait.max(asked.unwrap_or_default()));
+        timing.not_before = Some(now + wait.max(retry_after.unwrap_or_default()));
+        if let Some(Taken { marked_at, .. }) = timing.taken.take() {
+            timing.marked_at = Some(timing.marked_at.map_or(marked_at, |later| later.min(marked_at)));
+        }
     }
 
-    /// A write of this key met one of somebody else. The API server is well, so there is no reason to wait ever
-    /// longer; and whoever waits long meets a writer that never rests each time.
-    pub fn contended(&mut self, key: &K, now: Instant) {
+    /// A write of this key met another writer's. The API server is healthy, so the wait stays short. A longer one would
+    /// lose to a frequent writer each time.
+    pub fn conflicted(&mut self, key: &K, now: Instant) {
         let timing = self.keys.entry(key.clone()).or_default();
-        timing.failures = timing.failures.min(CONFLICTS);
+        timing.failures = timing.failures.min(MAX_CONFLICT_FAILURES);
         self.failed(key, None, now);
     }
 
-    /// Forgets a key.
+    /// Removes a key.
     pub fn forget(&mut self, key: &K) {
         if let Some(Pending { due: Some(due), .. }) = self.keys.remove(key) {
             self.unmark(due, key);
         }
     }
 
-    /// Forgets the timing of keys that have been quiet; otherwise every object that was ever written
-    /// would be remembered.
+    /// Removes the timing of keys without recent writes. Otherwise the timing of every object ever written would stay
+    /// in memory.
     pub fn sweep(&mut self, now: Instant) {
         self.keys.retain(|_, timing| {
-            let waits = timing.not_before.is_some_and(|time| time + LAST_RETRY > now);
-            timing.due.is_some() || waits || timing.window_end.is_some_and(|end| end > now)
+            let is_in_flight = timing.taken.is_some_and(|taken| taken.is_in_flight(now));
+            let is_backing_off = timing.not_before.is_some_and(|time| time + LAST_RETRY > now);
+            let is_in_window = timing.window_end.is_some_and(|end| end > now);
+            timing.due.is_some() || is_in_flight || is_backing_off || is_in_window
         });
     }
 }
 
-impl Pending {
-    fn is_idle(&self, now: Instant) -> bool {
-        self.failures == 0 && self.window_end.is_none_or(|end| end <= now)
+impl Taken {
+    /// Whether a write may still be in flight. None follows if nothing had to change after all.
+    fn is_in_flight(self, now: Instant) -> bool {
+        self.taken_at + LONGEST_WRITE > now
     }
 }
 
@@ -195,11 +220,11 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn take(batch: &mut Batch<&'static str>, now: Instant) -> Option<&'static str> {
-        batch.take(Of::All, now).map(|(key, _)| key)
+        batch.take(Candidates::All, now).map(|(key, _)| key)
     }
 
     #[test]
-    fn a_quiet_key_is_due_at_once() {
+    fn a_key_without_recent_writes_is_due_at_once() {
         let (mut batch, now) = (Batch::default(), Instant::now());
         batch.mark(&"a", now);
         batch.mark(&"a", now);
@@ -207,16 +232,16 @@ mod tests {
     }
 
     #[test]
-    fn after_a_write_changes_are_gathered_until_the_window_ends() {
+    fn batches_changes_after_a_write_until_the_window_ends() {
         let (mut batch, now) = (Batch::default(), Instant::now());
         batch.written(&"a", 1000, now);
         let end = now + window(1000);
         assert_eq!(window(1000), 650 * MS);
-        // Changes that never pause wait for the end of the window.
+        // Changes without a pause wait for the end of the window.
         let mut at = now;
         while at < end {
             batch.mark(&"a", at);
-            assert!(batch.next(Of::All).unwrap() <= end);
+            assert!(batch.next(Candidates::All).unwrap() <= end);
             assert_eq!(take(&mut batch, at), None);
             at += 20 * MS;
         }
@@ -224,60 +249,67 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_ends_the_window() {
+    fn a_pause_ends_the_window_early() {
         let (mut batch, now) = (Batch::default(), Instant::now());
         batch.written(&"a", 1000, now);
         batch.mark(&"a", now + 10 * MS);
-        assert_eq!(batch.next(Of::All), Some(now + 10 * MS + window(1000) / PAUSE_PART));
+        assert_eq!(batch.next(Candidates::All), Some(now + 10 * MS + window(1000) / PAUSE_PART));
     }
 
     #[test]
-    fn failures_wait_longer_each_time_and_success_ends_that() {
+    fn backs_off_after_failures_until_a_write_succeeds() {
         let (mut batch, now) = (Batch::default(), Instant::now());
         for wait in [250_u32, 500, 1000] {
             batch.failed(&"a", None, now);
             batch.mark(&"a", now);
-            assert_eq!(batch.next(Of::All), Some(now + wait * MS));
+            assert_eq!(batch.next(Candidates::All), Some(now + wait * MS));
         }
         batch.failed(&"a", Some(60_000 * MS), now);
         batch.mark(&"a", now);
-        assert_eq!(batch.next(Of::All), Some(now + 60_000 * MS), "as long as the server asks for");
+        assert_eq!(
+            batch.next(Candidates::All),
+            Some(now + 60_000 * MS),
+            "as long as the API server asks for"
+        );
         batch.written(&"a", 0, now);
         batch.mark(&"a", now + LONGEST);
         assert_eq!(take(&mut batch, now + LONGEST), Some("a"));
     }
 
     #[test]
-    fn conflicts_do_not_wait_ever_longer() {
+    fn waits_at_most_a_second_after_conflicts() {
         let (mut batch, now) = (Batch::default(), Instant::now());
         for wait in [250_u32, 500, 1000, 1000, 1000] {
-            batch.contended(&"a", now);
+            batch.conflicted(&"a", now);
             batch.mark(&"a", now);
-            assert_eq!(batch.next(Of::All), Some(now + wait * MS));
+            assert_eq!(batch.next(Candidates::All), Some(now + wait * MS));
         }
     }
 
     #[test]
-    fn what_fails_is_not_in_the_way_of_what_does_not() {
+    fn failing_keys_do_not_hold_up_others() {
         let (mut batch, now) = (Batch::default(), Instant::now());
         let later = now + FIRST_RETRY;
-        // Marked before it fails, as it is when something changes while a write is on its way.
+        // Marked before it fails, because something changed during the write.
         batch.mark(&"bad", now);
         batch.failed(&"bad", None, now);
         batch.mark(&"bad", now);
         batch.mark(&"good", later);
         assert_eq!(batch.len(), 2);
-        assert_eq!(batch.next(Of::Sound), Some(later));
-        assert_eq!(batch.take(Of::Sound, later), Some(("good", false)));
-        assert_eq!((batch.next(Of::Sound), batch.take(Of::Sound, later)), (None, None));
-        assert_eq!(batch.take(Of::All, later), Some(("bad", true)));
+        assert_eq!(batch.next(Candidates::NotFailing), Some(later));
+        assert_eq!(batch.take(Candidates::NotFailing, later), Some(("good", false)));
+        assert_eq!(
+            (batch.next(Candidates::NotFailing), batch.take(Candidates::NotFailing, later)),
+            (None, None)
+        );
+        assert_eq!(batch.take(Candidates::All, later), Some(("bad", true)));
         assert!(batch.is_empty());
 
-        // It went through meanwhile.
+        // The write succeeded in the meantime.
         batch.mark(&"bad", later);
         batch.written(&"bad", 0, later);
         batch.mark(&"bad", later + LONGEST);
-        assert_eq!(batch.take(Of::Sound, later + LONGEST), Some(("bad", false)));
+        assert_eq!(batch.take(Candidates::NotFailing, later + LONGEST), Some(("bad", false)));
         batch.failed(&"bad", None, later);
         batch.mark(&"bad", later);
         batch.forget(&"bad");
@@ -289,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_keys_are_forgotten() {
+    fn sweeps_keys_without_recent_writes() {
         let (mut batch, now) = (Batch::default(), Instant::now());
         batch.written(&"a", 0, now);
         batch.sweep(now);
@@ -301,5 +333,37 @@ mod tests {
         assert_eq!(batch.keys.len(), 1);
         batch.sweep(now + 2 * LAST_RETRY);
         assert_eq!(batch.keys.len(), 0);
+    }
+    #[test]
+    fn the_oldest_change_keeps_its_age_until_its_write_succeeds() {
+        let (mut batch, start) = (Batch::default(), Instant::now());
+        let at = |seconds: u32| start + seconds * 1000 * MS;
+        assert_eq!(batch.oldest(), None);
+        batch.mark(&"a", at(0));
+        batch.mark(&"b", at(1));
+        batch.mark(&"a", at(2));
+        assert_eq!(batch.oldest(), Some(at(0)), "marking again does not reset the age");
+        assert_eq!(take(&mut batch, at(2)), Some("b"));
+        assert_eq!(take(&mut batch, at(2)), Some("a"));
+        assert_eq!(batch.oldest(), None, "both writes are in flight");
+
+        // Another change comes while the write is in flight. One that takes long survives a sweep.
+        batch.mark(&"a", at(20));
+        batch.sweep(at(20));
+        batch.failed(&"a", None, at(30));
+        batch.mark(&"a", at(30));
+        batch.failed(&"b", None, at(30));
+        assert_eq!(batch.oldest(), Some(at(0)));
+        batch.mark(&"b", at(30));
+        assert_eq!(take(&mut batch, at(31)), Some("a"));
+        assert_eq!(batch.oldest(), Some(at(1)));
+        batch.written(&"a", 0, at(31));
+        batch.mark(&"a", at(32));
+        assert_eq!(take(&mut batch, at(33)), Some("b"));
+        batch.written(&"b", 0, at(33));
+        assert_eq!(batch.oldest(), Some(at(32)));
+        assert_eq!(take(&mut batch, at(33)), Some("a"));
+        batch.sweep(at(200));
+        assert!(batch.keys.is_empty(), "no write followed");
     }
 }

@@ -1,26 +1,26 @@
-//! Interner that many facts share, each kept once.
+//! The interner: keeps each of the names that many facts share only once in memory. Depends only on the keys.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::keys::{GroupKind, NamespacedName, WorkloadKey};
 
-/// How many names are added at least before it is looked for those that nobody uses any longer.
+/// The smallest set that is searched for unused names.
 const SWEEP_AFTER: usize = 1024;
 
-/// The names in use. What it gives out compares and hashes like any other `Arc<str>`, so that nothing
-/// depends on a name having come through here but the memory that it takes.
+/// The names in use. An interned name compares and hashes like any other `Arc<str>`: interning affects only how much
+/// memory is used.
 #[derive(Debug, Default)]
-pub struct Interner {
+pub(crate) struct Interner {
     shared: HashSet<Arc<str>>,
-    /// Size at which it is swept next: twice what the last sweep left, so that a name costs the same however
-    /// many there are.
+    /// The size at which the next sweep runs: twice what the last sweep left, so that the amortized cost of a name
+    /// is constant.
     sweep_at: usize,
 }
 
 impl Interner {
-    /// This name, kept once.
-    pub fn intern(&mut self, name: &Arc<str>) -> Arc<str> {
+    /// Returns the interned copy of a name.
+    pub(crate) fn intern(&mut self, name: &Arc<str>) -> Arc<str> {
         if let Some(shared) = self.shared.get(&**name) {
             return shared.clone();
         }
@@ -29,26 +29,23 @@ impl Interner {
         name.clone()
     }
 
-    /// The same for the names that a key consists of.
-    pub fn intern_name(&mut self, key: &NamespacedName) -> NamespacedName {
+    pub(crate) fn intern_name(&mut self, key: &NamespacedName) -> NamespacedName {
         NamespacedName { namespace: self.intern(&key.namespace), name: self.intern(&key.name) }
     }
 
-    /// The same for the key of a workload.
-    pub fn intern_workload_key(&mut self, key: &WorkloadKey) -> WorkloadKey {
+    pub(crate) fn intern_workload_key(&mut self, key: &WorkloadKey) -> WorkloadKey {
         let kind = GroupKind { group: self.intern(&key.kind.group), kind: self.intern(&key.kind.kind) };
         WorkloadKey { object: self.intern_name(&key.object), kind }
     }
 
-    /// The same for pairs of names.
-    pub fn intern_pairs<'a>(&mut self, pairs: impl IntoIterator<Item = &'a mut (Arc<str>, Arc<str>)>) {
+    pub(crate) fn intern_pairs<'a>(&mut self, pairs: impl IntoIterator<Item = &'a mut (Arc<str>, Arc<str>)>) {
         for (key, value) in pairs {
             *key = self.intern(key);
             *value = self.intern(value);
         }
     }
 
-    /// Drops what nobody uses, now and then.
+    /// Drops unused names once the set has grown enough.
     fn sweep(&mut self) {
         if self.shared.len() >= self.sweep_at.max(SWEEP_AFTER) {
             self.shared.retain(|name| Arc::strong_count(name) > 1);
@@ -62,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_kept_once_and_as_long_as_it_is_used() {
+    fn keeps_one_copy_of_a_name_while_it_is_used() {
         let mut names = Interner::default();
         let first = names.intern(&"node-1".into());
         assert!(Arc::ptr_eq(&first, &names.intern(&"node-1".into())));

@@ -1,4 +1,4 @@
-//! Keys: what names an object, a kind or a workload. Plain data; depends on nothing in this crate.
+//! Keys of objects, kinds and workloads. Plain data that depends on nothing else in this crate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,14 +8,11 @@ use pps_core::pps::TargetReference;
 /// Namespace and name of an object whose kind is clear from the context.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespacedName {
-    /// Namespace.
     pub namespace: Arc<str>,
-    /// Name.
     pub name: Arc<str>,
 }
 
 impl NamespacedName {
-    /// The object of that name in that namespace.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
@@ -32,12 +29,11 @@ impl fmt::Display for NamespacedName {
 pub struct GroupKind {
     /// API group; empty for the core group.
     pub group: Arc<str>,
-    /// Kind.
     pub kind: Arc<str>,
 }
 
 impl GroupKind {
-    /// The StatefulSet of Kubernetes itself, the one kind that is always watched.
+    /// `apps/StatefulSet`, the only kind that is always watched.
     pub fn stateful_set() -> Self {
         Self { group: "apps".into(), kind: "StatefulSet".into() }
     }
@@ -49,17 +45,15 @@ impl fmt::Display for GroupKind {
     }
 }
 
-/// Namespace, kind and name of a workload. Its version does not count.
+/// Namespace, kind and name of a workload. References that differ only in the API version name the same workload.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkloadKey {
-    /// Namespace and name.
     pub object: NamespacedName,
-    /// Kind.
     pub kind: GroupKind,
 }
 
 impl WorkloadKey {
-    /// The workload that a PPS in this namespace refers to.
+    /// The workload that a PPS in this namespace names as its target.
     pub fn of_target(namespace: &Arc<str>, target: &TargetReference) -> Self {
         Self {
             object: NamespacedName::new(namespace.clone(), target.name.as_str()),

@@ -1,6 +1,5 @@
-//! Recorded states as they are kept: there may be a hundred thousand of them.
-//!
-//! `podStates` of an object, in less memory than maps of strings take. An entry is unpacked when it is looked at.
+//! Recorded states of one PPS, stored compactly: a cluster may have a hundred thousand of them. An entry is unpacked
+//! each time it is read.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::interner::Interner;
 
-/// Pairs with different keys, sorted by key.
+/// Pairs with distinct keys, sorted by key.
 type Pairs = Box<[(Arc<str>, Arc<str>)]>;
 
 /// Recorded states by Pod name.
@@ -30,33 +29,34 @@ struct State {
 }
 
 impl States {
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether there is one of this Pod.
     pub fn contains(&self, pod: &str) -> bool {
         self.0.contains_key(pod)
     }
 
-    /// The state of a Pod.
     pub fn get(&self, pod: &str) -> Option<PodState> {
         self.0.get(pod).map(State::unpack)
     }
 
-    /// The Pods with the node that each was recorded on, sorted by Pod.
+    /// Each Pod with the node that it was recorded on, sorted by Pod.
     pub fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
         self.0.iter().map(|(pod, state)| (pod, &state.node))
     }
 
-    /// Sets the state of a Pod; gives back the node of the one before.
-    pub fn insert(&mut self, pod: &Arc<str>, state: &PodState, interner: &mut Interner) -> Option<Arc<str>> {
+    /// Sets the state of a Pod; returns the node of the previous state.
+    pub(crate) fn insert(
+        &mut self,
+        pod: &Arc<str>,
+        state: &PodState,
+        interner: &mut Interner,
+    ) -> Option<Arc<str>> {
         let mut state = State::pack(state);
         state.intern(interner);
         match self.0.entry(pod.clone()) {
@@ -68,23 +68,23 @@ impl States {
         }
     }
 
-    /// Drops the state of a Pod; gives back its node.
+    /// Removes the state of a Pod; returns its node.
     pub fn remove(&mut self, pod: &str) -> Option<Arc<str>> {
         self.0.remove(pod).map(|state| state.node)
     }
 
-    /// What they take in the object, in bytes.
+    /// Size of all entries in the stored object, in bytes.
     pub fn size(&self) -> usize {
         self.0.iter().map(|(pod, state)| state.size(pod)).sum()
     }
 
-    /// What the state of a Pod takes in the object, in bytes; nothing if there is none.
+    /// Size of one Pod's entry in the stored object, in bytes; 0 without an entry.
     pub fn size_of(&self, pod: &str) -> usize {
         self.0.get(pod).map(|state| state.size(pod)).unwrap_or_default()
     }
 
-    /// Has all names kept once.
-    pub fn intern(&mut self, interner: &mut Interner) {
+    /// Interns all names.
+    pub(crate) fn intern(&mut self, interner: &mut Interner) {
         let states = std::mem::take(&mut self.0).into_iter();
         self.0 = states
             .map(|(pod, mut state)| {
@@ -131,7 +131,7 @@ fn texts(pairs: &Pairs) -> impl Iterator<Item = (&str, &str)> {
     pairs.iter().map(|(key, value)| (&**key, &**value))
 }
 
-/// Read one by one, so that a list of large objects is never in memory in its large form.
+/// Entries are packed one at a time, so that a list of large objects is never in memory unpacked.
 impl<'de> Deserialize<'de> for States {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entries;
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_what_core_would_read() {
+    fn deserializes_the_same_states_as_core() {
         let json = json!({
             "w-1": {"nodeName": "n", "nodeTopologyLabels": {"zone": "a", "host": "n"}, "annotations": {"ip": "1"}},
             "w-0": {"nodeName": null, "nodeTopologyLabels": null, "unknown": 1},
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_before_is_told() {
+    fn insert_and_remove_return_the_previous_node() {
         let (mut states, mut names) = (States::default(), Interner::default());
         let on = |node: &str| PodState { node_name: node.into(), ..PodState::default() };
         assert_eq!(states.insert(&"w-0".into(), &on("a"), &mut names), None);

@@ -1,36 +1,36 @@
-//! Facts by key, kept in step with a watch.
+//! The facts of one kind by key, kept in sync with a watch. Knows which keys a relist no longer contains.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-/// What a watch tells about objects of one kind.
+/// A change that a watch reports about objects of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Update<K, F> {
-    /// A complete list begins; the number says which extent of the interest it is read with.
+    /// A complete list begins. The number is the revision of the interest with which it is read.
     Begin(u64),
-    /// An object is like this now.
+    /// An object was created or changed.
     Apply(K, F),
-    /// An object is gone.
+    /// An object was deleted.
     Delete(K),
-    /// The list is complete: what it did not name is gone.
+    /// The list is complete. Objects that it did not contain no longer exist.
     Done,
 }
 
-/// What a fact is, compared to what was known of its key.
+/// How a fact compares with the previous one of its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Put<F> {
-    /// The same.
+pub(crate) enum Put<F> {
+    /// It is equal.
     Known,
-    /// The first.
+    /// There was none.
     New,
-    /// Another than this one.
+    /// It replaces this one.
     Changed(F),
 }
 
 impl<F> Put<F> {
-    /// The fact that was replaced, if there was one; nothing at all if nothing is new.
-    pub fn news(self) -> Option<Option<F>> {
+    /// `None` if nothing changed; otherwise the replaced fact, if there was one.
+    pub(crate) fn news(self) -> Option<Option<F>> {
         match self {
             Self::Known => None,
             Self::New => Some(None),
@@ -39,9 +39,9 @@ impl<F> Put<F> {
     }
 }
 
-/// Facts by key. Knows whether a complete list has been seen, and what a new list did not name.
+/// Facts by key.
 #[derive(Debug)]
-pub struct Store<K, F> {
+pub(crate) struct Store<K, F> {
     facts: HashMap<K, F>,
     listing: Option<(u64, HashSet<K>)>,
     complete: Option<u64>,
@@ -54,21 +54,19 @@ impl<K, F> Default for Store<K, F> {
 }
 
 impl<K: Clone + Eq + Hash, F> Store<K, F> {
-    /// The fact of a key.
-    pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<&F>
+    pub(crate) fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<&F>
     where
         K: Borrow<Q>,
     {
         self.facts.get(key)
     }
 
-    /// All facts.
-    pub fn values(&self) -> impl Iterator<Item = &F> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = &F> {
         self.facts.values()
     }
 
-    /// Takes what a watch tells, where nothing else follows from it.
-    pub fn take(&mut self, update: Update<K, F>)
+    /// Applies an update, for callers that do not need to know what changed.
+    pub(crate) fn apply(&mut self, update: Update<K, F>)
     where
         F: PartialEq,
     {
@@ -88,29 +86,20 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
         }
     }
 
-    /// How many facts there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.facts.len()
     }
 
-    /// Whether there are no facts.
-    pub fn is_empty(&self) -> bool {
-        self.facts.is_empty()
-    }
-
-    /// The extent of the interest that the newest complete list was read with; nothing before the
-    /// first.
-    pub fn complete(&self) -> Option<u64> {
+    /// The revision of the interest with which the newest complete list was read; `None` before the first one.
+    pub(crate) fn complete(&self) -> Option<u64> {
         self.complete
     }
 
-    /// A complete list begins.
-    pub fn begin(&mut self, revision: u64) {
+    pub(crate) fn begin(&mut self, revision: u64) {
         self.listing = Some((revision, HashSet::new()));
     }
 
-    /// Takes a fact.
-    pub fn put(&mut self, key: &K, fact: F) -> Put<F>
+    pub(crate) fn put(&mut self, key: &K, fact: F) -> Put<F>
     where
         F: PartialEq,
     {
@@ -127,16 +116,15 @@ impl<K: Clone + Eq + Hash, F> Store<K, F> {
         }
     }
 
-    /// Drops a fact; gives it back.
-    pub fn remove(&mut self, key: &K) -> Option<F> {
+    pub(crate) fn remove(&mut self, key: &K) -> Option<F> {
         if let Some((_, listed)) = &mut self.listing {
             listed.remove(key);
         }
         self.facts.remove(key)
     }
 
-    /// The list is complete. Gives the keys that it did not name; they are still there.
-    pub fn done(&mut self) -> Vec<K> {
+    /// Ends a list. Returns the keys that it did not contain; the caller removes them.
+    pub(crate) fn done(&mut self) -> Vec<K> {
         let Some((revision, listed)) = self.listing.take() else { return Vec::new() };
         self.complete = Some(revision);
         self.facts.keys().filter(|key| !listed.contains(*key)).cloned().collect()
@@ -148,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_new_list_does_not_name_is_told() {
+    fn done_returns_the_keys_that_a_relist_does_not_contain() {
         let mut store = Store::default();
         store.begin(1);
         store.put(&"a", 1);
@@ -157,7 +145,7 @@ mod tests {
 
         store.begin(2);
         assert_eq!(store.put(&"b", 2), Put::Changed(1));
-        assert_eq!(store.get("a"), Some(&1), "facts stay in force until the list is complete");
+        assert_eq!(store.get("a"), Some(&1), "facts stay until the list is complete");
         assert_eq!(store.done(), ["a"]);
         assert_eq!(store.complete(), Some(2));
         assert_eq!(store.remove(&"a"), Some(1));

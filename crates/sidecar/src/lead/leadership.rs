@@ -1,4 +1,4 @@
-//! Whether this process may write: asked immediately before each write, and at each step of it.
+//! Whether this process may write. Checked immediately before each write and at each step of it.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -8,56 +8,55 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
-/// The clock by which a lease is kept. Unlike the one of [`std::time::Instant`] it goes on while the
-/// machine sleeps: a process that was asleep with it has to know that its lease is over. Both go on
-/// while a process is stopped, and neither is ever set.
+/// The clock that measures the Lease. Unlike the clock of [`std::time::Instant`] it runs while the machine is
+/// suspended, so that a process notices after resuming that its Lease has expired. Both run while a process is
+/// stopped, and neither can be set.
 #[cfg(target_os = "linux")]
 const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// The time since some fixed moment.
+/// The time since some fixed moment, by [`CLOCK`].
 pub(super) fn now() -> Duration {
     let now = clock_gettime(CLOCK);
     let nanoseconds = u32::try_from(now.tv_nsec).unwrap_or_default();
     Duration::new(u64::try_from(now.tv_sec).unwrap_or_default(), nanoseconds)
 }
 
-/// Until when this process leads.
+/// A period during which this process leads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Term {
-    /// Each time that it begins to lead has another number.
+    /// Increases each time that this process begins to lead.
     number: u64,
-    /// Nothing if it does not lead.
+    /// `None` if it does not lead.
     until: Option<Duration>,
 }
 
 impl Term {
-    /// Of a process that always leads.
+    /// The term of a process that always leads.
     pub(super) fn unlimited() -> Self {
         Self { number: 1, until: Some(Duration::MAX) }
     }
 
-    /// Leads until then. What had come to an end before does not go on: a new term begins, and true is
-    /// returned.
-    pub(super) fn lead(&mut self, until: Duration, now: Duration) -> bool {
+    /// Extends the term to `until`, or begins a new one if it has ended. Returns whether it is a new one.
+    pub(super) fn extend(&mut self, until: Duration, now: Duration) -> bool {
         let is_new = !self.is_running(now);
         self.number += u64::from(is_new);
         self.until = Some(until);
         is_new
     }
 
-    /// Leads no longer. False if it did not lead.
+    /// Ends the term. Returns false if there was none.
     pub(super) fn end(&mut self) -> bool {
         self.until.take().is_some()
     }
 
-    /// Whether it has ended without anybody having said so.
+    /// Whether the term has run out without [`Self::end`].
     pub(super) fn has_lapsed(&self, now: Duration) -> bool {
         self.until.is_some_and(|until| until <= now)
     }
 
-    /// How much of it is left, if it runs.
+    /// How much of the term is left, if any.
     pub(super) fn left(&self, now: Duration) -> Option<Duration> {
         self.until?.checked_sub(now).filter(|left| !left.is_zero())
     }
@@ -67,9 +66,9 @@ impl Term {
     }
 }
 
-/// Tells whether this process leads.
+/// Shows whether this process leads.
 #[derive(Clone, Debug)]
-pub struct Leadership {
+pub(crate) struct Leadership {
     term: watch::Receiver<Term>,
 }
 
@@ -78,44 +77,43 @@ impl Leadership {
         Self { term }
     }
 
-    /// The number of the term in which this process leads now; nothing if it does not lead.
-    pub fn term(&self) -> Option<u64> {
+    /// The number of the current term; `None` if this process does not lead.
+    pub(crate) fn term(&self) -> Option<u64> {
         let term = *self.term.borrow();
         term.is_running(now()).then_some(term.number)
     }
 
-    /// The permission to write in that term.
-    pub fn permit(&self, term: Option<u64>) -> Permit {
+    /// The permission to write in this term.
+    pub(crate) fn permit(&self, term: Option<u64>) -> Permit {
         Permit { leadership: self.clone(), term }
     }
 
-    /// Waits until something about it has changed. False if nobody cares for the Lease any longer.
-    pub async fn changed(&mut self) -> bool {
+    /// Waits for a change. Returns false if the election has ended.
+    pub(crate) async fn changed(&mut self) -> bool {
         self.term.changed().await.is_ok()
     }
 }
 
-/// The permission to write what was decided in one term. It ends with that term; if the process leads
-/// again later, it has to decide anew.
+/// The permission to write what was decided in one term. It ends with that term: a process that leads again later
+/// has to decide again.
 #[derive(Clone, Debug)]
-pub struct Permit {
+pub(crate) struct Permit {
     leadership: Leadership,
     term: Option<u64>,
 }
 
 impl Permit {
-    /// Whether it still holds.
-    pub fn holds(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         self.term.is_some() && self.leadership.term() == self.term
     }
 
-    /// Does this work as long as the permission holds. It is asked for at each step: a request that
-    /// waits for a connection, or whose process was stopped, is not sent later.
-    pub async fn during<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    /// Runs the future while the permission is valid; `None` if it ends before. Checked at each poll, so that a request
+    /// that waits for a connection, or whose process was stopped, is not sent later.
+    pub(crate) async fn run_while_valid<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(
             |context| {
-                if self.holds() { work.as_mut().poll(context).map(Some) } else { Poll::Ready(None) }
+                if self.is_valid() { work.as_mut().poll(context).map(Some) } else { Poll::Ready(None) }
             },
         )
         .await
@@ -135,43 +133,43 @@ mod tests {
     }
 
     #[test]
-    fn a_term_that_has_ended_does_not_go_on() {
+    fn extending_an_ended_term_begins_a_new_one() {
         let mut term = Term::default();
         assert_eq!((term.left(S), term.has_lapsed(S)), (None, false));
-        assert!(term.lead(10 * S, 2 * S));
-        assert!(!term.lead(12 * S, 4 * S), "renewed");
+        assert!(term.extend(10 * S, 2 * S));
+        assert!(!term.extend(12 * S, 4 * S), "renewed");
         assert_eq!(term.left(5 * S), Some(7 * S));
         assert!(term.has_lapsed(12 * S) && term.left(12 * S).is_none());
         let before = term.number;
-        assert!(term.lead(30 * S, 22 * S));
+        assert!(term.extend(30 * S, 22 * S));
         assert_ne!(term.number, before);
         assert!(term.end() && !term.end());
     }
 
     #[test]
-    fn a_permit_ends_with_its_term() {
+    fn a_permit_is_invalid_after_its_term() {
         let (sender, receiver) = watch::channel(Term::default());
         let leadership = Leadership::new(receiver);
-        assert!(!leadership.permit(leadership.term()).holds());
-        change(&sender, |term| term.lead(now() + 60 * S, now()));
+        assert!(!leadership.permit(leadership.term()).is_valid());
+        change(&sender, |term| term.extend(now() + 60 * S, now()));
         let permit = leadership.permit(leadership.term());
-        assert!(permit.holds());
+        assert!(permit.is_valid());
         change(&sender, Term::end);
-        assert!(!permit.holds());
-        change(&sender, |term| term.lead(now() + 60 * S, now()));
-        assert!(!permit.holds(), "the next term is another one");
-        assert!(leadership.permit(leadership.term()).holds());
-        // Time passes, and nobody says anything.
+        assert!(!permit.is_valid());
+        change(&sender, |term| term.extend(now() + 60 * S, now()));
+        assert!(!permit.is_valid(), "a new term needs a new permit");
+        assert!(leadership.permit(leadership.term()).is_valid());
+        // The term runs out.
         sender.send_modify(|term| term.until = Some(now()));
         assert_eq!(leadership.term(), None);
     }
 
     #[tokio::test]
-    async fn work_stops_where_the_permit_ends() {
+    async fn stops_a_future_once_the_permit_is_invalid() {
         let (sender, receiver) = watch::channel(Term::unlimited());
         let leadership = Leadership::new(receiver);
         let permit = leadership.permit(leadership.term());
-        assert_eq!(permit.during(async { 5 }).await, Some(5));
+        assert_eq!(permit.run_while_valid(async { 5 }).await, Some(5));
         let steps = AtomicU32::new(0);
         let work = async {
             steps.fetch_add(1, Ordering::Relaxed);
@@ -179,8 +177,8 @@ mod tests {
             tokio::task::yield_now().await;
             steps.fetch_add(1, Ordering::Relaxed);
         };
-        assert_eq!(permit.during(work).await, None);
-        assert_eq!(permit.during(async { steps.fetch_add(1, Ordering::Relaxed) }).await, None);
+        assert_eq!(permit.run_while_valid(work).await, None);
+        assert_eq!(permit.run_while_valid(async { steps.fetch_add(1, Ordering::Relaxed) }).await, None);
         assert_eq!(steps.into_inner(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The client of the API server.
+//! The API server's client: where its configuration comes from, and a layer that puts refusals on one line.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,13 +14,9 @@ use serde_json::Value;
 use tower::BoxError;
 use tower::util::AndThenLayer;
 
-/// Connects as this file says; without one as the environment does, in a Pod or by the user's own
-/// configuration.
-///
-/// # Errors
-///
-/// If no cluster is configured, or not so that a connection could be made.
-pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+/// Creates a client from this kubeconfig file. Without one, uses the ServiceAccount of the Pod or the user's
+/// kubeconfig. Fails if neither exists or the configuration is invalid.
+pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     let mut config = if let Some(path) = kubeconfig {
         let kubeconfig =
             Kubeconfig::read_from(path).with_context(|| format!("--kubeconfig {}", path.display()))?;
@@ -30,18 +26,18 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     } else {
         Config::infer()
             .await
-            .context("no cluster is configured; run it in a Pod, or give --kubeconfig FILE")?
+            .context("no cluster is configured: run it in a Pod, or pass --kubeconfig FILE")?
     };
-    // A watch is ended by the server before this; a connection that is silent for longer is dead.
+    // The server ends each watch earlier than this, so a connection that is silent for longer is dead.
     config.read_timeout = Some(Duration::from_secs(295));
     let builder = ClientBuilder::try_from(config)?;
-    Ok(builder.with_layer(&AndThenLayer::new(refusal_on_one_line)).build())
+    Ok(builder.with_layer(&AndThenLayer::new(join_refusal_lines)).build())
 }
 
-/// Puts a refusal on one line. The API server writes it on many to who asks for nothing but metadata, and
-/// who reads a watch takes each line for an event: a watch that is refused would fail a dozen times, and
-/// wait before it goes on each time.
-async fn refusal_on_one_line<B>(response: Response<B>) -> Result<Response<Either<B, Full<Bytes>>>, BoxError>
+/// Puts the body of an error response on one line. For requests that accept only metadata the API server formats
+/// it on several lines, and kube's watch parses each line as an event: one refused watch would fail a dozen
+/// times, with a back-off each time.
+async fn join_refusal_lines<B>(response: Response<B>) -> Result<Response<Either<B, Full<Bytes>>>, BoxError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
@@ -53,7 +49,7 @@ where
     let (mut head, body) = response.into_parts();
     let body = body.collect().await.map_err(Into::into)?.to_bytes();
     let line = serde_json::from_slice::<Value>(&body).map_or_else(
-        // Not of the API server, but of something before it.
+        // Not JSON: a proxy in front of the API server answered.
         |_| String::from_utf8_lossy(&body).split_whitespace().collect::<Vec<_>>().join(" "),
         |refusal| refusal.to_string(),
     );
@@ -65,24 +61,24 @@ where
 mod tests {
     use super::*;
 
-    async fn passed(status: u16, body: &str) -> String {
+    async fn body_after(status: u16, body: &str) -> String {
         let response = Response::builder()
             .status(status)
             .header(header::CONTENT_LENGTH, body.len())
             .body(Full::new(Bytes::from(body.to_owned())))
             .unwrap();
-        let response = refusal_on_one_line(response).await.unwrap();
+        let response = join_refusal_lines(response).await.unwrap();
         assert_eq!(response.headers().contains_key(header::CONTENT_LENGTH), status < 400);
         let body = response.into_body().collect().await.unwrap().to_bytes();
         String::from_utf8(body.to_vec()).unwrap()
     }
 
     #[tokio::test]
-    async fn a_refusal_is_one_line_and_everything_else_goes_through() {
+    async fn puts_refusals_on_one_line_and_leaves_other_responses_unchanged() {
         let object = "{\n \"kind\": \"Status\",\n \"code\": 403\n}\n";
-        assert_eq!(passed(403, object).await, r#"{"code":403,"kind":"Status"}"#);
-        assert_eq!(passed(502, "<html>\n  <b>Bad\nGateway</b>\n").await, "<html> <b>Bad Gateway</b>");
-        assert_eq!(passed(500, "").await, "");
-        assert_eq!(passed(200, object).await, object);
+        assert_eq!(body_after(403, object).await, r#"{"code":403,"kind":"Status"}"#);
+        assert_eq!(body_after(502, "<html>\n  <b>Bad\nGateway</b>\n").await, "<html> <b>Bad Gateway</b>");
+        assert_eq!(body_after(500, "").await, "");
+        assert_eq!(body_after(200, object).await, object);
     }
 }

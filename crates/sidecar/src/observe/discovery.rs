@@ -1,8 +1,7 @@
-//! Which kinds of workloads are watched now, beside the StatefulSets of Kubernetes itself.
+//! Which workload kinds to watch, in addition to `apps/StatefulSet`.
 //!
-//! A synchronous state machine, like the index: the ConfigMap with the list of kinds and the cluster's
-//! definitions of kinds go in, watches to start and to stop come out. Which kinds these are is decided
-//! in [`pps_core::kinds`].
+//! A synchronous state machine without I/O, like the index: the ConfigMap with the list of kinds and the cluster's
+//! custom resource definitions go in, watches to start and to stop come out. [`pps_core::kinds`] has the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
@@ -16,62 +15,59 @@ use pps_core::whitelist::{self, CONFIG_MAP, Entry, Whitelist};
 use crate::facts::store::{Store, Update};
 use crate::facts::{ConfigFact, GroupKind, NamespacedName, Notice, Subject};
 
-/// The label of a `ClusterRole` whose rules are added to the sidecar's.
+/// The label that adds the rules of a `ClusterRole` to the sidecar's.
 const AGGREGATION_LABEL: &str = "persistent-pod-state.kubewarden.io/aggregate-to-sidecar";
 
-/// A watch of one kind of workloads: what an earlier one of the same kind still tells does not count.
+/// One watch of a workload kind. Updates of an earlier watch of the same kind are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct WatchId {
-    /// The kind.
-    pub kind: GroupKind,
-    /// Tells one watch from the next.
-    pub number: u64,
+pub(crate) struct WatchId {
+    pub(crate) kind: GroupKind,
+    /// Distinguishes successive watches of the kind.
+    pub(crate) number: u64,
 }
 
-/// What has to be done.
+/// What the caller has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WatchAction {
-    /// Watch this kind, in place of an earlier watch of it if there is one.
+pub(crate) enum WatchAction {
+    /// Watch this kind; replaces an earlier watch of it.
     Start(WatchId, Resource),
-    /// Do not watch this kind any longer.
+    /// Stop watching this kind.
     Stop(GroupKind),
-    /// This kind may not be listed, or may be after all.
-    Forbid(GroupKind, bool),
-    /// Tell users.
-    Tell(Notice),
+    /// Record whether listing or watching this kind is forbidden.
+    SetForbidden(GroupKind, bool),
+    Publish(Notice),
 }
 
-/// The state machine.
 #[derive(Debug)]
-pub struct Discovery {
+pub(crate) struct Discovery {
     config: NamespacedName,
     configs: Store<NamespacedName, ConfigFact>,
     definitions: Store<Arc<str>, Definition>,
-    /// The last list that could be read.
+    /// The last list that was valid.
     whitelist: Whitelist,
     malformed: Option<String>,
-    watching: BTreeMap<GroupKind, Watching>,
-    is_own_terminating: bool,
+    watching: BTreeMap<GroupKind, WatchedKind>,
+    is_pps_definition_terminating: bool,
     last_number: u64,
-    told: BTreeSet<(Reason, String)>,
-    steps: Vec<WatchAction>,
+    published: BTreeSet<(Reason, String)>,
+    actions: Vec<WatchAction>,
 }
 
-/// A kind that is watched.
 #[derive(Debug)]
-struct Watching {
+struct WatchedKind {
     number: u64,
     resource: Resource,
-    /// It was listed, or could not be: nobody needs to wait for it.
+    /// It was listed, or the list failed: readiness does not wait for it any longer.
     settled: bool,
     forbidden: bool,
-    /// It was forbidden once. Users are told of that once: it may be in part, or come and go.
+    /// Stays set, so that the Event is published only once even if the permission comes and goes, or covers only
+    /// a part.
     was_forbidden: bool,
 }
 
 impl Discovery {
-    /// With the ConfigMap in this namespace. Nothing is known yet.
-    pub fn new(namespace: &str) -> Self {
+    /// Reads the list of kinds from the ConfigMap in this namespace.
+    pub(crate) fn new(namespace: &str) -> Self {
         Self {
             config: NamespacedName::new(namespace, CONFIG_MAP),
             configs: Store::default(),
@@ -79,42 +75,41 @@ impl Discovery {
             whitelist: Whitelist::default(),
             malformed: None,
             watching: BTreeMap::new(),
-            is_own_terminating: false,
+            is_pps_definition_terminating: false,
             last_number: 0,
-            told: BTreeSet::new(),
-            steps: Vec::new(),
+            published: BTreeSet::new(),
+            actions: Vec::new(),
         }
     }
 
-    /// Whether it is known which kinds there are to watch.
-    pub fn is_known(&self) -> bool {
+    /// Whether the ConfigMap and the definitions have been listed.
+    pub(crate) fn is_known(&self) -> bool {
         self.configs.complete().is_some() && self.definitions.complete().is_some()
     }
 
-    /// Whether each kind was listed, or found to be out of reach.
-    pub fn is_settled(&self) -> bool {
+    /// Whether each kind has been listed, or its list has failed.
+    pub(crate) fn is_settled(&self) -> bool {
         self.is_known() && self.watching.values().all(|watching| watching.settled)
     }
 
-    /// Whether this is the present watch of its kind.
-    pub fn is_current(&self, id: &WatchId) -> bool {
+    /// Whether this is the current watch of its kind.
+    pub(crate) fn is_current(&self, id: &WatchId) -> bool {
         self.watching.get(&id.kind).is_some_and(|watching| watching.number == id.number)
     }
 
-    /// Whether the definition of PersistentPodState itself is being deleted. The API server deletes all
-    /// objects then, and waits until there are none; it would not keep one from being made anew.
-    pub fn is_own_terminating(&self) -> bool {
-        self.is_own_terminating
+    /// Whether the definition of PersistentPodState itself is being deleted. The API server then deletes all
+    /// objects and waits until none is left, but still accepts new ones. Generating some would block the deletion.
+    pub(crate) fn is_pps_definition_terminating(&self) -> bool {
+        self.is_pps_definition_terminating
     }
 
-    /// Hands over what has to be done since the last call, in this order.
-    pub fn take_actions(&mut self) -> Vec<WatchAction> {
-        take(&mut self.steps)
+    /// Returns the actions since the last call, in the order in which to do them.
+    pub(crate) fn take_actions(&mut self) -> Vec<WatchAction> {
+        take(&mut self.actions)
     }
 
-    /// Takes what the watch of the ConfigMap tells.
-    pub fn config(&mut self, update: Update<NamespacedName, ConfigFact>) {
-        self.configs.take(update);
+    pub(crate) fn apply_config(&mut self, update: Update<NamespacedName, ConfigFact>) {
+        self.configs.apply(update);
         let text = self.configs.get(&self.config).and_then(|config| config.whitelist.as_deref());
         match whitelist::parse(text.unwrap_or_default()) {
             Ok(whitelist) => {
@@ -122,38 +117,37 @@ impl Discovery {
                 self.malformed = None;
             }
             Err(malformed) => {
-                self.malformed = Some(format!("{malformed}; the last good list stays in force"));
+                self.malformed = Some(format!("{malformed}; the last valid list stays in force"));
             }
         }
         self.refresh();
     }
 
-    /// Takes what the watch of definitions tells.
-    pub fn definitions(&mut self, update: Update<Arc<str>, Definition>) {
-        self.definitions.take(update);
+    pub(crate) fn apply_definitions(&mut self, update: Update<Arc<str>, Definition>) {
+        self.definitions.apply(update);
         let is_own = |one: &&Definition| (one.group.as_str(), one.kind.as_str()) == (GROUP, KIND);
-        self.is_own_terminating = self.definitions.values().filter(is_own).any(|own| own.terminating);
+        self.is_pps_definition_terminating =
+            self.definitions.values().filter(is_own).any(|own| own.terminating);
         self.refresh();
     }
 
-    /// A watch has told something: all workloads of its kind, if it says so.
-    pub fn heard(&mut self, id: &WatchId, listed: bool) {
+    /// A watch works; `listed` says that its initial list is complete.
+    pub(crate) fn mark_up(&mut self, id: &WatchId, listed: bool) {
         let Some(watching) = self.watching.get_mut(&id.kind) else { return };
         watching.settled |= listed;
         if take(&mut watching.forbidden) {
-            self.steps.push(WatchAction::Forbid(id.kind.clone(), false));
+            self.actions.push(WatchAction::SetForbidden(id.kind.clone(), false));
         }
     }
 
-    /// A watch has failed.
-    pub fn lost(&mut self, id: &WatchId, forbidden: bool) {
+    pub(crate) fn mark_down(&mut self, id: &WatchId, forbidden: bool) {
         let Some(watching) = self.watching.get_mut(&id.kind) else { return };
         watching.settled = true;
         if watching.forbidden != forbidden {
             watching.forbidden = forbidden;
             watching.was_forbidden |= forbidden;
-            self.steps.push(WatchAction::Forbid(id.kind.clone(), forbidden));
-            self.tell();
+            self.actions.push(WatchAction::SetForbidden(id.kind.clone(), forbidden));
+            self.publish_problems();
         }
     }
 
@@ -172,13 +166,13 @@ impl Discovery {
             self.watching.keys().filter(|kind| !now.contains_key(*kind)).cloned().collect();
         for kind in gone {
             self.watching.remove(&kind);
-            self.steps.push(WatchAction::Stop(kind));
+            self.actions.push(WatchAction::Stop(kind));
         }
         for (kind, resource) in now {
             if self.watching.get(&kind).is_none_or(|watching| watching.resource != resource) {
                 self.last_number += 1;
                 let number = self.last_number;
-                let watching = Watching {
+                let watching = WatchedKind {
                     number,
                     resource: resource.clone(),
                     settled: false,
@@ -186,17 +180,17 @@ impl Discovery {
                     was_forbidden: false,
                 };
                 self.watching.insert(kind.clone(), watching);
-                self.steps.push(WatchAction::Forbid(kind.clone(), false));
-                self.steps.push(WatchAction::Start(WatchId { kind, number }, resource));
+                self.actions.push(WatchAction::SetForbidden(kind.clone(), false));
+                self.actions.push(WatchAction::Start(WatchId { kind, number }, resource));
             }
         }
-        self.tell();
+        self.publish_problems();
     }
 
-    /// Has users told what is wrong with the list, each thing once until it changes.
-    fn tell(&mut self) {
+    /// Publishes what is wrong with the list of kinds, each problem once until it changes.
+    fn publish_problems(&mut self) {
         let Some(config) = self.configs.get(&self.config) else {
-            self.told.clear();
+            self.published.clear();
             return;
         };
         let subject = Subject {
@@ -206,23 +200,23 @@ impl Discovery {
             uid: config.uid.clone(),
         };
         let problems = self.problems();
-        for (reason, message) in problems.difference(&self.told) {
+        for (reason, message) in problems.difference(&self.published) {
             let notice = Notice { subject: subject.clone(), reason: *reason, message: message.clone() };
-            self.steps.push(WatchAction::Tell(notice));
+            self.actions.push(WatchAction::Publish(notice));
         }
-        self.told = problems;
+        self.published = problems;
     }
 
     fn problems(&self) -> BTreeSet<(Reason, String)> {
         let malformed = self.malformed.iter().map(|message| (Reason::MalformedWhitelist, message.clone()));
-        let out_of_reach = watchable(&self.whitelist.entries, self.definitions.values()).refusals;
-        let refused = self.whitelist.refusals.iter().cloned().chain(out_of_reach);
+        let unwatchable = watchable(&self.whitelist.entries, self.definitions.values()).refusals;
+        let refused = self.whitelist.refusals.iter().cloned().chain(unwatchable);
         let forbidden = self.watching.values().filter(|watching| watching.was_forbidden).map(|watching| {
             let Resource { group, plural, .. } = &watching.resource;
             (
                 Reason::WorkloadKindForbidden,
                 format!(
-                    "{plural}.{group} may not be listed and watched; make a ClusterRole with these verbs on them and the label {AGGREGATION_LABEL}: \"true\""
+                    "cannot list and watch {plural}.{group}: create a ClusterRole that grants list and watch on it, with the label {AGGREGATION_LABEL}: \"true\""
                 ),
             )
         });

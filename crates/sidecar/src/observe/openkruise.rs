@@ -1,7 +1,7 @@
-//! Whether OpenKruise's manager runs in the cluster: it writes the same objects.
+//! Whether OpenKruise's manager runs in the cluster: it writes the same objects. Reads its Lease; writes nothing.
 //!
-//! Its leader renews a Lease every few seconds. One that was renewed between two looks is held by somebody who
-//! lives; no clocks are compared.
+//! The manager's leader renews the Lease every two seconds. A Lease that changed between two checks has a live
+//! holder; clocks are never compared.
 
 use std::time::Duration;
 
@@ -14,97 +14,96 @@ use tracing::debug;
 use crate::facts::{NamespacedName, Notice, Subject};
 
 /// The Lease of OpenKruise's manager.
-pub const LEASE: &str = "kruise-manager";
-/// How often it is looked at. It is renewed more often, every two seconds.
-const PAUSE: Duration = Duration::from_secs(15);
-/// How soon after the first look: only the second one can tell something.
-const FIRST_PAUSE: Duration = Duration::from_secs(5);
-/// How long a look may take.
+const LEASE: &str = "kruise-manager";
+/// The time between two checks, longer than the manager takes to renew the Lease.
+const CHECK_INTERVAL: Duration = Duration::from_secs(15);
+/// The time between the first two checks: only the second one can detect a renewal.
+const FIRST_INTERVAL: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a look at the Lease has shown.
+/// The outcome of one check of the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
-    /// Somebody holds it.
-    Held(Held),
-    /// There is none, nobody holds it, or it may not be read: then it is nobody's who matters here.
-    Nobody,
-    /// The API server did not answer.
+pub(crate) enum LeaseCheck {
+    Held(HeldLease),
+    /// There is no Lease, it has no holder, or reading it is forbidden. In the last case the manager is assumed not to
+    /// run: the sidecar's role grants the read in the namespace where OpenKruise is installed.
+    NotHeld,
+    /// The API server did not answer, or with an unexpected error.
     Unknown,
 }
 
-/// A Lease that somebody holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// UID of the Lease.
-    pub uid: String,
-    /// Who holds it, and since when and until when: each renewal changes that.
-    pub mark: String,
+pub(crate) struct HeldLease {
+    pub(crate) uid: String,
+    /// Holder, acquire time and renew time in one string; each renewal changes it.
+    pub(crate) renewal: String,
 }
 
-/// Follows whether the manager runs.
+/// Whether the manager runs, from successive checks.
 #[derive(Debug, Default)]
-pub struct Manager {
-    last: Option<Held>,
-    runs: Option<bool>,
+pub(crate) struct Manager {
+    last: Option<HeldLease>,
+    is_running: Option<bool>,
 }
 
 impl Manager {
-    /// Takes a look. Gives whether the manager runs, if that is news: nothing is known before the second look at a
-    /// Lease that somebody holds.
-    pub fn take(&mut self, look: Look) -> Option<bool> {
-        let (held, runs) = match look {
-            Look::Unknown => return None,
-            Look::Nobody => (None, Some(false)),
-            Look::Held(held) => {
-                let before = self.last.as_ref();
-                let runs = before.map(|before| *before != held);
-                (Some(held), runs)
+    /// Applies a check. Returns whether the manager runs if that has changed. The first check of a held Lease decides
+    /// nothing, because the Lease may be left over.
+    pub(crate) fn apply(&mut self, check: LeaseCheck) -> Option<bool> {
+        let (held, is_running) = match check {
+            LeaseCheck::Unknown => return None,
+            LeaseCheck::NotHeld => (None, Some(false)),
+            LeaseCheck::Held(held) => {
+                let is_renewed = self.last.as_ref().map(|last| *last != held);
+                (Some(held), is_renewed)
             }
         };
         self.last = held;
-        let runs = runs?;
-        (self.runs.replace(runs) != Some(runs)).then_some(runs)
+        let is_running = is_running?;
+        (self.is_running.replace(is_running) != Some(is_running)).then_some(is_running)
     }
 
-    /// What users have to be told: on the Lease, the one object of OpenKruise that is known here.
-    pub fn notice(&self, namespace: &str) -> Option<Notice> {
+    /// The Event for users. It is published on the Lease, the only object of OpenKruise known here.
+    pub(crate) fn notice(&self, namespace: &str) -> Option<Notice> {
         let subject = Subject {
             api_version: "coordination.k8s.io/v1".into(),
             kind: "Lease".into(),
             object: NamespacedName::new(namespace, LEASE),
             uid: self.last.as_ref()?.uid.clone(),
         };
-        let message = "OpenKruise's manager runs and writes the same PersistentPodState objects as this sidecar; remove it or its right to write them, or start the sidecar with --recorder openkruise";
+        let message = "OpenKruise's manager also writes PersistentPodState status: remove it or its permission to write them, or start this sidecar with --recorder openkruise";
         Some(Notice { subject, reason: Reason::ConflictingRecorder, message: message.into() })
     }
 }
 
-/// Waits, and looks at the Lease in this namespace. `before` is how often that was done before.
-pub async fn look(client: &Client, namespace: &str, before: u64) -> Look {
-    match before {
+/// Waits until the next check is due, and checks the Lease in this namespace. `checks` is the number of earlier checks.
+pub(crate) async fn check_lease(client: &Client, namespace: &str, checks: u64) -> LeaseCheck {
+    match checks {
         0 => {}
-        1 => sleep(FIRST_PAUSE).await,
-        _ => sleep(PAUSE).await,
+        1 => sleep(FIRST_INTERVAL).await,
+        _ => sleep(CHECK_INTERVAL).await,
     }
     let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
     match timeout(REQUEST_TIMEOUT, api.get_opt(LEASE)).await {
-        Ok(Ok(lease)) => lease.map_or(Look::Nobody, |lease| seen(&lease)),
+        Ok(Ok(lease)) => lease.map_or(LeaseCheck::NotHeld, |lease| read(&lease)),
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403 | 404) => {
-            debug!(error = status.message, "it cannot be told whether OpenKruise's manager runs");
-            Look::Nobody
+            debug!(
+                error = status.message,
+                "cannot read the Lease of OpenKruise's manager; assuming that it does not run"
+            );
+            LeaseCheck::NotHeld
         }
-        Ok(Err(_)) | Err(_) => Look::Unknown,
+        Ok(Err(_)) | Err(_) => LeaseCheck::Unknown,
     }
 }
 
-fn seen(lease: &Lease) -> Look {
+fn read(lease: &Lease) -> LeaseCheck {
     let spec = lease.spec.clone().unwrap_or_default();
     match spec.holder_identity.as_deref() {
-        None | Some("") => Look::Nobody,
-        Some(holder) => Look::Held(Held {
+        None | Some("") => LeaseCheck::NotHeld,
+        Some(holder) => LeaseCheck::Held(HeldLease {
             uid: lease.metadata.uid.clone().unwrap_or_default(),
-            mark: format!("{holder} {:?} {:?}", spec.acquire_time, spec.renew_time),
+            renewal: format!("{holder} {:?} {:?}", spec.acquire_time, spec.renew_time),
         }),
     }
 }
@@ -113,36 +112,36 @@ fn seen(lease: &Lease) -> Look {
 mod tests {
     use super::*;
 
-    fn held(mark: &str) -> Look {
-        Look::Held(Held { uid: "1".into(), mark: mark.into() })
+    fn held(renewal: &str) -> LeaseCheck {
+        LeaseCheck::Held(HeldLease { uid: "1".into(), renewal: renewal.into() })
     }
 
     #[test]
-    fn who_renews_the_lease_lives() {
+    fn the_manager_runs_while_its_lease_is_renewed() {
         let mut manager = Manager::default();
-        assert_eq!(manager.take(held("a")), None, "it may be left over");
-        assert_eq!(manager.take(held("b")), Some(true));
+        assert_eq!(manager.apply(held("a")), None, "the Lease may be left over");
+        assert_eq!(manager.apply(held("b")), Some(true));
         assert_eq!(manager.notice("k").unwrap().subject.uid, "1");
-        assert_eq!(manager.take(held("c")), None, "no news");
-        assert_eq!(manager.take(Look::Unknown), None);
-        assert_eq!(manager.take(held("d")), None);
-        assert_eq!(manager.take(held("d")), Some(false), "not renewed");
-        assert_eq!(manager.take(held("e")), Some(true));
-        assert_eq!(manager.take(Look::Nobody), Some(false));
-        assert_eq!((manager.take(Look::Nobody), manager.notice("k")), (None, None));
+        assert_eq!(manager.apply(held("c")), None, "unchanged");
+        assert_eq!(manager.apply(LeaseCheck::Unknown), None);
+        assert_eq!(manager.apply(held("d")), None);
+        assert_eq!(manager.apply(held("d")), Some(false), "not renewed");
+        assert_eq!(manager.apply(held("e")), Some(true));
+        assert_eq!(manager.apply(LeaseCheck::NotHeld), Some(false));
+        assert_eq!((manager.apply(LeaseCheck::NotHeld), manager.notice("k")), (None, None));
     }
 
     #[test]
-    fn where_there_is_no_lease_there_is_no_manager() {
-        assert_eq!(Manager::default().take(Look::Nobody), Some(false));
+    fn the_manager_does_not_run_without_a_held_lease() {
+        assert_eq!(Manager::default().apply(LeaseCheck::NotHeld), Some(false));
         let lease = |spec: serde_json::Value| -> Lease {
             serde_json::from_value(serde_json::json!({"metadata": {"uid": "1"}, "spec": spec})).unwrap()
         };
-        assert_eq!(seen(&lease(serde_json::json!({}))), Look::Nobody);
-        assert_eq!(seen(&lease(serde_json::json!({"holderIdentity": ""}))), Look::Nobody);
+        assert_eq!(read(&lease(serde_json::json!({}))), LeaseCheck::NotHeld);
+        assert_eq!(read(&lease(serde_json::json!({"holderIdentity": ""}))), LeaseCheck::NotHeld);
         let times = ["2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:02.000000Z"];
         let [first, second] =
-            times.map(|time| seen(&lease(serde_json::json!({"holderIdentity": "a", "renewTime": time}))));
+            times.map(|time| read(&lease(serde_json::json!({"holderIdentity": "a", "renewTime": time}))));
         assert_ne!(first, second);
     }
 }

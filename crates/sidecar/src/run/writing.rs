@@ -1,4 +1,4 @@
-//! Writes: begun, and what comes of them.
+//! Status and generated writes: begins them, and handles the results of all requests.
 
 use std::time::{Duration, Instant};
 
@@ -6,125 +6,148 @@ use k8s_openapi::jiff::Timestamp;
 use pps_core::Reason;
 use tracing::{debug, warn};
 
-use super::Worker;
+use super::worker::Worker;
 use crate::decide::GeneratedPps;
+use crate::decide::index::StatusWrite;
 use crate::facts::{NamespacedName, WorkloadKey};
+use crate::telemetry::metrics::{WriteOutcome, WrittenResource};
 use crate::write::{ApplyResult, Failure, WriteResult};
 
 impl Worker {
-    pub(super) fn write_status(&mut self, key: &NamespacedName, retry: bool) {
-        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        if let Some(write) = self.index.status_write(key, &now) {
-            let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
-            self.begin(retry, async move {
-                let (start, entries) = (Instant::now(), write.entries);
-                let bytes = write.patch.to_string().len();
-                let written = writer.status(write).await;
-                if matches!(written, WriteResult::Status(_, Ok(_))) {
-                    metrics.status_written(bytes, entries, start.elapsed().as_secs_f64());
+    pub(super) fn write_status(&mut self, key: &NamespacedName, is_retry: bool) {
+        let now = Timestamp::now();
+        let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let Some(write) = self.index.status_write(key, &time) else { return };
+        let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
+        self.begin_write(is_retry, async move {
+            let start = Instant::now();
+            let bytes = write.patch.to_string().len();
+            let result = writer.write_status(write).await;
+            if let WriteResult::Status(write, Ok(_)) = &result {
+                let duration = start.elapsed();
+                metrics.observe_status_write(bytes, write.entries, duration);
+                for ready_since in &write.newly_recorded {
+                    metrics.observe_ready_to_recorded(time_since(*ready_since, now) + duration);
                 }
-                written
-            });
+            }
+            result
+        });
+    }
+
+    pub(super) fn write_generated_pps(&mut self, workload: WorkloadKey, is_retry: bool) {
+        if let Some(generated) = self.index.generated_pps(&workload) {
+            self.begin_write(is_retry, self.writer.clone().write_generated_pps(workload, generated));
         }
     }
 
-    pub(super) fn write_generation(&mut self, workload: WorkloadKey, retry: bool) {
-        if let Some(generation) = self.index.generated_pps(&workload) {
-            self.begin(retry, self.writer.clone().generation(workload, generation));
-        }
-    }
-
-    pub(super) fn begin(&mut self, retry: bool, write: impl Future<Output = WriteResult> + Send + 'static) {
-        self.retries += usize::from(retry);
-        self.writes.spawn(async move { (retry, write.await) });
-    }
-
-    pub(super) fn on_write_done(&mut self, (retry, outcome): (bool, WriteResult)) {
-        self.retries -= usize::from(retry);
-        self.written(outcome);
-    }
-
-    fn written(&mut self, outcome: WriteResult) {
-        let now = Instant::now();
-        match outcome {
+    pub(super) fn on_write_done(&mut self, (is_retry, result): (bool, WriteResult)) {
+        self.retries_in_flight -= usize::from(is_retry);
+        match result {
             WriteResult::Status(write, Ok(resource_version)) => {
-                debug!(object = %write.key, entries = write.entries, "status written");
-                self.metrics.write("status", "ok");
-                self.statuses.written(&write.key, write.recorded, now);
-                self.index.on_status_written(&write.key, &write.uid, &resource_version);
-                self.tell_forgotten(&write);
+                self.on_status_written(&write, &resource_version)
             }
-            WriteResult::Status(write, Err(failure)) => {
-                self.count_failure("status", &failure);
-                match &failure {
-                    Failure::Conflict => self.statuses.contended(&write.key, now),
-                    other => self.statuses.failed(&write.key, retry_after(other), now),
-                }
-                if let Failure::TooLarge(words) = &failure {
-                    warn!(object = %write.key, error = words, "the API server stores no more in this object");
-                    self.index.on_status_too_large(&write.key, &write.uid);
-                    return;
-                }
-                if !matches!(failure, Failure::Conflict | Failure::Gone | Failure::NotLeading) {
-                    warn!(object = %write.key, error = %failure, "a status could not be written and is tried again");
-                }
-                self.index.on_status_not_written(&write.key, &write.uid);
-            }
-            WriteResult::Generated(workload, generation, Ok(taken)) => {
-                self.metrics.write("generated", "ok");
-                self.generated.written(&workload, 0, now);
-                self.tell_generated(&workload, generation, taken);
-                self.index.on_generated_pps_written(&workload, true);
-            }
-            WriteResult::Generated(workload, _, Err(failure)) => {
-                self.count_failure("generated", &failure);
-                if !matches!(failure, Failure::NotLeading) {
-                    warn!(%workload, error = %failure, "a generated PersistentPodState could not be written and is tried again");
-                }
-                self.generated.failed(&workload, retry_after(&failure), now);
-                self.index.on_generated_pps_written(&workload, false);
+            WriteResult::Status(write, Err(failure)) => self.on_status_failed(&write, &failure),
+            WriteResult::Generated(workload, generated, result) => {
+                self.on_generated(&workload, generated, result);
             }
             WriteResult::Eviction(eviction, result) => self.on_evicted(&eviction, result),
-            WriteResult::Looked(node, sight) => self.on_node_lookup(&node, sight),
+            WriteResult::NodeLookup(node, result) => self.on_node_lookup(&node, result),
         }
     }
 
-    fn tell_generated(&mut self, workload: &WorkloadKey, generation: GeneratedPps, taken: ApplyResult) {
-        let (reason, message) = match generation {
-            GeneratedPps::Apply { key, .. } if taken == ApplyResult::WithoutSources => (
+    fn on_status_written(&mut self, write: &StatusWrite, resource_version: &str) {
+        debug!(object = %write.key, entries = write.entries, "status written");
+        self.metrics.count_write(WrittenResource::PpsStatus, WriteOutcome::Success);
+        self.status_writes.written(&write.key, write.recorded, Instant::now());
+        self.index.on_status_written(&write.key, &write.uid, resource_version);
+        self.report_forgotten_states(write);
+    }
+
+    fn on_status_failed(&mut self, write: &StatusWrite, failure: &Failure) {
+        let now = Instant::now();
+        self.count_failure(WrittenResource::PpsStatus, failure);
+        match failure {
+            Failure::Conflict => self.status_writes.conflicted(&write.key, now),
+            other => self.status_writes.failed(&write.key, other.retry_after(), now),
+        }
+        if let Failure::TooLarge(error) = failure {
+            warn!(object = %write.key, error, "the API server refuses a status as too large; writing what fits");
+            self.index.on_status_too_large(&write.key, &write.uid);
+            return;
+        }
+        if !failure.is_expected() {
+            warn!(object = %write.key, error = %failure, "cannot write a status; retrying");
+        }
+        self.index.on_status_not_written(&write.key, &write.uid);
+    }
+
+    fn on_generated(
+        &mut self,
+        workload: &WorkloadKey,
+        generated: GeneratedPps,
+        result: Result<ApplyResult, Failure>,
+    ) {
+        let now = Instant::now();
+        let is_written = result.is_ok();
+        match result {
+            Ok(applied) => {
+                self.metrics.count_write(WrittenResource::Pps, WriteOutcome::Success);
+                self.generated_writes.written(workload, 0, now);
+                self.report_generated_pps(workload, generated, applied);
+            }
+            Err(failure) => {
+                self.count_failure(WrittenResource::Pps, &failure);
+                if !matches!(failure, Failure::NotLeading) {
+                    warn!(%workload, error = %failure, "cannot write a generated PersistentPodState; retrying");
+                }
+                self.generated_writes.failed(workload, failure.retry_after(), now);
+            }
+        }
+        self.index.on_generated_pps_written(workload, is_written);
+    }
+
+    fn report_generated_pps(
+        &mut self,
+        workload: &WorkloadKey,
+        generated: GeneratedPps,
+        applied: ApplyResult,
+    ) {
+        let (reason, message) = match generated {
+            GeneratedPps::Apply { key, .. } if applied == ApplyResult::WithoutSources => (
                 Reason::InvalidAnnotation,
                 format!(
-                    "PersistentPodState {} was made without the sources PodIPsJSON and PodIPsCSV, which this cluster's definition of the kind does not know; install the one of this product",
+                    "PersistentPodState {} lacks the sources PodIPsJSON and PodIPsCSV: the cluster's definition of PersistentPodState has no field for them; install this product's definition",
                     key.name
                 ),
             ),
             GeneratedPps::Apply { key, new: true, .. } => {
-                (Reason::Generated, format!("made PersistentPodState {}", key.name))
+                (Reason::Generated, format!("created PersistentPodState {}", key.name))
             }
             GeneratedPps::Apply { .. } => return,
             GeneratedPps::Delete { key, .. } => (
                 Reason::Deleted,
-                format!("deleted PersistentPodState {}, which the annotations no longer ask for", key.name),
+                format!("deleted PersistentPodState {}: the annotations no longer request it", key.name),
             ),
         };
         self.index.report(workload, reason, message);
     }
-
-    pub(super) fn count_failure(&self, what: &'static str, failure: &Failure) {
-        let outcome = match failure {
-            Failure::Conflict => "conflict",
-            Failure::Gone => "gone",
-            Failure::Refused { .. } => "refused",
-            Failure::TooLarge(_) => "too_large",
-            Failure::NotLeading => "withheld",
-        };
-        self.metrics.write(what, outcome);
-    }
 }
 
-pub(super) fn retry_after(failure: &Failure) -> Option<Duration> {
-    match failure {
-        Failure::Refused { retry_after, .. } => *retry_after,
-        Failure::Conflict | Failure::Gone | Failure::TooLarge(_) | Failure::NotLeading => None,
+/// The time between these Unix seconds and now; zero if another machine's clock is ahead of this one's.
+fn time_since(seconds: i64, now: Timestamp) -> Duration {
+    let milliseconds = now.as_millisecond().saturating_sub(seconds.saturating_mul(1000));
+    Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_since_is_zero_if_the_clock_of_another_machine_is_ahead() {
+        let now = Timestamp::from_millisecond(7_500).unwrap();
+        assert_eq!(time_since(5, now), Duration::from_millis(2_500));
+        assert_eq!(time_since(9, now), Duration::ZERO);
+        assert_eq!(time_since(i64::MAX, now), Duration::ZERO);
     }
 }

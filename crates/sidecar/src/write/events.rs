@@ -1,4 +1,4 @@
-//! Kubernetes Events: what a user must know, on the object that it is about.
+//! Events: publishes notices to users on the objects they concern. Decides nothing.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -9,24 +9,22 @@ use tracing::warn;
 use crate::facts::Notice;
 use crate::lead::Permit;
 
-/// Publishes notices.
 #[derive(Clone)]
-pub struct Publisher {
+pub(crate) struct Publisher {
     client: Client,
     reporter: Reporter,
-    /// Checked immediately before each Event.
-    pub permit: Permit,
+    /// Checked immediately before each Event and at each step of it.
+    pub(crate) permit: Permit,
 }
 
 impl Publisher {
-    /// A publisher that uses this client.
-    pub fn new(client: Client, permit: Permit) -> Self {
+    pub(crate) fn new(client: Client, permit: Permit) -> Self {
         let instance = std::env::var("POD_NAME").ok();
         Self { client, reporter: Reporter { controller: generate::FIELD_MANAGER.into(), instance }, permit }
     }
 
-    /// Publishes a notice. A failure is logged: no work waits for it.
-    pub async fn publish(self, notice: Notice) {
+    /// Publishes a notice. A failure is only logged.
+    pub(crate) async fn publish(self, notice: Notice) {
         let reference = ObjectReference {
             api_version: Some(notice.subject.api_version),
             kind: Some(notice.subject.kind),
@@ -42,11 +40,11 @@ impl Publisher {
             action: action_of(notice.reason).into(),
             secondary: None,
         };
-        // A recorder counts an Event as a repetition of an earlier one with that reason, and keeps the earlier
-        // one's words. Here nothing is told twice, and other words are news.
+        // A recorder would count an Event as a repetition of an earlier one with the same reason, and keep the earlier
+        // message. Each notice is published once, so a new recorder is used for each.
         let recorder = Recorder::new(self.client, self.reporter);
-        if let Some(Err(error)) = self.permit.during(recorder.publish(&event, &reference)).await {
-            warn!(%error, reason = %notice.reason, "an Event could not be published");
+        if let Some(Err(error)) = self.permit.run_while_valid(recorder.publish(&event, &reference)).await {
+            warn!(%error, reason = %notice.reason, "cannot publish an Event");
         }
     }
 }
@@ -55,7 +53,7 @@ fn is_normal(reason: Reason) -> bool {
     matches!(reason, Reason::Generated | Reason::Deleted | Reason::PodEvicted)
 }
 
-/// What this program was doing.
+/// What the sidecar was doing.
 fn action_of(reason: Reason) -> &'static str {
     match reason {
         Reason::MalformedWhitelist | Reason::WorkloadKindUnsupported | Reason::WorkloadKindForbidden => {

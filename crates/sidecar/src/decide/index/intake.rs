@@ -250,7 +250,7 @@ impl Index {
 
     /// Adds the keys that a spec names to what is kept of Pods and Nodes.
     fn extend_interest(&mut self, spec: &Spec) {
-        let grown = self.interest.take_up(spec);
+        let grown = self.interest.add_keys(spec);
         self.work.relist.labels |= grown.labels;
         self.work.relist.annotations |= grown.annotations;
         if self.interest.is_crowded() {

@@ -1,25 +1,52 @@
-//! A PersistentPodState, if it can be read.
+//! PersistentPodStates on the wire, readable or not, and their facts.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{Metadata, Resource};
+use pps_core::{OwnerReference, PersistentPodState, generate};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::value::RawValue;
 
-use super::PpsObject;
+use crate::facts::{PpsFact, PpsStatus};
 
-/// A PPS that was read, or one that cannot be: one that says what no version of this program knows must not
-/// keep all others from being read. (kube's own guard makes a tree of each object and a copy of that first,
-/// which costs several times what reading it does.)
+/// A PPS with its full metadata.
+pub type PpsObject = PersistentPodState<ObjectMeta, PpsStatus>;
+
+pub fn object_fact(object: PpsObject) -> PpsFact {
+    let metadata = object.metadata;
+    let owners = metadata.owner_references.unwrap_or_default().into_iter().map(|owner| OwnerReference {
+        api_version: owner.api_version,
+        kind: owner.kind,
+        name: owner.name,
+        uid: owner.uid,
+        controller: owner.controller,
+    });
+    PpsFact {
+        uid: metadata.uid.unwrap_or_default(),
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        generation: metadata.generation,
+        created: metadata.creation_timestamp.map(|time| time.0.to_string()).unwrap_or_default(),
+        terminating: metadata.deletion_timestamp.is_some(),
+        generated: metadata.labels.is_some_and(|labels| {
+            labels.get(generate::MANAGED_BY_LABEL).is_some_and(|value| value == generate::FIELD_MANAGER)
+        }),
+        owners: owners.collect(),
+        spec: object.spec,
+        status: object.status,
+    }
+}
+
+/// A PPS that was read, or one that does not fit this version's schema. A single malformed object must not fail the
+/// whole list. (kube has a guard for that, which first builds a tree and a copy of each object and so costs several
+/// times as much.)
 #[derive(Clone, Debug)]
-pub enum ReadObject {
-    /// One that was.
-    Whole(Box<PpsObject>),
-    /// What is known of one that was not, and why.
+pub(crate) enum ReadPps {
+    Valid(Box<PpsObject>),
+    /// Its metadata, and why the rest cannot be read.
     Malformed(Box<ObjectMeta>, String),
 }
 
-impl<'de> Deserialize<'de> for ReadObject {
+impl<'de> Deserialize<'de> for ReadPps {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct OnlyMetadata {
@@ -27,7 +54,7 @@ impl<'de> Deserialize<'de> for ReadObject {
         }
         let text = Box::<RawValue>::deserialize(deserializer)?;
         match serde_json::from_str(text.get()) {
-            Ok(object) => Ok(Self::Whole(object)),
+            Ok(object) => Ok(Self::Valid(object)),
             Err(error) => {
                 let OnlyMetadata { metadata } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
                 Ok(Self::Malformed(Box::new(metadata), error.to_string()))
@@ -36,7 +63,7 @@ impl<'de> Deserialize<'de> for ReadObject {
     }
 }
 
-impl Resource for ReadObject {
+impl Resource for ReadPps {
     const API_VERSION: &'static str = <PpsObject as Resource>::API_VERSION;
     const GROUP: &'static str = <PpsObject as Resource>::GROUP;
     const KIND: &'static str = <PpsObject as Resource>::KIND;
@@ -45,19 +72,19 @@ impl Resource for ReadObject {
     type Scope = <PpsObject as Resource>::Scope;
 }
 
-impl Metadata for ReadObject {
+impl Metadata for ReadPps {
     type Ty = ObjectMeta;
 
     fn metadata(&self) -> &ObjectMeta {
         match self {
-            Self::Whole(object) => &object.metadata,
+            Self::Valid(object) => &object.metadata,
             Self::Malformed(metadata, _) => metadata,
         }
     }
 
     fn metadata_mut(&mut self) -> &mut ObjectMeta {
         match self {
-            Self::Whole(object) => &mut object.metadata,
+            Self::Valid(object) => &mut object.metadata,
             Self::Malformed(metadata, _) => metadata,
         }
     }
@@ -77,12 +104,12 @@ mod tests {
         "spec": {"targetRef": 5}}"#;
 
     #[test]
-    fn one_that_cannot_be_read_keeps_no_other_from_being_read() {
+    fn reads_the_valid_objects_of_a_list_with_a_malformed_one() {
         let list = format!(
             r#"{{"kind": "List", "apiVersion": "v1", "metadata": {{"resourceVersion": "7"}}, "items": [{BAD}, {GOOD}]}}"#
         );
-        let list: ObjectList<ReadObject> = serde_json::from_str(&list).unwrap();
-        let [ReadObject::Malformed(metadata, error), ReadObject::Whole(object)] = &list.items[..] else {
+        let list: ObjectList<ReadPps> = serde_json::from_str(&list).unwrap();
+        let [ReadPps::Malformed(metadata, error), ReadPps::Valid(object)] = &list.items[..] else {
             panic!("{list:?}")
         };
         assert_eq!(metadata.name.as_deref(), Some("bad"));
@@ -92,16 +119,15 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_from_a_watch() {
+    fn reads_valid_and_malformed_objects_from_a_watch() {
         for (text, good) in [(GOOD, true), (BAD, false)] {
             let event = format!(r#"{{"type": "MODIFIED", "object": {text}}}"#);
-            let WatchEvent::Modified(object) =
-                serde_json::from_str::<WatchEvent<ReadObject>>(&event).unwrap()
+            let WatchEvent::Modified(object) = serde_json::from_str::<WatchEvent<ReadPps>>(&event).unwrap()
             else {
                 panic!("{event}")
             };
-            assert_eq!(matches!(object, ReadObject::Whole(_)), good);
+            assert_eq!(matches!(object, ReadPps::Valid(_)), good);
         }
-        assert!(serde_json::from_str::<ReadObject>(r#"{"metadata": 5}"#).is_err());
+        assert!(serde_json::from_str::<ReadPps>(r#"{"metadata": 5}"#).is_err());
     }
 }

@@ -1,0 +1,188 @@
+//! What to do about the Lease. Pure: the Lease as it was read and the time on this machine go in, an action comes
+//! out.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::LeaseSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
+/// How long after its last renewal a Lease expires. Another process notices that renewal up to [`RETRY`] late, so it
+/// takes over within 14 seconds.
+const DURATION: Duration = Duration::from_secs(12);
+/// [`DURATION`] in the API's type.
+const DURATION_SECONDS: i32 = 12;
+/// A holder that has not renewed for this long stops writing. The rest of [`DURATION`] is a margin for requests in
+/// flight.
+pub(super) const RENEW_WITHIN: Duration = Duration::from_secs(8);
+/// How often the holder renews the Lease, and how often a standby reads it.
+pub(super) const RETRY: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LeaseAction {
+    /// There is no Lease: create it.
+    Create,
+    /// It has no holder, or has expired: take it.
+    Take,
+    /// This process holds it: renew it.
+    Renew,
+    /// Another process holds it: read it again after this time.
+    Wait(Duration),
+}
+
+/// The Lease as last read, and when it last changed.
+///
+/// Clocks of different machines are never compared: a Lease expires if it has not changed for its duration, measured
+/// on this machine. A holder with a wrong clock does no harm.
+#[derive(Debug, Default)]
+pub(super) struct ObservedLease {
+    spec: Option<LeaseSpec>,
+    changed_at: Duration,
+}
+
+impl ObservedLease {
+    /// Decides what to do about a Lease that has just been read. `now` is the time since some fixed moment.
+    pub(super) fn decide(&mut self, me: &str, lease: Option<&LeaseSpec>, now: Duration) -> LeaseAction {
+        let Some(lease) = lease else {
+            *self = Self::default();
+            return LeaseAction::Create;
+        };
+        if self.spec.as_ref() != Some(lease) {
+            *self = Self { spec: Some(lease.clone()), changed_at: now };
+        }
+        match holder(lease) {
+            None => LeaseAction::Take,
+            Some(holder) if holder == me => LeaseAction::Renew,
+            Some(_) => {
+                let left = (self.changed_at + duration(lease)).saturating_sub(now);
+                if left.is_zero() { LeaseAction::Take } else { LeaseAction::Wait(left.min(RETRY)) }
+            }
+        }
+    }
+}
+
+/// The identity of the holder, if there is one.
+pub(super) fn holder(lease: &LeaseSpec) -> Option<&str> {
+    lease.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+}
+
+/// The duration that the holder has set.
+fn duration(lease: &LeaseSpec) -> Duration {
+    let seconds = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    seconds.filter(|seconds| *seconds > 0).map_or(DURATION, Duration::from_secs)
+}
+
+/// The Lease with this process as its holder. The times are only for people to read.
+pub(super) fn hold(before: Option<LeaseSpec>, me: &str, now: MicroTime) -> LeaseSpec {
+    let is_new = before.is_none();
+    let mut lease = before.unwrap_or_default();
+    if holder(&lease) != Some(me) {
+        let transitions = lease.lease_transitions.unwrap_or(0);
+        lease.lease_transitions = Some(transitions.saturating_add(i32::from(!is_new)));
+        lease.holder_identity = Some(me.to_owned());
+        lease.acquire_time = Some(now.clone());
+    }
+    lease.lease_duration_seconds = Some(DURATION_SECONDS);
+    lease.renew_time = Some(now);
+    lease
+}
+
+/// The Lease without a holder.
+pub(super) fn release(mut lease: LeaseSpec, now: MicroTime) -> LeaseSpec {
+    lease.holder_identity = None;
+    lease.renew_time = Some(now);
+    lease
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    fn wall(second: i64) -> MicroTime {
+        MicroTime(Timestamp::from_second(second).unwrap())
+    }
+
+    fn lease_of(holder: &str, renewed: i64) -> LeaseSpec {
+        hold(None, holder, wall(renewed))
+    }
+
+    #[test]
+    fn takes_a_lease_that_is_missing_or_has_no_holder() {
+        let mut seen = ObservedLease::default();
+        assert_eq!(seen.decide("a", None, 100 * S), LeaseAction::Create);
+        let free = release(lease_of("b", 1), wall(2));
+        assert_eq!(seen.decide("a", Some(&free), 100 * S), LeaseAction::Take);
+        let empty = LeaseSpec { holder_identity: Some(String::new()), ..LeaseSpec::default() };
+        assert_eq!(seen.decide("a", Some(&empty), 100 * S), LeaseAction::Take);
+        assert_eq!(seen.decide("a", Some(&LeaseSpec::default()), 100 * S), LeaseAction::Take);
+    }
+
+    #[test]
+    fn renews_its_own_lease_even_if_it_has_expired() {
+        let mut seen = ObservedLease::default();
+        assert_eq!(seen.decide("a", Some(&lease_of("a", 1)), 100 * S), LeaseAction::Renew);
+        assert_eq!(seen.decide("a", Some(&lease_of("a", 1)), 900 * S), LeaseAction::Renew);
+    }
+
+    #[test]
+    fn takes_anothers_lease_that_has_not_changed_for_its_duration() {
+        let mut seen = ObservedLease::default();
+        // The renew time does not matter: here it is years behind or ahead.
+        for renewed in [0, 4_000_000_000] {
+            let lease = lease_of("b", renewed);
+            assert_eq!(seen.decide("a", Some(&lease), 100 * S), LeaseAction::Wait(2 * S));
+            assert_eq!(seen.decide("a", Some(&lease), 111 * S), LeaseAction::Wait(S), "until it expires");
+            assert_eq!(seen.decide("a", Some(&lease), 112 * S), LeaseAction::Take);
+        }
+        // Renewed at the last moment.
+        assert_eq!(seen.decide("a", Some(&lease_of("b", 5)), 200 * S), LeaseAction::Wait(2 * S));
+        assert_eq!(seen.decide("a", Some(&lease_of("b", 6)), 212 * S), LeaseAction::Wait(2 * S));
+        assert_eq!(seen.decide("a", Some(&lease_of("b", 6)), 223 * S), LeaseAction::Wait(S));
+        assert_eq!(seen.decide("a", Some(&lease_of("b", 6)), 224 * S), LeaseAction::Take);
+    }
+
+    #[test]
+    fn waits_a_whole_duration_after_the_first_read() {
+        let lease = lease_of("b", 1);
+        assert_eq!(ObservedLease::default().decide("a", Some(&lease), 9_000 * S), LeaseAction::Wait(2 * S));
+    }
+
+    #[test]
+    fn uses_the_duration_that_the_holder_has_set() {
+        let mut seen = ObservedLease::default();
+        let long = LeaseSpec { lease_duration_seconds: Some(60), ..lease_of("b", 1) };
+        assert_eq!(seen.decide("a", Some(&long), 100 * S), LeaseAction::Wait(2 * S));
+        assert_eq!(seen.decide("a", Some(&long), 159 * S), LeaseAction::Wait(S));
+        assert_eq!(seen.decide("a", Some(&long), 160 * S), LeaseAction::Take);
+        for invalid in [None, Some(0), Some(-5)] {
+            assert_eq!(
+                duration(&LeaseSpec { lease_duration_seconds: invalid, ..lease_of("b", 1) }),
+                DURATION,
+                "{invalid:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_holder_stops_writing_before_others_may_take_the_lease() {
+        assert_eq!(Duration::from_secs(u64::try_from(DURATION_SECONDS).unwrap()), DURATION);
+        assert!(RENEW_WITHIN + RETRY < DURATION && DURATION + RETRY < 15 * S);
+    }
+
+    #[test]
+    fn records_when_and_how_often_the_holder_changed() {
+        let first = hold(None, "a", wall(1));
+        assert_eq!((first.lease_transitions, first.acquire_time.clone()), (Some(0), Some(wall(1))));
+        let renewed = hold(Some(first), "a", wall(3));
+        assert_eq!((renewed.lease_transitions, renewed.acquire_time.clone()), (Some(0), Some(wall(1))));
+        assert_eq!(renewed.renew_time, Some(wall(3)));
+        let free = release(renewed, wall(4));
+        assert_eq!((holder(&free), free.lease_transitions), (None, Some(0)));
+        let second = hold(Some(free), "b", wall(5));
+        assert_eq!((holder(&second), second.lease_transitions), (Some("b"), Some(1)));
+        assert_eq!(second.acquire_time, Some(wall(5)));
+    }
+}

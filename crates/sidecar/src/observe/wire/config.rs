@@ -1,0 +1,48 @@
+//! The ConfigMap with the list of custom workload kinds on the wire, and its fact.
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+
+use super::metadata::{null_as_default, slim_metadata, slim_resource};
+use crate::facts::ConfigFact;
+
+/// The fields of the ConfigMap that are read.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ConfigMap {
+    #[serde(deserialize_with = "slim_metadata")]
+    metadata: ObjectMeta,
+    #[serde(deserialize_with = "null_as_default")]
+    data: ConfigData,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ConfigData {
+    #[serde(rename = "PPS_Watch_Custom_Workload_WhiteList")]
+    whitelist: Option<String>,
+}
+
+slim_resource!(ConfigMap, NamespaceResourceScope, "", "v1", "v1", "ConfigMap", "configmaps");
+
+pub(crate) fn config_fact(config: ConfigMap) -> ConfigFact {
+    ConfigFact { uid: config.metadata.uid.unwrap_or_default(), whitelist: config.data.whitelist }
+}
+
+#[cfg(test)]
+mod tests {
+    use pps_core::whitelist;
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn keeps_only_the_list_of_kinds() {
+        let config = |data: Value| {
+            config_fact(from_value(json!({"metadata": {"uid": "u"}, "data": data})).unwrap()).whitelist
+        };
+        assert_eq!(config(json!({whitelist::KEY: "[]", "other": "x"})).as_deref(), Some("[]"));
+        assert_eq!((config(json!(null)), config(json!({}))), (None, None));
+    }
+}

@@ -1,0 +1,91 @@
+//! What all wire types share: slim metadata, keys, and the macro that makes a type listable.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use pps_core::generate;
+use serde::{Deserialize, Deserializer};
+
+use crate::facts::NamespacedName;
+
+/// Implements the traits that kube needs to list and watch a type with a field `metadata`.
+macro_rules! slim_resource {
+    ($type:ty, $scope:ty, $group:literal, $version:literal, $api_version:literal, $kind:literal, $plural:literal) => {
+        impl k8s_openapi::Resource for $type {
+            const API_VERSION: &'static str = $api_version;
+            const GROUP: &'static str = $group;
+            const KIND: &'static str = $kind;
+            const VERSION: &'static str = $version;
+            const URL_PATH_SEGMENT: &'static str = $plural;
+            type Scope = $scope;
+        }
+
+        impl k8s_openapi::ListableResource for $type {
+            const LIST_KIND: &'static str = concat!($kind, "List");
+        }
+
+        impl k8s_openapi::Metadata for $type {
+            type Ty = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+            fn metadata(&self) -> &Self::Ty {
+                &self.metadata
+            }
+
+            fn metadata_mut(&mut self) -> &mut Self::Ty {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+pub(super) use slim_resource;
+
+/// Reads null like a missing field, as the API server does.
+pub(super) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Reads only the metadata used here. Above all this skips the managed fields.
+pub(super) fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Slim {
+        name: Option<String>,
+        namespace: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
+        deletion_timestamp: Option<Time>,
+        annotations: Option<BTreeMap<String, String>>,
+        owner_references: Option<Vec<OwnerReference>>,
+    }
+    let slim = Slim::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name: slim.name,
+        namespace: slim.namespace,
+        uid: slim.uid,
+        resource_version: slim.resource_version,
+        deletion_timestamp: slim.deletion_timestamp,
+        annotations: slim.annotations,
+        owner_references: slim.owner_references,
+        ..ObjectMeta::default()
+    })
+}
+
+/// Namespace and name of a namespaced object.
+pub fn key_of(metadata: &ObjectMeta) -> NamespacedName {
+    NamespacedName::new(
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default(),
+    )
+}
+
+/// The annotations of a workload that request a generated PPS.
+pub(super) fn request_annotations(metadata: &ObjectMeta) -> BTreeMap<String, String> {
+    generate::WORKLOAD_ANNOTATIONS
+        .iter()
+        .filter_map(|key| metadata.annotations.as_ref()?.get_key_value(*key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}

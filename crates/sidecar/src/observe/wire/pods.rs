@@ -1,0 +1,211 @@
+//! Pods on the wire and their facts.
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use pps_core::INJECTED_ANNOTATION;
+use pps_core::owner::has_stable_names;
+use pps_core::required_affinity::RequiredAffinity;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::metadata::{slim_metadata, slim_resource};
+use crate::facts::interest::Interest;
+use crate::facts::{PendingPod, PodFact};
+
+/// The fields of a Pod that are read.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Pod {
+    #[serde(deserialize_with = "slim_metadata")]
+    metadata: ObjectMeta,
+    spec: PodSpec,
+    status: PodStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodSpec {
+    node_name: Option<String>,
+    affinity: RequiredAffinity,
+    scheduling_gates: Option<Vec<IgnoredAny>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodStatus {
+    phase: Option<String>,
+    conditions: Vec<PodCondition>,
+    #[serde(rename = "podIP")]
+    pod_ip: Option<String>,
+    #[serde(rename = "podIPs")]
+    pod_ips: Vec<PodIp>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    /// Parsed only where it is used: a Pod has several conditions, and only one of them matters.
+    last_transition_time: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct PodIp {
+    ip: Option<String>,
+}
+
+slim_resource!(Pod, NamespaceResourceScope, "", "v1", "v1", "Pod", "pods");
+
+/// The fact of a Pod; `None` if it can never have a state, because its controller gives each Pod a new name. A Pod
+/// without a controller owner is kept: it may be an orphan with a recorded state.
+pub fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
+    let owner = pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+    if owner.is_some_and(|owner| !has_stable_names(&owner.api_version, &owner.kind)) {
+        return None;
+    }
+    let annotations =
+        pod.metadata.annotations.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
+    let mut ips: Vec<String> = pod.status.pod_ips.iter().filter_map(|ip| ip.ip.clone()).collect();
+    if ips.is_empty() {
+        ips.extend(pod.status.pod_ip.clone());
+    }
+    ips.shrink_to_fit();
+    let node = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
+    let mut conditions = pod.status.conditions.iter();
+    let ready = conditions.find(|condition| condition.type_ == "Ready" && condition.status == "True");
+    Some(PodFact {
+        owner: owner.map(|owner| owner.uid.as_str().into()),
+        node: node.map(Into::into),
+        ready: ready.is_some(),
+        ready_since: ready
+            .and_then(|ready| ready.last_transition_time.as_deref()?.parse::<Timestamp>().ok())
+            .map(Timestamp::as_second),
+        terminating: pod.metadata.deletion_timestamp.is_some(),
+        annotations: interest.annotations().pick(annotations),
+        ips,
+        pending: pending_pod(pod).filter(|_| node.is_none()).map(Box::new),
+    })
+}
+
+/// Set if a Pod carries the policy's annotation, is Pending, and has no scheduling gate.
+fn pending_pod(pod: &Pod) -> Option<PendingPod> {
+    let object = pod.metadata.annotations.as_ref()?.get(INJECTED_ANNOTATION)?;
+    let is_gated = pod.spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
+    if is_gated || pod.status.phase.as_deref() != Some("Pending") {
+        return None;
+    }
+    Some(PendingPod {
+        uid: pod.metadata.uid.clone()?,
+        resource_version: pod.metadata.resource_version.clone()?,
+        object: object.as_str().into(),
+        required_affinity: pod.spec.affinity.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    fn pod(json: Value) -> Pod {
+        from_value(json).unwrap()
+    }
+
+    #[test]
+    fn keeps_only_the_fields_and_annotations_that_are_used() {
+        let interest = Interest::default();
+        interest.add_keys(
+            &from_value(json!({
+                "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
+                "persistentPodAnnotations": ["ip"],
+            }))
+            .unwrap(),
+        );
+        let pod = pod(json!({
+            "metadata": {
+                "name": "w-0", "namespace": "n", "uid": "1", "annotations": {"ip": "10.0.0.7", "other": "x"},
+                "managedFields": [{"manager": "m"}],
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "u", "controller": true}],
+            },
+            "spec": {"nodeName": "node-1", "containers": [{"name": "c"}]},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:07Z"}],
+                "podIP": "10.0.0.7",
+            },
+        }));
+        assert!(pod.metadata.managed_fields.is_none());
+        let expected = PodFact {
+            owner: Some("u".into()),
+            node: Some("node-1".into()),
+            ready: true,
+            ready_since: Some(1_767_225_607),
+            terminating: false,
+            annotations: vec![("ip".into(), "10.0.0.7".into())],
+            ips: vec!["10.0.0.7".into()],
+            pending: None,
+        };
+        assert_eq!(pod_fact(&pod, &interest), Some(expected));
+    }
+
+    #[test]
+    fn reads_ready_since_only_from_a_ready_condition_that_is_true() {
+        for (ready, expected) in [
+            (json!({"status": "True", "lastTransitionTime": "1970-01-01T00:01:00Z"}), (true, Some(60))),
+            (json!({"status": "False", "lastTransitionTime": "1970-01-01T00:01:00Z"}), (false, None)),
+            (json!({"status": "True", "lastTransitionTime": null}), (true, None)),
+            (json!({"status": "True", "lastTransitionTime": "yesterday"}), (true, None)),
+            (json!({"status": "True"}), (true, None)),
+        ] {
+            let mut condition = ready.clone();
+            condition["type"] = "Ready".into();
+            let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": "1970-01-01T00:00:01Z"});
+            let pod =
+                pod(json!({"metadata": {"name": "w-0"}, "status": {"conditions": [scheduled, condition]}}));
+            let fact = pod_fact(&pod, &Interest::default()).unwrap();
+            assert_eq!((fact.ready, fact.ready_since), expected, "{ready}");
+        }
+    }
+
+    #[test]
+    fn keeps_the_required_affinity_only_while_a_pod_is_pending() {
+        let waiting = json!({
+            "metadata": {"name": "w-0", "namespace": "n", "uid": "1", "resourceVersion": "2",
+                "annotations": {INJECTED_ANNOTATION: "p"}},
+            "spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}}},
+            "status": {"phase": "Pending"},
+        });
+        let pending = |json: &Value| pod_fact(&pod(json.clone()), &Interest::default()).unwrap().pending;
+        let kept = pending(&waiting).unwrap();
+        assert_eq!((&*kept.uid, &*kept.resource_version, &*kept.object), ("1", "2", "p"));
+        assert!(!kept.required_affinity.is_empty());
+        for (pointer, value) in [
+            ("/metadata/annotations", json!({})),
+            ("/status/phase", "Running".into()),
+            ("/spec/nodeName", "node-1".into()),
+            ("/spec/schedulingGates", json!([{"name": "example.io/hold"}])),
+        ] {
+            let mut other = waiting.clone();
+            let (parent, field) = pointer.rsplit_once('/').unwrap();
+            other.pointer_mut(parent).unwrap()[field] = value;
+            assert_eq!(pending(&other), None, "{pointer}");
+        }
+    }
+
+    #[test]
+    fn drops_pods_whose_controller_gives_no_stable_names() {
+        let owned_by = |api_version: &str, kind: &str| {
+            pod(json!({"metadata": {"name": "p", "ownerReferences": [
+                {"apiVersion": api_version, "kind": kind, "name": "w", "uid": "u", "controller": true}]}}))
+        };
+        let interest = Interest::default();
+        assert!(pod_fact(&owned_by("apps/v1", "ReplicaSet"), &interest).is_none());
+        assert!(pod_fact(&owned_by("example.io/v1", "Database"), &interest).is_some());
+        assert!(pod_fact(&pod(json!({"metadata": {"name": "bare"}})), &interest).is_some());
+    }
+}

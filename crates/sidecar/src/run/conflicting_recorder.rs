@@ -1,0 +1,55 @@
+//! OpenKruise's manager, which writes the same objects: checks whether it runs, and reports it.
+
+use kube::Client;
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use super::worker::Worker;
+use crate::observe::openkruise::{LeaseCheck, Manager, check_lease};
+use crate::telemetry::metrics::Metrics;
+
+/// Checks the manager's Lease in this namespace periodically.
+pub(super) fn spawn_checks(client: Client, namespace: String) -> mpsc::Receiver<LeaseCheck> {
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut checks = 0;
+        while sender.send(check_lease(&client, &namespace, checks).await).await.is_ok() {
+            checks += 1;
+        }
+    });
+    receiver
+}
+
+/// Reports whether the manager runs, which records in place of this sidecar. Never returns.
+pub(super) async fn watch_manager(client: &Client, namespace: &str, metrics: &Metrics) {
+    info!("OpenKruise's manager is expected to record; this sidecar writes nothing");
+    let mut manager = Manager::default();
+    for checks in 0.. {
+        if let Some(is_running) = manager.apply(check_lease(client, namespace, checks).await) {
+            metrics.set_conflicting_recorder(is_running);
+            if is_running {
+                info!("OpenKruise's manager runs");
+            } else {
+                warn!(
+                    namespace,
+                    "nothing is recorded: OpenKruise's manager does not run, or its Lease is in another namespace"
+                );
+            }
+        }
+    }
+}
+
+impl Worker {
+    pub(super) fn on_manager_checked(&mut self, check: LeaseCheck, namespace: &str) {
+        let Some(is_running) = self.manager.apply(check) else { return };
+        self.metrics.set_conflicting_recorder(is_running);
+        if !is_running {
+            info!("OpenKruise's manager does not run");
+            return;
+        }
+        warn!("OpenKruise's manager runs and writes the same objects; see --recorder");
+        if let Some(notice) = self.manager.notice(namespace) {
+            self.publish(notice);
+        }
+    }
+}

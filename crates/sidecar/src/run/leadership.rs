@@ -1,0 +1,38 @@
+//! What the worker does when a term begins or ends, and the publication of notices, which only a leader does.
+
+use tracing::info;
+
+use super::worker::Worker;
+use crate::facts::Notice;
+use crate::lead::HANDOVER_WINDOW;
+
+impl Worker {
+    /// Takes over a change of the term. A new leader decides everything again from what the watches have delivered. A
+    /// standby keeps no decisions.
+    pub(super) fn follow_leadership(&mut self) {
+        if !self.term.update() {
+            return;
+        }
+        let permit = self.term.permit();
+        self.writer.permit = permit.clone();
+        self.publisher.permit = permit;
+        self.status_writes.take_all();
+        self.generated_writes.take_all();
+        self.evictions.take_all();
+        if self.term.has_begun() {
+            self.index.retry_all();
+            for notice in self.term.take_held_back(HANDOVER_WINDOW) {
+                self.publish(notice);
+            }
+        }
+    }
+
+    pub(super) fn publish(&mut self, notice: Notice) {
+        if !self.term.is_leader() {
+            self.term.hold_back(notice);
+            return;
+        }
+        info!(about = %notice.subject, reason = %notice.reason, "{}", notice.message);
+        tokio::spawn(self.publisher.clone().publish(notice));
+    }
+}

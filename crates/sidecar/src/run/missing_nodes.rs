@@ -1,0 +1,155 @@
+//! Missing nodes: their grace period, the lookup that confirms that they do not exist, the states that are forgotten
+//! with them, and the eviction of Pods that wait for them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pps_core::Reason;
+use tracing::{debug, info, warn};
+
+use super::worker::Worker;
+use crate::decide::PodEviction;
+use crate::decide::index::StatusWrite;
+use crate::decide::schedule::Candidates;
+use crate::facts::NamespacedName;
+use crate::telemetry::metrics::{LookupOutcome, WriteOutcome, WrittenResource};
+use crate::write::{Failure, NodeLookup};
+
+/// How many states an Event lists.
+const MAX_LISTED: usize = 5;
+
+impl Worker {
+    /// A node went missing or is back.
+    pub(super) fn on_node_absence(&mut self, node: &Arc<str>, now: Instant) {
+        if self.index.is_missing(node) {
+            info!(%node, "node missing; grace period started (nodeDeletionPolicy: Forget)");
+            self.missing_nodes.begins(node, now);
+        } else {
+            self.missing_nodes.ends(node);
+        }
+    }
+
+    /// When the next eviction or grace period is due.
+    pub(super) fn next_absence_due(&self) -> Option<Instant> {
+        let due =
+            [self.evictions.next(Candidates::All), self.unschedulable.next(), self.missing_nodes.next()];
+        due.into_iter().flatten().min()
+    }
+
+    /// Reports nodes whose grace period has ended to the index. Returns whether there are any. Call it after all of the
+    /// index's work was taken, because a node may have been back for a moment.
+    pub(super) fn apply_overdue(&mut self, now: Instant) -> bool {
+        while let Some(pod) = self.unschedulable.take(now) {
+            self.evictions.mark(&pod, now);
+        }
+        let mut is_any = false;
+        while let Some(node) = self.missing_nodes.take(now) {
+            self.index.on_node_overdue(&node);
+            is_any = true;
+        }
+        is_any
+    }
+
+    /// Schedules the lookups that decisions need.
+    pub(super) fn take_questions(&mut self) {
+        for node in self.index.take_unconfirmed_nodes() {
+            self.missing_nodes.ask(&node);
+        }
+    }
+
+    pub(super) fn look_up_node(&mut self, node: Arc<str>) {
+        self.begin_write(false, self.writer.clone().look_up_node(node));
+    }
+
+    pub(super) fn on_node_lookup(&mut self, node: &Arc<str>, result: Result<NodeLookup, Failure>) {
+        let now = Instant::now();
+        match result {
+            Ok(NodeLookup::NotFound) => {
+                self.metrics.count_node_lookup(LookupOutcome::NotFound);
+                if self.missing_nodes.gone(node, now) {
+                    self.index.on_node_gone(node);
+                }
+            }
+            Ok(NodeLookup::Found) => {
+                self.metrics.count_node_lookup(LookupOutcome::Found);
+                if self.missing_nodes.there(node, now) {
+                    self.index.on_node_there(node);
+                }
+            }
+            Err(failure) => {
+                self.metrics.count_node_lookup(LookupOutcome::Unknown);
+                let failures = self.missing_nodes.unknown(node, failure.retry_after(), now);
+                // Warns once for each absence: a whole zone may be missing.
+                if failures == 0 {
+                    warn!(%node, error = %failure, "cannot confirm that a node does not exist; its states are kept; retrying");
+                } else {
+                    debug!(%node, failures, error = %failure, "still cannot confirm that a node does not exist");
+                }
+            }
+        }
+    }
+
+    /// Reports the states that a status write has dropped because their node does not exist.
+    pub(super) fn report_forgotten_states(&mut self, write: &StatusWrite) {
+        if write.forgotten.is_empty() {
+            return;
+        }
+        self.metrics.count_forgotten_states(write.forgotten.len());
+        let now = Instant::now();
+        for (node, pod) in &write.forgotten {
+            let key = NamespacedName { namespace: write.key.namespace.clone(), name: pod.clone() };
+            if self.index.is_pending(&key) {
+                self.unschedulable.at_once(&key, now);
+            }
+            info!(object = %write.key, %node, %pod, "dropped a state whose node does not exist");
+        }
+        let mut states: Vec<String> =
+            write.forgotten.iter().map(|(node, pod)| format!("{pod} on {node}")).collect();
+        let more = states.len().saturating_sub(MAX_LISTED);
+        states.truncate(MAX_LISTED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let message = format!(
+            "dropped the states of {}{more} from PersistentPodState {}: the node has not existed for {} s",
+            states.join(", "),
+            write.key.name,
+            self.missing_nodes.period().as_secs()
+        );
+        self.index.report(&write.workload, Reason::StatesForgotten, message);
+    }
+
+    /// Deletes a Pod that waits for a node that does not exist, if it has done so for the grace period.
+    pub(super) fn evict(&mut self, pod: &NamespacedName, now: Instant) {
+        match self.index.eviction(pod) {
+            None => self.unschedulable.ends(pod),
+            Some(eviction) => {
+                if self.unschedulable.found(pod, now) {
+                    self.begin_write(false, self.writer.clone().evict(eviction));
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_evicted(&mut self, eviction: &PodEviction, result: Result<(), Failure>) {
+        let (pod, now) = (&eviction.pod, Instant::now());
+        match result {
+            Ok(()) => {
+                self.metrics.count_write(WrittenResource::Pod, WriteOutcome::Success);
+                self.evictions.written(pod, 0, now);
+                self.unschedulable.ends(pod);
+                let message = format!(
+                    "deleted Pod {}, which was Pending for a node that does not exist; its controller re-creates it",
+                    pod.name
+                );
+                self.index.report(&eviction.workload, Reason::PodEvicted, message);
+            }
+            Err(failure) => {
+                self.count_failure(WrittenResource::Pod, &failure);
+                if !failure.is_expected() {
+                    warn!(%pod, error = %failure, "cannot delete a Pod that waits for a node that does not exist; retrying");
+                }
+                self.evictions.failed(pod, failure.retry_after(), now);
+                self.evictions.mark(pod, now);
+            }
+        }
+    }
+}

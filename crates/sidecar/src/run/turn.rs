@@ -1,0 +1,190 @@
+//! One turn of the loop: applies observations, queues the index's work, and begins due writes while this process leads.
+
+use std::time::{Duration, Instant};
+
+use tracing::info;
+
+use super::worker::{OVERSIZED_RETRY_INTERVAL, Worker};
+use crate::decide::schedule::Candidates;
+use crate::facts::store::Update;
+use crate::observe::watch::Observation;
+use crate::telemetry::metrics::TrackedCounts;
+use crate::write::WriteResult;
+
+/// How long to wait after a failure before the next attempt while the program stops.
+const SHUTDOWN_RETRY: Duration = Duration::from_millis(100);
+
+impl Worker {
+    pub(super) fn apply(&mut self, observation: Observation) {
+        match observation {
+            Observation::Pods(update) => self.index.apply_pods(update),
+            Observation::Nodes(update) => self.index.apply_nodes(update),
+            Observation::Workloads(id, update) => self.apply_workloads(&id, update),
+            Observation::KindUp(id) => self.on_kind_up(&id, false),
+            Observation::KindDown(id, is_forbidden) => self.on_kind_down(&id, is_forbidden),
+            Observation::Config(update) => {
+                self.discovery.apply_config(update);
+                self.follow_discovery();
+            }
+            Observation::Definitions(update) => {
+                self.discovery.apply_definitions(update);
+                self.follow_discovery();
+            }
+            Observation::PersistentPodStates(update) => {
+                if let Update::Delete(key) = &update {
+                    self.status_writes.forget(key);
+                }
+                self.index.apply_objects(update);
+            }
+        }
+    }
+
+    /// When the next write is due; `None` if none may begin now.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        if !self.term.is_leader() || self.in_flight.len() >= self.max_writes {
+            return None;
+        }
+        let candidates = self.candidates();
+        let generated = if self.discovery.is_pps_definition_terminating() {
+            None
+        } else {
+            self.generated_writes.next(candidates)
+        };
+        let due = [self.status_writes.next(candidates), generated, self.next_absence_due()];
+        due.into_iter().flatten().min()
+    }
+
+    /// Retries may use half of the writes in flight. They may take long to fail again, and the other half stays free
+    /// for healthy objects.
+    fn candidates(&self) -> Candidates {
+        if self.retries_in_flight < self.max_writes.div_ceil(2) {
+            Candidates::All
+        } else {
+            Candidates::NotFailing
+        }
+    }
+
+    pub(super) fn take_turn(&mut self) {
+        self.follow_leadership();
+        if !self.watches_pods && self.index.is_interest_known() {
+            self.start_pod_and_node_watches();
+        }
+        if !self.is_synced && self.index.is_complete() && self.discovery.is_settled() {
+            self.is_synced = true;
+            self.health.mark_synced();
+            info!(tracked = ?self.index.counts(), "initial lists complete");
+        }
+        let now = Instant::now();
+        self.queue_work(now);
+        if self.term.is_leader() && self.apply_overdue(now) {
+            self.queue_work(now);
+        }
+        while self.term.is_leader() && self.in_flight.len() < self.max_writes && self.begin_next_write(now) {}
+    }
+
+    /// Begins the next due write, eviction or lookup. Returns false if there is none.
+    fn begin_next_write(&mut self, now: Instant) -> bool {
+        let candidates = self.candidates();
+        if !self.discovery.is_pps_definition_terminating()
+            && let Some((workload, is_retry)) = self.generated_writes.take(candidates, now)
+        {
+            self.write_generated_pps(workload, is_retry);
+        } else if let Some((key, is_retry)) = self.status_writes.take(candidates, now) {
+            self.write_status(&key, is_retry);
+            self.take_questions();
+        } else if let Some(node) = self.missing_nodes.question() {
+            self.look_up_node(node);
+        } else if let Some((pod, _)) = self.evictions.take(Candidates::All, now) {
+            self.evict(&pod, now);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Queues what the index has found to be done.
+    fn queue_work(&mut self, now: Instant) {
+        let work = self.index.take_work();
+        // A standby queues nothing: the index brings up everything again when this process begins to lead.
+        if self.term.is_leader() {
+            for key in &work.statuses {
+                self.status_writes.mark(key, now);
+            }
+            for workload in &work.generated {
+                self.generated_writes.mark(workload, now);
+            }
+            for pod in &work.evictions {
+                self.evictions.mark(pod, now);
+            }
+        }
+        for node in &work.absences {
+            self.on_node_absence(node, now);
+        }
+        for notice in work.notices {
+            self.publish(notice);
+        }
+        if self.watches_pods {
+            if work.relist.annotations {
+                self.relist_pods.send_replace(());
+            }
+            if work.relist.labels {
+                self.relist_nodes.send_replace(());
+            }
+        }
+    }
+
+    /// Updates the metrics that are not counted, drops unused timing, and retries oversized writes now and then.
+    pub(super) fn sweep(&mut self) {
+        let now = Instant::now();
+        self.status_writes.sweep(now);
+        self.generated_writes.sweep(now);
+        self.evictions.sweep(now);
+        self.update_gauges(now);
+        if now >= self.retry_oversized_at {
+            self.retry_oversized_at = now + OVERSIZED_RETRY_INTERVAL;
+            self.index.retry_exceeded();
+        }
+    }
+
+    fn update_gauges(&self, now: Instant) {
+        let [pods, nodes, workloads, persistent_pod_states, recorded_states, missing_nodes] =
+            self.index.counts().map(|(_, count)| count);
+        self.metrics.set_tracked(&TrackedCounts {
+            pods,
+            nodes,
+            workloads,
+            persistent_pod_states,
+            recorded_states,
+            missing_nodes,
+        });
+        let pending = self.status_writes.len() + self.generated_writes.len() + self.evictions.len();
+        let oldest = [self.status_writes.oldest(), self.generated_writes.oldest(), self.evictions.oldest()];
+        let oldest = oldest.into_iter().flatten().min();
+        self.metrics.set_pending_writes(
+            pending,
+            oldest.map_or(Duration::ZERO, |oldest| now.saturating_duration_since(oldest)),
+        );
+        let (largest, near, exceeded) = self.index.sizes();
+        self.metrics.set_sizes(largest, near, exceeded);
+    }
+
+    /// Writes all pending statuses, due or not, and waits for the results. A standby has nothing to write.
+    pub(super) async fn finish(&mut self) {
+        self.queue_work(Instant::now());
+        while self.term.is_leader() {
+            for key in self.status_writes.take_all() {
+                self.write_status(&key, false);
+            }
+            let Some(done) = self.in_flight.join_next().await else { return };
+            if let Ok((is_retry, result)) = done {
+                let has_failed =
+                    matches!(result, WriteResult::Status(_, Err(_)) | WriteResult::Generated(_, _, Err(_)));
+                self.on_write_done((is_retry, result));
+                self.queue_work(Instant::now());
+                if has_failed {
+                    tokio::time::sleep(SHUTDOWN_RETRY).await;
+                }
+            }
+        }
+    }
+}

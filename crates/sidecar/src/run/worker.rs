@@ -1,0 +1,133 @@
+//! The worker: the state around the index that has a clock or does I/O. The files that extend it import it, never the
+//! reverse.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::term::CurrentTerm;
+use crate::args::Args;
+use crate::decide::index::Index;
+use crate::decide::missing_nodes::MissingNodes;
+use crate::decide::schedule::Batch;
+use crate::decide::unschedulable::UnschedulablePods;
+use crate::facts::interest::Interest;
+use crate::facts::{GroupKind, NamespacedName, WorkloadKey};
+use crate::observe::discovery::Discovery;
+use crate::observe::openkruise::Manager;
+use crate::observe::watch::Watches;
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics::{Metrics, WriteOutcome, WrittenResource};
+use crate::write::events::Publisher;
+use crate::write::{Failure, WriteResult, Writer};
+
+/// How often a write that was too large is tried again: etcd's limit may have been raised.
+pub(super) const OVERSIZED_RETRY_INTERVAL: Duration = Duration::from_mins(10);
+
+pub(super) struct Worker {
+    pub(super) index: Index,
+    pub(super) discovery: Discovery,
+    /// The task that watches each kind, with its resource name in metrics.
+    pub(super) kind_watches: HashMap<GroupKind, (AbortHandle, Arc<str>)>,
+    pub(super) status_writes: Batch<NamespacedName>,
+    pub(super) generated_writes: Batch<WorkloadKey>,
+    pub(super) evictions: Batch<NamespacedName>,
+    pub(super) unschedulable: UnschedulablePods,
+    pub(super) missing_nodes: MissingNodes,
+    /// The writes in flight, each with whether it is a retry.
+    pub(super) in_flight: JoinSet<(bool, WriteResult)>,
+    pub(super) retries_in_flight: usize,
+    pub(super) max_writes: usize,
+    pub(super) writer: Writer,
+    pub(super) publisher: Publisher,
+    pub(super) term: CurrentTerm,
+    pub(super) watches: Watches,
+    pub(super) relist_pods: watch::Sender<()>,
+    pub(super) relist_nodes: watch::Sender<()>,
+    /// Whether Pods and Nodes are watched.
+    pub(super) watches_pods: bool,
+    pub(super) is_synced: bool,
+    pub(super) retry_oversized_at: Instant,
+    pub(super) manager: Manager,
+    pub(super) health: Health,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl Worker {
+    pub(super) fn new(
+        args: &Args,
+        client: Client,
+        interest: Interest,
+        watches: Watches,
+        term: CurrentTerm,
+        health: Health,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let mut index = Index::new(interest);
+        index.limit_object_size(args.max_object_size.saturating_mul(1024));
+        Self {
+            index,
+            discovery: Discovery::new(&args.config_namespace),
+            kind_watches: HashMap::new(),
+            status_writes: Batch::default(),
+            generated_writes: Batch::default(),
+            evictions: Batch::default(),
+            unschedulable: UnschedulablePods::new(args.node_grace_period),
+            missing_nodes: MissingNodes::new(args.node_grace_period),
+            in_flight: JoinSet::new(),
+            retries_in_flight: 0,
+            max_writes: args.max_writes.into(),
+            writer: Writer::new(client.clone(), term.permit()),
+            publisher: Publisher::new(client, term.permit()),
+            term,
+            watches,
+            relist_pods: watch::Sender::new(()),
+            relist_nodes: watch::Sender::new(()),
+            watches_pods: false,
+            is_synced: false,
+            retry_oversized_at: Instant::now() + OVERSIZED_RETRY_INTERVAL,
+            manager: Manager::default(),
+            health,
+            metrics,
+        }
+    }
+
+    /// Starts the watches from which the interest follows. Pods and Nodes are watched later, so that they need not be
+    /// listed twice.
+    pub(super) fn start_first_watches(&self, config_namespace: String) {
+        tokio::spawn(self.watches.clone().watch_persistent_pod_states());
+        tokio::spawn(self.watches.clone().watch_stateful_sets());
+        tokio::spawn(self.watches.clone().watch_definitions());
+        tokio::spawn(self.watches.clone().watch_config(config_namespace));
+    }
+
+    pub(super) fn start_pod_and_node_watches(&mut self) {
+        self.watches_pods = true;
+        tokio::spawn(self.watches.clone().watch_pods(self.relist_pods.subscribe()));
+        tokio::spawn(self.watches.clone().watch_nodes(self.relist_nodes.subscribe()));
+    }
+
+    pub(super) fn begin_write(
+        &mut self,
+        is_retry: bool,
+        write: impl Future<Output = WriteResult> + Send + 'static,
+    ) {
+        self.retries_in_flight += usize::from(is_retry);
+        self.in_flight.spawn(async move { (is_retry, write.await) });
+    }
+
+    pub(super) fn count_failure(&self, resource: WrittenResource, failure: &Failure) {
+        let outcome = match failure {
+            Failure::Conflict => WriteOutcome::Conflict,
+            Failure::NotFound => WriteOutcome::NotFound,
+            Failure::Other { .. } => WriteOutcome::Error,
+            Failure::TooLarge(_) => WriteOutcome::TooLarge,
+            Failure::NotLeading => WriteOutcome::NotLeading,
+        };
+        self.metrics.count_write(resource, outcome);
+    }
+}

@@ -1,0 +1,76 @@
+//! Whether the sidecar is ready, and if not, why. Shared by the parts that report and by `/readyz`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Health {
+    state: Arc<Mutex<HealthState>>,
+}
+
+#[derive(Debug, Default)]
+struct HealthState {
+    is_synced: bool,
+    election_problem: Option<String>,
+    /// Whether each essential watch works.
+    watches: BTreeMap<&'static str, bool>,
+}
+
+impl Health {
+    pub(crate) fn mark_watch_up(&self, resource: &'static str) {
+        self.with(|state| state.watches.insert(resource, true));
+    }
+
+    pub(crate) fn mark_watch_down(&self, resource: &'static str) {
+        self.with(|state| state.watches.insert(resource, false));
+    }
+
+    /// All initial lists are complete.
+    pub(crate) fn mark_synced(&self) {
+        self.with(|state| state.is_synced = true);
+    }
+
+    /// What keeps this process from taking part in the election, if anything. A standby is healthy.
+    pub(crate) fn set_election_problem(&self, problem: Option<String>) {
+        self.with(|state| state.election_problem = problem);
+    }
+
+    /// Why the sidecar is not ready; `None` if it is.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.with(|state| {
+            let down: Vec<&str> =
+                state.watches.iter().filter(|(_, is_up)| !**is_up).map(|(resource, _)| *resource).collect();
+            if !down.is_empty() {
+                Some(format!("cannot watch: {}", down.join(", ")))
+            } else if !state.is_synced {
+                Some("the initial lists are not complete".to_owned())
+            } else {
+                state.election_problem.clone()
+            }
+        })
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut HealthState) -> T) -> T {
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_ready_once_synced_while_all_watches_and_the_election_work() {
+        let health = Health::default();
+        assert!(health.problem().is_some());
+        health.mark_watch_up("pods");
+        health.mark_synced();
+        assert_eq!(health.problem(), None);
+        health.mark_watch_down("pods");
+        assert_eq!(health.problem().as_deref(), Some("cannot watch: pods"));
+        health.mark_watch_up("pods");
+        assert_eq!(health.problem(), None);
+        health.set_election_problem(Some("no Lease".into()));
+        assert_eq!(health.problem().as_deref(), Some("no Lease"));
+    }
+}
