@@ -129,9 +129,9 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
         let key = &annotation.key;
         let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else { continue };
         match rules.forbid(key) {
-            Some(forbidden) => plan.warnings.push(format!(
-                "annotation {key} of PersistentPodState {pps} is not injected: {forbidden}"
-            )),
+            Some(forbidden) => plan
+                .warnings
+                .push(format!("annotation {key} of PersistentPodState {pps} is not injected: {forbidden}")),
             None => plan.annotations.push((key.clone(), value.clone())),
         }
     }

@@ -20,7 +20,7 @@ pub fn check(data: &[u8]) {
             let Expected { on_lookup_failure, lookup, .. } = expected;
             assert_eq!((actual.on_lookup_failure, actual.lookup), (on_lookup_failure, lookup), "{text}");
         }
-        (Err(message), None) => assert!(message.contains("settings"), "{message}"),
+        (Err(error), None) => assert!(error.to_string().contains("settings"), "{error}"),
         (actual, _) => panic!("{actual:?}: {text}"),
     }
 }
