@@ -1,4 +1,4 @@
-//! Turns `policy-metadata.yml` into the JSON that is embedded in the Wasm module.
+//! Converts `policy-metadata.yml` into the JSON that is embedded in the Wasm module.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The golden corpus through the policy as a library.
+//! Runs the golden corpus against the policy as a library.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::cell::RefCell;
@@ -7,14 +7,14 @@ use persistent_pod_state_policy::{Host, admit};
 use pps_corpus::{Case, FakeHost, Outcome, diff};
 use serde_json::Value;
 
-/// Answers from a case's objects, and remembers what was asked.
-struct Recorder {
+/// Answers from a case's objects, and records the calls.
+struct RecordingHost {
     host: FakeHost,
     calls: RefCell<Vec<(String, Value)>>,
     log: RefCell<Vec<String>>,
 }
 
-impl Host for Recorder {
+impl Host for RecordingHost {
     fn call(&self, namespace: &str, operation: &str, payload: &str) -> Result<String, String> {
         let request: Value = serde_json::from_str(payload).unwrap();
         if (namespace, operation) == ("tracing", "log") {
@@ -29,10 +29,10 @@ impl Host for Recorder {
 }
 
 #[test]
-fn the_library_answers_as_the_corpus_says() {
-    let door = |case: &Case| {
-        let recorder = Recorder { host: case.host(), calls: RefCell::default(), log: RefCell::default() };
-        let response = admit(case.payload().to_string().as_bytes(), &recorder);
+fn the_library_passes_the_corpus() {
+    let runner = |case: &Case| {
+        let host = RecordingHost { host: case.host(), calls: RefCell::default(), log: RefCell::default() };
+        let response = admit(case.payload().to_string().as_bytes(), &host);
         let patch = match &response.mutated_object {
             Some(after) => diff(&case.request["object"], after)?,
             None => Vec::new(),
@@ -44,10 +44,10 @@ fn the_library_answers_as_the_corpus_says() {
             code: response.code,
             message: response.message,
             audit: serde_json::from_value(response.audit_annotations.unwrap_or_default().into())?,
-            host_calls: recorder.calls.into_inner(),
-            log: recorder.log.into_inner(),
+            host_calls: host.calls.into_inner(),
+            log: host.log.into_inner(),
         })
     };
-    let cases = pps_corpus::run(door).unwrap_or_else(|error| panic!("{error}"));
+    let cases = pps_corpus::run(runner).unwrap_or_else(|error| panic!("{error}"));
     assert!(cases >= 150, "only {cases} cases");
 }

@@ -1,4 +1,4 @@
-//! What is said of the policy in several places must be the same in all of them.
+//! Facts about the policy that are stated in several files must agree.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use pps_core::pps::{API_VERSIONS, KIND};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// The package as <https://artifacthub.io> wants it, in the order in which kwctl writes it.
+/// The package for <https://artifacthub.io>, with its fields in the order in which kwctl writes them.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Package<'a> {
@@ -39,7 +39,7 @@ const HEADER: &str = "\
 # Kubewarden Artifacthub Package config
 #
 # Generated from policy-metadata.yml, Cargo.toml and questions-ui.yml: do not edit.
-# To make it anew: UPDATE=1 cargo test --test metadata
+# To regenerate: UPDATE=1 cargo test --test metadata
 ";
 
 fn path(name: &str) -> PathBuf {
@@ -108,7 +108,7 @@ fn yaml_of(value: &impl Serialize) -> String {
 }
 
 #[test]
-fn the_package_is_up_to_date() {
+fn artifacthub_package_is_up_to_date() {
     let name = "artifacthub-pkg.yml";
     let committed = fs::read_to_string(path(name)).unwrap_or_default();
     let before = yaml(&committed);
@@ -125,31 +125,30 @@ fn the_package_is_up_to_date() {
     }
     assert!(
         committed == generated,
-        "{name} does not follow from policy-metadata.yml, Cargo.toml and questions-ui.yml.\n\
-         To make it anew: UPDATE=1 cargo test --test metadata"
+        "{name} is out of date with policy-metadata.yml, Cargo.toml or questions-ui.yml.\n\
+         To regenerate: UPDATE=1 cargo test --test metadata"
     );
 }
 
-/// What comes before a version of this product, wherever it is written.
-const BEFORE_A_VERSION: [&str; 4] = [
+/// The texts before each mention of this product's version.
+const BEFORE_VERSION: [&str; 4] = [
     "/persistent-pod-state-sidecar:v",
     "/policies/persistent-pod-state:v",
     "/charts/persistent-pod-state --version ",
     "?ref=v",
 ];
-/// The same in the description of a chart.
-const BEFORE_A_VERSION_OF_A_CHART: [&str; 3] =
-    ["/persistent-pod-state-sidecar:v", "\nversion: ", "\nappVersion: "];
+/// The same for a `Chart.yaml`.
+const BEFORE_CHART_VERSION: [&str; 3] = ["/persistent-pod-state-sidecar:v", "\nversion: ", "\nappVersion: "];
 
-/// The text with the version of Cargo.toml, and how often that is in it.
-fn with_this_version(text: &str, before: &[&str]) -> (String, usize) {
+/// Replaces each version in the text by that of Cargo.toml; returns the text and the number of versions.
+fn replace_versions(text: &str, before: &[&str]) -> (String, usize) {
     let (mut changed, mut count) = (text.to_owned(), 0);
     for before in before {
         let mut done = String::new();
         let mut rest = changed.as_str();
         while let Some((head, tail)) = rest.split_once(before) {
             let end = tail.find(|c: char| !c.is_ascii_alphanumeric() && !".-+".contains(c));
-            // A version at the end of a sentence.
+            // The version may end a sentence.
             let version = tail[..end.unwrap_or(tail.len())].trim_end_matches(['.', '-', '+']);
             done.extend([head, before, VERSION]);
             rest = &tail[version.len()..];
@@ -161,15 +160,15 @@ fn with_this_version(text: &str, before: &[&str]) -> (String, usize) {
     (changed, count)
 }
 
-/// One after the other, since with UPDATE=1 they write the same files.
+/// One test, since with UPDATE=1 both parts write the same files.
 #[test]
-fn the_manifests_are_of_one_version_and_the_chart_holds_them() {
-    everything_is_of_one_version();
-    the_chart_holds_the_manifests_themselves();
+fn all_files_name_one_version_and_the_chart_copies_the_manifests() {
+    check_versions();
+    check_chart_files();
 }
 
-/// Versions are changed in Cargo.toml, and from there by UPDATE=1.
-fn everything_is_of_one_version() {
+/// To change the version, edit Cargo.toml and run this with UPDATE=1.
+fn check_versions() {
     let mut named = BTreeSet::new();
     let mut files = vec!["README.md".to_owned()];
     for folder in ["deploy", "charts", "docs"] {
@@ -177,9 +176,9 @@ fn everything_is_of_one_version() {
     }
     for file in files {
         let Ok(text) = fs::read_to_string(path(&file)) else { continue };
-        let of_a_chart = file.ends_with("/Chart.yaml");
-        let before = if of_a_chart { &BEFORE_A_VERSION_OF_A_CHART[..] } else { &BEFORE_A_VERSION[..] };
-        let (expected, count) = with_this_version(&text, before);
+        let is_chart = file.ends_with("/Chart.yaml");
+        let before = if is_chart { &BEFORE_CHART_VERSION[..] } else { &BEFORE_VERSION[..] };
+        let (expected, count) = replace_versions(&text, before);
         if count > 0 {
             named.insert(file.clone());
         }
@@ -189,7 +188,7 @@ fn everything_is_of_one_version() {
         }
         assert!(
             expected == text,
-            "{file} names another version than Cargo.toml: UPDATE=1 cargo test --test metadata"
+            "{file} names another version than Cargo.toml. To update it: UPDATE=1 cargo test --test metadata"
         );
     }
     for file in [
@@ -212,8 +211,8 @@ fn files_below(folder: &Path) -> Vec<String> {
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![name(path)] }).collect()
 }
 
-/// A chart can only hold what is in its folder.
-fn the_chart_holds_the_manifests_themselves() {
+/// A chart can only include files in its own folder, so it has copies of the manifests.
+fn check_chart_files() {
     let mut expected = BTreeSet::new();
     for source in [
         "deploy/base/cluster-admission-policy.yaml",
@@ -227,7 +226,7 @@ fn the_chart_holds_the_manifests_themselves() {
         }
         assert!(
             read(source) == read(&copy),
-            "{copy} is no copy of {source}: UPDATE=1 cargo test --test metadata"
+            "{copy} differs from {source}. To update it: UPDATE=1 cargo test --test metadata"
         );
         expected.insert(copy);
     }
@@ -237,10 +236,13 @@ fn the_chart_holds_the_manifests_themselves() {
     );
 }
 
-/// Whether kwctl would write the same; only where `KWCTL` names one.
+/// Needs kwctl; set `KWCTL` to its path.
 #[test]
-fn kwctl_makes_the_same_package() {
-    let Some(kwctl) = env::var_os("KWCTL").filter(|named| !named.is_empty()) else { return };
+fn kwctl_generates_the_same_package() {
+    let Some(kwctl) = env::var_os("KWCTL").filter(|named| !named.is_empty()) else {
+        eprintln!("skipped: KWCTL is not set");
+        return;
+    };
     let file = env::temp_dir().join(format!("pps-metadata-{}.yml", std::process::id()));
     fs::write(&file, METADATA).unwrap();
     let output = Command::new(kwctl)
@@ -252,26 +254,29 @@ fn kwctl_makes_the_same_package() {
         .unwrap();
     fs::remove_file(file).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let normal = |text: &str| {
+    let normalize = |text: &str| {
         let mut package = yaml(text);
         package["createdAt"] = Value::Null;
-        // YAML in YAML: the order of its fields is kwctl's own.
+        // These hold YAML, in which kwctl has its own order of fields.
         for key in ["kubewarden/rules", "kubewarden/contextAwareResources"] {
             let inner = &mut package["annotations"][key];
             *inner = yaml(inner.as_str().unwrap());
         }
         package
     };
-    assert_eq!(normal(&read("artifacthub-pkg.yml")), normal(&String::from_utf8(output.stdout).unwrap()));
+    assert_eq!(
+        normalize(&read("artifacthub-pkg.yml")),
+        normalize(&String::from_utf8(output.stdout).unwrap())
+    );
 }
 
 #[test]
-fn the_questions_are_about_the_settings() {
+fn questions_cover_every_setting_with_its_default() {
     let questions = yaml(&read("questions-ui.yml"));
     let mut asked = BTreeSet::new();
     for question in questions["questions"].as_array().unwrap() {
         let variable = question["variable"].as_str().unwrap();
-        // Text for people, in a form without a field.
+        // A text in the form, without an input.
         if variable == "description" && question["hide_input"] == true {
             continue;
         }
@@ -282,7 +287,7 @@ fn the_questions_are_about_the_settings() {
         assert_eq!(parse(&question["default"]), Ok(Settings::default()), "{variable}");
         let options = match question["type"].as_str().unwrap() {
             "enum" => question["options"].as_array().unwrap().clone(),
-            // As a form of Rancher spells a list.
+            // Rancher's spelling of a list.
             "array[" => vec![json!(["example.io/*"]), json!(["example.io/ip", "example.io/mac"])],
             other => panic!("{variable}: {other}"),
         };
@@ -297,36 +302,36 @@ fn the_questions_are_about_the_settings() {
         let (_, known) = unknown.split_once(" is unknown: use ").unwrap();
         for name in known.split("settings.").skip(1) {
             let name: String = name.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '.').collect();
-            assert!(is_asked(&name), "nobody is asked about settings.{name}");
+            assert!(is_asked(&name), "questions-ui.yml does not ask for settings.{name}");
         }
     }
 }
 
 #[test]
-fn the_policy_may_ask_for_every_version() {
+fn context_aware_resources_name_every_version() {
     let expected: Vec<Value> =
         API_VERSIONS.iter().map(|version| json!({"apiVersion": version, "kind": KIND})).collect();
     assert_eq!(metadata()["contextAwareResources"], json!(expected));
 }
 
-/// The conditions spare the PolicyServer the Pods that the policy would let through without a look.
+/// The match conditions keep Pods from the PolicyServer that the policy would accept without a host call.
 #[test]
-fn the_match_conditions_are_what_the_policy_asks_itself() {
+fn match_conditions_agree_with_the_policy() {
     let deployed = yaml(&read("deploy/base/cluster-admission-policy.yaml"));
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (group, kind) in KINDS_WITHOUT_STABLE_NAMES {
         groups.entry(group).or_default().push(format!("'{kind}'"));
     }
-    let of_group = |(group, kinds): (&&str, &Vec<String>)| {
+    let condition_of = |(group, kinds): (&&str, &Vec<String>)| {
         let version = match *group {
             "" => "owner.apiVersion == 'v1'".to_owned(),
             group => format!("owner.apiVersion.startsWith('{group}/')"),
         };
         format!("{version} && owner.kind in [{}]", kinds.join(", "))
     };
-    let unstable: Vec<String> = groups.iter().map(of_group).collect();
-    // A PersistentPodState must come through each of them.
+    let unstable: Vec<String> = groups.iter().map(condition_of).collect();
+    // Each condition must let a PersistentPodState pass.
     let expected = [
         "request.kind.kind != 'Pod' || !has(object.spec.nodeName) || object.spec.nodeName == ''".to_owned(),
         format!(

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use persistent_pod_state_policy::cluster::{Cluster, Governing};
+use persistent_pod_state_policy::cluster::{Cluster, GoverningPps};
+use persistent_pod_state_policy::settings::Lookup;
 use persistent_pod_state_policy::{Host, ValidationResponse, admit};
 use pps_core::{AnnotationRules, PodIdentity, apply, conflict, plan};
 use pps_e2e::kubewarden::stand_in::{HostCalls, Instance, PolicyModule};
@@ -126,12 +127,11 @@ fn share(name: &str, time: Duration, whole: Duration) -> Vec<String> {
     vec![name.to_owned(), micros(time), format!("{:.0} %", part * 100.0)]
 }
 
-fn look_up(host: &dyn Host, case: &Case) -> Result<Option<Governing>> {
+fn look_up(host: &dyn Host, case: &Case) -> Result<Option<GoverningPps>> {
     let pod = case.pod().to_string();
     let identity = PodIdentity::parse(&pod)?;
     let owner = identity.stateful_owner().context("the Pod has no stateful owner")?;
-    let found = Cluster::new(host, NAMESPACE).find_by_name(&owner.target(), &identity.name);
-    found.map_err(|error| anyhow::anyhow!("{error:?}"))
+    Ok(Cluster::new(host, NAMESPACE).find(&owner.target(), &identity.name, Lookup::ByName)?)
 }
 
 /// The smallest module that a waPC host takes.
@@ -160,7 +160,7 @@ pub(crate) fn parts_in_policy() -> Result<String> {
     let made = plan(&governing.name, &governing.spec, state, &rules);
     let answer: ValidationResponse = admit(&payload, &host);
 
-    let find = || Cluster::new(&host, NAMESPACE).find_by_name(&target, &identity.name);
+    let find = || Cluster::new(&host, NAMESPACE).find(&target, &identity.name, Lookup::ByName);
     let parse = || serde_json::from_str::<Value>(&text);
     let change = || {
         let mut pod = parse().unwrap_or_default();

@@ -1,22 +1,22 @@
-//! A host that answers from a list of objects, in PolicyServer's words.
+//! A host that answers from a list of objects, with PolicyServer's error texts.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// How a host differs from a good one. Calls are named `get_resource NAME`, `get_resource
-/// API-VERSION` or by their operation alone.
+/// How a host deviates from a normal one. Calls are keyed by `get_resource NAME`, `get_resource
+/// API-VERSION` or their operation alone.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostQuirks {
-    /// It knows no field masks, and answers with whole objects.
+    /// It ignores field masks and answers with whole objects.
     pub ignores_masks: bool,
-    /// The versions that the API server serves; all if this is missing.
+    /// The versions that the API server serves; all by default.
     pub serves: Option<Vec<String>>,
-    /// Error text by call; `{api_version}` in it is the one that was asked for.
+    /// Error text by call; `{api_version}` in it is replaced by the requested one.
     pub errors: BTreeMap<String, String>,
-    /// Answers by call that are not what the objects say.
+    /// Answers by call, instead of those that follow from the objects.
     pub answers: BTreeMap<String, Value>,
 }
 
@@ -33,11 +33,11 @@ impl FakeHost {
         Self { objects, quirks }
     }
 
-    /// Answers a call of the `kubernetes` namespace.
+    /// Answers a call in the `kubernetes` namespace.
     ///
     /// # Errors
     ///
-    /// The text that the host has for the policy.
+    /// The error text that the policy gets.
     pub fn call(&self, operation: &str, payload: &str) -> Result<String, String> {
         let request: Value = serde_json::from_str(payload).map_err(|error| error.to_string())?;
         let name = request["name"].as_str().unwrap_or_default();
@@ -62,11 +62,12 @@ impl FakeHost {
         match operation {
             "get_resource" => {
                 let object = in_namespace().find(|object| object["metadata"]["name"] == name);
-                let object = object.ok_or_else(|| not_found(api_version, name, &request["namespace"]))?;
-                Ok(self.masked(object, &request).to_string())
+                let object =
+                    object.ok_or_else(|| not_found_error(api_version, name, &request["namespace"]))?;
+                Ok(self.mask(object, &request).to_string())
             }
             "list_resources_by_namespace" => {
-                let items: Vec<Value> = in_namespace().map(|object| self.masked(object, &request)).collect();
+                let items: Vec<Value> = in_namespace().map(|object| self.mask(object, &request)).collect();
                 Ok(json!({
                     "apiVersion": api_version,
                     "kind": "PersistentPodStateList",
@@ -79,7 +80,7 @@ impl FakeHost {
         }
     }
 
-    fn masked(&self, object: &Value, request: &Value) -> Value {
+    fn mask(&self, object: &Value, request: &Value) -> Value {
         let masks: Vec<Vec<&str>> = request["field_masks"]
             .as_array()
             .into_iter()
@@ -89,7 +90,7 @@ impl FakeHost {
         if masks.is_empty() || self.quirks.ignores_masks {
             return object.clone();
         }
-        // Type and metadata always come whole.
+        // Masks do not apply to the type and the metadata.
         let mut masked = Map::new();
         for (field, value) in object.as_object().into_iter().flatten() {
             let below: Vec<&[&str]> =
@@ -104,7 +105,7 @@ impl FakeHost {
     }
 }
 
-/// Keeps what the masks name. One that ends keeps all, unless another one goes on.
+/// Keeps what the masks name. A mask that ends here keeps everything below, unless another one continues.
 fn prune(value: &Value, masks: &[&[&str]]) -> Value {
     if masks.iter().all(|mask| mask.is_empty()) {
         return value.clone();
@@ -129,7 +130,7 @@ fn prune(value: &Value, masks: &[&[&str]]) -> Value {
     }
 }
 
-fn not_found(api_version: &str, name: &str, namespace: &Value) -> String {
+fn not_found_error(api_version: &str, name: &str, namespace: &Value) -> String {
     let namespace = Some(namespace.as_str().unwrap_or_default());
     format!(
         "Callback evaluation failure: Cannot find {api_version}/PersistentPodState named '{name}' \

@@ -1,51 +1,54 @@
-//! Payloads and answers that are meant to hurt. No door may trap, hang or take one of them for what it is not.
+//! Hostile payloads and host answers: malformed, oversized, truncated. The policy must not trap, hang or
+//! misread any of them, whatever runs it.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-/// What to do to the policy, and what must come of it.
-pub struct Hostile {
-    /// What it is.
+/// A hostile input and the expected verdict.
+pub struct HostileCase {
+    /// What is hostile about it.
     pub name: String,
-    /// What is handed to the policy, which need not be JSON, nor text.
+    /// The payload, which need not be JSON or even text.
     pub payload: Vec<u8>,
-    /// Whether there is no object of the workload's name.
+    /// Whether the governing object has another name than the workload.
     pub has_other_name: bool,
-    /// What the host answers to `get_resource`.
+    /// The host's answer to `get_resource`.
     pub object: Result<Vec<u8>, String>,
-    /// What the host answers to `list_resources_by_namespace`.
+    /// The host's answer to `list_resources_by_namespace`.
     pub list: Vec<u8>,
-    /// What must come of it.
+    /// The expected verdict.
     pub verdict: Verdict,
 }
 
-/// What comes of a request.
+/// What the policy does with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is accepted as it is.
+    /// Accepts it unchanged.
     Accepted,
-    /// It is accepted and changed.
+    /// Accepts and changes it.
     Changed,
-    /// It is refused with this status, and with this piece of text in the message.
-    Refused(u16, &'static str),
+    /// Rejects it with this status and this substring of the message.
+    Rejected(u16, &'static str),
 }
 
-impl Hostile {
-    /// Answers a call of the `kubernetes` namespace.
+impl HostileCase {
+    /// Answers a call in the `kubernetes` namespace.
     ///
     /// # Errors
     ///
-    /// The text that the host has for the policy.
+    /// The error text that the policy gets.
     pub fn call(&self, operation: &str, payload: &str) -> Result<Vec<u8>, String> {
         match operation {
-            "get_resource" if self.has_other_name && payload.contains("\"name\":\"web\"") => Err(not_found()),
+            "get_resource" if self.has_other_name && payload.contains("\"name\":\"web\"") => {
+                Err(not_found_error())
+            }
             "get_resource" => self.object.clone(),
             _ => Ok(self.list.clone()),
         }
     }
 
-    /// Compares what the policy answers, a JSON text, with what must come of it.
+    /// Compares the policy's response, as JSON, with the expected verdict.
     ///
     /// # Errors
     ///
@@ -58,7 +61,7 @@ impl Hostile {
         let fits = match self.verdict {
             Verdict::Accepted => response["accepted"] == true && !is_changed,
             Verdict::Changed => response["accepted"] == true && is_changed,
-            Verdict::Refused(code, piece) => {
+            Verdict::Rejected(code, piece) => {
                 response["accepted"] == false
                     && response["code"] == code
                     && message.contains(piece)
@@ -85,19 +88,19 @@ impl Hostile {
         }
     }
 
-    fn pod(self, change: impl FnOnce(&mut Value)) -> Self {
+    fn with_pod(self, change: impl FnOnce(&mut Value)) -> Self {
         let mut pod = pod();
         change(&mut pod);
         Self { payload: payload(&pod).to_string().into(), ..self }
     }
 
-    /// Puts a text that serde would not make into the Pod's spec.
-    fn unheard(self, text: &str) -> Self {
-        let payload = payload(&pod()).to_string().replace("\"UNHEARD\"", text);
+    /// Inserts JSON that serde would not write into the Pod's spec.
+    fn with_unknown_field(self, text: &str) -> Self {
+        let payload = payload(&pod()).to_string().replace("\"UNKNOWN\"", text);
         Self { payload: payload.into(), ..self }
     }
 
-    fn object(self, change: impl FnOnce(&mut Value)) -> Self {
+    fn with_object(self, change: impl FnOnce(&mut Value)) -> Self {
         let mut object = object();
         change(&mut object);
         Self { object: Ok(object.to_string().into()), ..self }
@@ -105,131 +108,139 @@ impl Hostile {
 }
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-const UNREADABLE: Verdict = Verdict::Refused(400, "this Pod cannot be read");
-const NO_REQUEST: Verdict = Verdict::Refused(400, "not an admission request");
-const NO_OBJECT: Verdict = Verdict::Refused(503, "get_resource web failed");
+const UNREADABLE: Verdict = Verdict::Rejected(400, "this Pod cannot be read");
+const NO_REQUEST: Verdict = Verdict::Rejected(400, "not an admission request");
+const NO_OBJECT: Verdict = Verdict::Rejected(503, "get_resource web failed");
 
-/// All of them.
-pub fn all() -> Vec<Hostile> {
-    [payloads(), pods(), objects(), large(), cut()].into_iter().flatten().collect()
+/// All hostile cases.
+pub fn all() -> Vec<HostileCase> {
+    [payloads(), pods(), objects(), large(), truncated()].into_iter().flatten().collect()
 }
 
-fn payloads() -> Vec<Hostile> {
-    let raw =
-        |name: &str, payload: &[u8]| Hostile { payload: payload.into(), ..Hostile::new(name, NO_REQUEST) };
+fn payloads() -> Vec<HostileCase> {
+    let raw = |name: &str, payload: &[u8]| HostileCase {
+        payload: payload.into(),
+        ..HostileCase::new(name, NO_REQUEST)
+    };
     let settings = |settings: String| {
         let payload = format!(r#"{{"settings": {settings}, "request": {}}}"#, payload(&pod())["request"]);
-        let verdict = Verdict::Refused(500, "the policy's settings are wrong");
-        Hostile { payload: payload.into(), ..Hostile::new("settings", verdict) }
+        let verdict = Verdict::Rejected(500, "the policy's settings are wrong");
+        HostileCase { payload: payload.into(), ..HostileCase::new("settings", verdict) }
     };
     let text = payload(&pod()).to_string();
     vec![
         raw("an empty payload", b""),
-        raw("bytes that are no text", b"\xff\xfe\x00{}"),
+        raw("bytes that are not UTF-8", b"\xff\xfe\x00{}"),
         raw("a million brackets", "[".repeat(1_000_000).as_bytes()),
-        raw("a million lists", &nested("[", "1", "]", 1_000_000)),
-        raw("text that is no UTF-8 in a Pod", &broken_text(&text)),
-        raw(
-            "a field that comes twice",
-            text.replacen("\"namespace\"", "\"object\":1,\"namespace\"", 1).as_bytes(),
-        ),
+        raw("a million lists", &nest("[", "1", "]", 1_000_000)),
+        raw("a Pod with a string that is not UTF-8", &break_utf8(&text)),
+        raw("a repeated field", text.replacen("\"namespace\"", "\"object\":1,\"namespace\"", 1).as_bytes()),
         raw("a number for the operation", text.replace("\"CREATE\"", "1").as_bytes()),
-        settings(text_of(nested("[", "1", "]", 1_000_000))),
+        settings(into_text(nest("[", "1", "]", 1_000_000))),
         settings("{\"lookup\": 1e999}".into()),
         settings("\"full\"".into()),
     ]
 }
 
-fn pods() -> Vec<Hostile> {
-    let unreadable = |name: &str| Hostile::new(name, UNREADABLE);
-    let unchangeable = |name: &str, piece| Hostile::new(name, Verdict::Refused(400, piece));
-    let too_deep = Verdict::Refused(400, "this Pod cannot be read: recursion limit exceeded");
+fn pods() -> Vec<HostileCase> {
+    let unreadable = |name: &str| HostileCase::new(name, UNREADABLE);
+    let unchangeable = |name: &str, piece| HostileCase::new(name, Verdict::Rejected(400, piece));
+    let too_deep = Verdict::Rejected(400, "this Pod cannot be read: recursion limit exceeded");
     let terms = |terms: Value| {
         move |pod: &mut Value| {
             pod["spec"]["affinity"] = json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}});
         }
     };
     vec![
-        Hostile::new("a Pod nested 124 deep below its spec", Verdict::Changed)
-            .unheard(&text_of(nested("[", "1", "]", 124))),
-        Hostile::new("a Pod nested too deep", too_deep.clone()).unheard(&text_of(nested("[", "1", "]", 130))),
-        Hostile::new("a Pod of many objects in each other", too_deep)
-            .unheard(&text_of(nested("{\"a\":", "1", "}", 300_000))),
-        Hostile { has_other_name: true, ..Hostile::new("such a Pod without a state", Verdict::Accepted) }
-            .unheard(&text_of(nested("{\"a\":", "1", "}", 300_000))),
-        unreadable("a number out of range").unheard("1e999"),
-        unreadable("half a character").unheard("\"\\ud800\""),
-        Hostile::new("a number with many digits", Verdict::Changed).unheard(&"7".repeat(300)),
-        Hostile::new("a Pod with a zero in its text", Verdict::Changed).unheard("\"\\u0000\""),
-        unreadable("a number for the name").pod(|pod| pod["metadata"]["name"] = 7.into()),
+        HostileCase::new("a Pod nested 124 deep below its spec", Verdict::Changed)
+            .with_unknown_field(&into_text(nest("[", "1", "]", 124))),
+        HostileCase::new("a Pod nested too deep", too_deep.clone())
+            .with_unknown_field(&into_text(nest("[", "1", "]", 130))),
+        HostileCase::new("a Pod of deeply nested objects", too_deep)
+            .with_unknown_field(&into_text(nest("{\"a\":", "1", "}", 300_000))),
+        HostileCase {
+            has_other_name: true,
+            ..HostileCase::new("such a Pod without a recorded state", Verdict::Accepted)
+        }
+        .with_unknown_field(&into_text(nest("{\"a\":", "1", "}", 300_000))),
+        unreadable("a number out of range").with_unknown_field("1e999"),
+        unreadable("half a surrogate pair").with_unknown_field("\"\\ud800\""),
+        HostileCase::new("a number with many digits", Verdict::Changed).with_unknown_field(&"7".repeat(300)),
+        HostileCase::new("a Pod with a NUL in a string", Verdict::Changed).with_unknown_field("\"\\u0000\""),
+        unreadable("a number for the name").with_pod(|pod| pod["metadata"]["name"] = 7.into()),
         unreadable("a number for the owner's name")
-            .pod(|pod| pod["metadata"]["ownerReferences"][0]["name"] = 7.into()),
-        unreadable("a number for the node").pod(|pod| pod["spec"]["nodeName"] = 7.into()),
-        unreadable("a number for the metadata").pod(|pod| pod["metadata"] = 7.into()),
-        unreadable("no Pod at all").pod(|pod| *pod = "web-0".into()),
+            .with_pod(|pod| pod["metadata"]["ownerReferences"][0]["name"] = 7.into()),
+        unreadable("a number for the node").with_pod(|pod| pod["spec"]["nodeName"] = 7.into()),
+        unreadable("a number for the metadata").with_pod(|pod| pod["metadata"] = 7.into()),
+        unreadable("a string in place of a Pod").with_pod(|pod| *pod = "web-0".into()),
         unchangeable("a number for the annotations", "metadata.annotations is not an object")
-            .pod(|pod| pod["metadata"]["annotations"] = 7.into()),
-        unchangeable("a number for the terms", "nodeSelectorTerms is not a list").pod(terms(7.into())),
-        unchangeable("a number for a term", "nodeSelectorTerms[0] is not an object").pod(terms(json!([7]))),
+            .with_pod(|pod| pod["metadata"]["annotations"] = 7.into()),
+        unchangeable("a number for the terms", "nodeSelectorTerms is not a list").with_pod(terms(7.into())),
+        unchangeable("a number for a term", "nodeSelectorTerms[0] is not an object")
+            .with_pod(terms(json!([7]))),
         unchangeable("a number for the expressions", "matchExpressions is not a list")
-            .pod(terms(json!([{"matchExpressions": 7}]))),
-        Hostile::new("numbers in the node selector", Verdict::Changed)
-            .pod(|pod| pod["spec"]["nodeSelector"] = json!({"zone": 7, "host": {}})),
-        Hostile::new("numbers in an expression", Verdict::Changed)
-            .pod(terms(json!([{"matchExpressions": [{"key": 7, "operator": 7, "values": 7}, 7]}]))),
-        Hostile::new("a name with all that JSON escapes", Verdict::Accepted)
-            .pod(|pod| pod["metadata"]["name"] = "\"\\\n\u{0}\u{1f}é".into()),
+            .with_pod(terms(json!([{"matchExpressions": 7}]))),
+        HostileCase::new("numbers in the node selector", Verdict::Changed)
+            .with_pod(|pod| pod["spec"]["nodeSelector"] = json!({"zone": 7, "host": {}})),
+        HostileCase::new("numbers in an expression", Verdict::Changed)
+            .with_pod(terms(json!([{"matchExpressions": [{"key": 7, "operator": 7, "values": 7}, 7]}]))),
+        HostileCase::new("a name with everything that JSON escapes", Verdict::Accepted)
+            .with_pod(|pod| pod["metadata"]["name"] = "\"\\\n\u{0}\u{1f}é".into()),
     ]
 }
 
-fn objects() -> Vec<Hostile> {
-    let broken =
-        |name: &str, answer: &[u8]| Hostile { object: Ok(answer.into()), ..Hostile::new(name, NO_OBJECT) };
+fn objects() -> Vec<HostileCase> {
+    let broken = |name: &str, answer: &[u8]| HostileCase {
+        object: Ok(answer.into()),
+        ..HostileCase::new(name, NO_OBJECT)
+    };
     let text = object().to_string();
     vec![
         broken("an empty answer", b""),
-        broken("an answer that is no object", b"[]"),
-        broken("an answer that is another list", b"[{}, {}]"),
+        broken("an answer that is an empty list", b"[]"),
+        broken("an answer that is a list of objects", b"[{}, {}]"),
         broken("an answer without a name", b"{}"),
         broken(
             "an answer with another name",
             text.replace("\"name\":\"web\"", "\"name\":\"other\"").as_bytes(),
         ),
-        broken("an answer that is no UTF-8", &broken_text(&text)),
-        broken("an answer of a million lists", &nested("[", "1", "]", 1_000_000)),
+        broken("an answer that is not UTF-8", &break_utf8(&text)),
+        broken("an answer of a million lists", &nest("[", "1", "]", 1_000_000)),
         broken("an answer with something after it", format!("{text}{text}").as_bytes()),
-        Hostile::new("two states of one name, of which the last counts", Verdict::Changed)
-            .answered(|text| text.replace("\"status\":", "\"status\":null,\"status\":")),
-        Hostile::new("an answer with more in it than can be read", NO_OBJECT)
-            .object(|object| object["unheard"] = "unheard".into())
-            .answered(|text| {
+        HostileCase::new("a repeated status field, of which the last counts", Verdict::Changed)
+            .with_answer(|text| text.replace("\"status\":", "\"status\":null,\"status\":")),
+        HostileCase::new("an answer with a field that is nested too deep", NO_OBJECT)
+            .with_object(|object| object["unknown"] = "unknown".into())
+            .with_answer(|text| {
                 text.replace(
-                    "\"unheard\":\"unheard\"",
-                    &format!("\"unheard\":{}", text_of(nested("[", "1e999", "]", 1_000_000))),
+                    "\"unknown\":\"unknown\"",
+                    &format!("\"unknown\":{}", into_text(nest("[", "1e999", "]", 1_000_000))),
                 )
             }),
-        Hostile::new("numbers for labels", NO_OBJECT)
-            .object(|object| object["status"]["podStates"]["web-0"]["nodeTopologyLabels"]["zone"] = 7.into()),
-        Hostile::new("numbers for annotations", NO_OBJECT)
-            .object(|object| object["status"]["podStates"]["web-0"]["annotations"]["ip"] = 7.into()),
-        Hostile::new("a number for a state", NO_OBJECT)
-            .object(|object| object["status"]["podStates"]["web-0"] = 7.into()),
-        Hostile::new("text for a weight", NO_OBJECT)
-            .object(|object| object["spec"]["preferredPersistentTopology"][0]["weight"] = "100".into()),
-        Hostile::new("a weight out of range", NO_OBJECT).object(|object| {
+        HostileCase::new("numbers for labels", NO_OBJECT).with_object(|object| {
+            object["status"]["podStates"]["web-0"]["nodeTopologyLabels"]["zone"] = 7.into()
+        }),
+        HostileCase::new("numbers for annotations", NO_OBJECT)
+            .with_object(|object| object["status"]["podStates"]["web-0"]["annotations"]["ip"] = 7.into()),
+        HostileCase::new("a number for a state", NO_OBJECT)
+            .with_object(|object| object["status"]["podStates"]["web-0"] = 7.into()),
+        HostileCase::new("text for a weight", NO_OBJECT)
+            .with_object(|object| object["spec"]["preferredPersistentTopology"][0]["weight"] = "100".into()),
+        HostileCase::new("a weight out of range", NO_OBJECT).with_object(|object| {
             object["spec"]["preferredPersistentTopology"][0]["weight"] = 3_000_000_000_u64.into();
         }),
-        Hostile::new("a number for a key", NO_OBJECT)
-            .object(|object| object["spec"]["requiredPersistentTopology"]["nodeTopologyKeys"][0] = 7.into()),
-        Hostile {
+        HostileCase::new("a number for a key", NO_OBJECT).with_object(|object| {
+            object["spec"]["requiredPersistentTopology"]["nodeTopologyKeys"][0] = 7.into()
+        }),
+        HostileCase {
             object: Err("words ".repeat(200_000)),
-            ..Hostile::new("an error of a megabyte", NO_OBJECT)
+            ..HostileCase::new("an error of a megabyte", NO_OBJECT)
         },
-        Hostile { object: Err(String::new()), ..Hostile::new("an error without a word", NO_OBJECT) },
+        HostileCase { object: Err(String::new()), ..HostileCase::new("an empty error text", NO_OBJECT) },
     ]
 }
 
-fn large() -> Vec<Hostile> {
+fn large() -> Vec<HostileCase> {
     let megabyte = "x".repeat(1 << 20);
     let state = object()["status"]["podStates"]["web-0"].clone();
     let many_states: Value = (0..10_000)
@@ -238,10 +249,10 @@ fn large() -> Vec<Hostile> {
         .into();
     let mut listed = String::from(r#"{"items": ["#);
     for index in 0..10_000 {
-        let mut claim = object();
-        claim["metadata"]["name"] = format!("pps-{index:05}").into();
-        claim["status"] = Value::Null;
-        write!(listed, "{claim},").unwrap_or_default();
+        let mut target = object();
+        target["metadata"]["name"] = format!("pps-{index:05}").into();
+        target["status"] = Value::Null;
+        write!(listed, "{target},").unwrap_or_default();
     }
     let listed = format!("{}]}}", listed.trim_end_matches(','));
     let keys = |count: usize| (0..count).map(|key| format!("example.io/key-{key}")).collect::<Vec<_>>();
@@ -267,65 +278,68 @@ fn large() -> Vec<Hostile> {
         }
     };
     vec![
-        Hostile::new("an annotation of a megabyte", Verdict::Changed)
-            .pod(|pod| pod["metadata"]["annotations"]["own"] = megabyte.clone().into()),
-        Hostile::new("a recorded annotation of a megabyte", Verdict::Changed).object(|object| {
+        HostileCase::new("an annotation of a megabyte", Verdict::Changed)
+            .with_pod(|pod| pod["metadata"]["annotations"]["own"] = megabyte.clone().into()),
+        HostileCase::new("a recorded annotation of a megabyte", Verdict::Changed).with_object(|object| {
             object["status"]["podStates"]["web-0"]["annotations"]["ip"] = megabyte.clone().into();
         }),
-        Hostile::new("10,000 recorded Pods and no masks", Verdict::Changed)
-            .object(|object| object["status"]["podStates"] = many_states),
-        Hostile {
+        HostileCase::new("10,000 recorded Pods and no masks", Verdict::Changed)
+            .with_object(|object| object["status"]["podStates"] = many_states),
+        HostileCase {
             has_other_name: true,
             list: listed.into(),
-            ..Hostile::new("10,000 claims", Verdict::Changed)
+            ..HostileCase::new("10,000 objects of one workload", Verdict::Changed)
         }
-        .object(|object| object["metadata"]["name"] = "pps-00000".into()),
-        Hostile::new("10,000 recorded annotations", Verdict::Changed).object(annotations(10_000)),
-        Hostile::new("2,000 required labels", Verdict::Changed).object(required(2_000)),
-        Hostile::new("2,000 terms and 20 labels", Verdict::Changed)
-            .object(required(20))
-            .pod(many_terms(2_000)),
+        .with_object(|object| object["metadata"]["name"] = "pps-00000".into()),
+        HostileCase::new("10,000 recorded annotations", Verdict::Changed).with_object(annotations(10_000)),
+        HostileCase::new("2,000 required labels", Verdict::Changed).with_object(required(2_000)),
+        HostileCase::new("2,000 terms and 20 labels", Verdict::Changed)
+            .with_object(required(20))
+            .with_pod(many_terms(2_000)),
     ]
 }
 
-/// An answer and a payload that end at each of their bytes.
-fn cut() -> Vec<Hostile> {
-    let mut cut = Vec::new();
+/// A get's answer, a list's answer and a payload, truncated at each of their bytes.
+fn truncated() -> Vec<HostileCase> {
+    let mut truncated = Vec::new();
     let text = object().to_string();
     for end in 0..text.len() {
-        let name = format!("an object cut at {end}");
-        cut.push(Hostile { object: Ok(text.as_bytes()[..end].into()), ..Hostile::new(&name, NO_OBJECT) });
+        let name = format!("an object truncated at {end}");
+        truncated.push(HostileCase {
+            object: Ok(text.as_bytes()[..end].into()),
+            ..HostileCase::new(&name, NO_OBJECT)
+        });
     }
     let list = json!({"items": [object()]}).to_string();
     for end in 0..list.len() {
-        let verdict = Verdict::Refused(503, "list_resources_by_namespace persistentpodstates failed");
-        let hostile = Hostile::new(&format!("a list cut at {end}"), verdict);
-        cut.push(Hostile { has_other_name: true, list: list.as_bytes()[..end].into(), ..hostile });
+        let verdict = Verdict::Rejected(503, "list_resources_by_namespace persistentpodstates failed");
+        let hostile = HostileCase::new(&format!("a list truncated at {end}"), verdict);
+        truncated.push(HostileCase { has_other_name: true, list: list.as_bytes()[..end].into(), ..hostile });
     }
     let text = payload(&pod()).to_string();
     for end in 0..text.len() {
-        let hostile = Hostile::new(&format!("a payload cut at {end}"), NO_REQUEST);
-        cut.push(Hostile { payload: text.as_bytes()[..end].into(), ..hostile });
+        let hostile = HostileCase::new(&format!("a payload truncated at {end}"), NO_REQUEST);
+        truncated.push(HostileCase { payload: text.as_bytes()[..end].into(), ..hostile });
     }
-    cut
+    truncated
 }
 
-impl Hostile {
-    fn answered(self, change: impl FnOnce(String) -> String) -> Self {
-        Self { object: self.object.map(|text| change(text_of(text)).into()), ..self }
+impl HostileCase {
+    fn with_answer(self, change: impl FnOnce(String) -> String) -> Self {
+        Self { object: self.object.map(|text| change(into_text(text)).into()), ..self }
     }
 }
 
-fn text_of(bytes: Vec<u8>) -> String {
+fn into_text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-fn nested(open: &str, inner: &str, close: &str, depth: usize) -> Vec<u8> {
+fn nest(open: &str, inner: &str, close: &str, depth: usize) -> Vec<u8> {
     format!("{}{inner}{}", open.repeat(depth), close.repeat(depth)).into()
 }
 
-/// Half a character in the middle of a text.
-fn broken_text(text: &str) -> Vec<u8> {
+/// The text with an incomplete UTF-8 sequence in it.
+fn break_utf8(text: &str) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     if let Some(place) = text.find("StatefulSet") {
         bytes[place] = 0xc3;
@@ -333,7 +347,7 @@ fn broken_text(text: &str) -> Vec<u8> {
     bytes
 }
 
-fn not_found() -> String {
+fn not_found_error() -> String {
     "Callback evaluation failure: Cannot find apps.kruise.io/v1alpha1/PersistentPodState named 'web' inside of namespace 'Some(\"shop\")'"
         .into()
 }
@@ -360,7 +374,7 @@ fn pod() -> Value {
                 {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "1", "controller": true},
             ],
         },
-        "spec": {"containers": [{"name": "web", "image": "web:1"}], "unheard": "UNHEARD"},
+        "spec": {"containers": [{"name": "web", "image": "web:1"}], "unknown": "UNKNOWN"},
     })
 }
 

@@ -1,18 +1,17 @@
-//! The golden corpus: one folder per case in `testdata/cases`, the same answer through every door.
+//! The golden corpus: one folder per case in `testdata/cases`, with the same answer whatever runs the policy.
 //!
-//! A case holds what the API server asks, what the cluster contains and what the answer must be:
+//! A case holds the request, the cluster's objects and the expected answer:
 //!
 //! | file | content |
 //! |---|---|
 //! | `request.json` | the `request` of an AdmissionReview |
 //! | `pps.json` | the PersistentPodState objects of the cluster, a list |
 //! | `settings.json` | the policy's settings; `null` if the file is missing |
-//! | `host.json` | how the host differs from a good one, see [`HostQuirks`]; optional |
+//! | `host.json` | how the host deviates from a normal one, see [`HostQuirks`]; optional |
 //! | `expected.json` | the answer, see [`Expected`] |
 //!
-//! A door is a way to run the policy: as a library, as a Wasm module, in a cluster. It answers the
-//! policy's host calls with [`Case::host`], puts what came out into an [`Outcome`], and calls
-//! [`Case::check`].
+//! A runner is one way to run the policy: as a library, as a Wasm module, in a cluster. It answers the
+//! policy's host calls with [`Case::host`], collects the results in an [`Outcome`], and calls [`Case::check`].
 
 mod host;
 pub mod hostile;
@@ -40,14 +39,14 @@ pub struct Case {
     pub settings: Value,
     /// The PersistentPodState objects of the cluster.
     pub objects: Vec<Value>,
-    /// How the host differs from a good one.
+    /// How the host deviates from a normal one.
     pub quirks: HostQuirks,
-    /// The answer.
+    /// The expected answer.
     pub expected: Expected,
 }
 
-/// What a case expects. A field that is missing expects nothing of that kind: no patch, no warning, no
-/// audit annotation, no host call, no log entry.
+/// What a case expects. A missing field means that there must be none: no patch, no warning, no audit
+/// annotation, no host call, no log entry.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
@@ -58,28 +57,27 @@ pub struct Expected {
     /// The JSON patch that the API server gets.
     #[serde(default)]
     pub patch: Vec<Value>,
-    /// The warnings, whole.
+    /// The full texts of the warnings.
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// The HTTP status of a refusal.
+    /// The HTTP status of a rejection.
     #[serde(default)]
     pub code: Option<u16>,
-    /// Pieces that the message of a refusal contains.
+    /// Substrings of the message of a rejection.
     #[serde(default)]
     pub message: Vec<String>,
-    /// The host calls in order, by operation: what their payload holds besides the fields that are always
-    /// the same.
+    /// The host calls in order, by operation: the fields of their payload that differ between cases.
     #[serde(default)]
     pub host_calls: Vec<BTreeMap<String, Value>>,
-    /// What the API server's audit log gets.
+    /// The audit annotations.
     #[serde(default)]
     pub audit: BTreeMap<String, String>,
-    /// Pieces of the log entries in order, all of them warnings.
+    /// A substring of each log entry, in order; all of them are warnings.
     #[serde(default)]
     pub log: Vec<String>,
 }
 
-/// What came out of a door.
+/// What a runner got from the policy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Whether the request was accepted.
@@ -88,9 +86,9 @@ pub struct Outcome {
     pub patch: Vec<Value>,
     /// The warnings.
     pub warnings: Vec<String>,
-    /// The HTTP status of a refusal.
+    /// The HTTP status of a rejection.
     pub code: Option<u16>,
-    /// The message of a refusal.
+    /// The message of a rejection.
     pub message: Option<String>,
     /// The audit annotations.
     pub audit: BTreeMap<String, String>,
@@ -115,14 +113,14 @@ pub fn cases() -> Result<Vec<Case>> {
     paths.iter().map(|path| Case::read(path)).collect()
 }
 
-/// Runs all cases through one door, and fails with everything that differs.
+/// Runs all cases with one runner; returns their number, or an error with everything that differs.
 ///
-/// Each changed object goes through the door a second time: that must change nothing.
-pub fn run(mut door: impl FnMut(&Case) -> Result<Outcome>) -> Result<usize> {
+/// Each changed object is submitted a second time, which must change nothing.
+pub fn run(mut runner: impl FnMut(&Case) -> Result<Outcome>) -> Result<usize> {
     let cases = cases()?;
     let mut failures = Vec::new();
     for case in &cases {
-        if let Err(error) = check_through(case, &mut door) {
+        if let Err(error) = check_with(case, &mut runner) {
             failures.push(format!("{}: {error:#}", case.name));
         }
     }
@@ -132,15 +130,15 @@ pub fn run(mut door: impl FnMut(&Case) -> Result<Outcome>) -> Result<usize> {
     Ok(cases.len())
 }
 
-fn check_through(case: &Case, door: &mut impl FnMut(&Case) -> Result<Outcome>) -> Result<()> {
-    let outcome = door(case)?;
+fn check_with(case: &Case, runner: &mut impl FnMut(&Case) -> Result<Outcome>) -> Result<()> {
+    let outcome = runner(case)?;
     case.check(&outcome)?;
     if !outcome.patch.is_empty() {
         let mut again = case.clone();
         let patch: json_patch::Patch = serde_json::from_value(outcome.patch.into())?;
         json_patch::patch(&mut again.request["object"], &patch)
             .context("the patch does not fit the object")?;
-        let outcome = door(&again).context("on its own output")?;
+        let outcome = runner(&again).context("on its own output")?;
         ensure!(outcome.accepted, "refuses its own output: {:?}", outcome.message);
         ensure!(outcome.patch.is_empty(), "changes its own output: {}", pretty(&outcome.patch.into()));
     }
@@ -160,7 +158,7 @@ impl Case {
         })
     }
 
-    /// What PolicyServer hands to the policy.
+    /// What PolicyServer passes to the policy.
     pub fn payload(&self) -> Value {
         json!({"request": self.request, "settings": self.settings})
     }
@@ -170,14 +168,14 @@ impl Case {
         FakeHost::new(self.objects.clone(), self.quirks.clone())
     }
 
-    /// Compares what came out of a door with what is expected.
+    /// Compares an outcome with what is expected.
     ///
     /// # Errors
     ///
     /// What differs.
     pub fn check(&self, outcome: &Outcome) -> Result<()> {
         self.check_answer(outcome)?;
-        is("the host calls", &json!(outcome.host_calls), &json!(self.expected_calls()))?;
+        ensure_equal("the host calls", &json!(outcome.host_calls), &json!(self.expected_calls()))?;
         let log = &self.expected.log;
         ensure!(
             outcome.log.len() == log.len()
@@ -188,14 +186,14 @@ impl Case {
         Ok(())
     }
 
-    /// The same for a door that tells nothing but the answer.
+    /// Compares only the answer, for a runner that sees neither host calls nor the log.
     ///
     /// # Errors
     ///
     /// What differs.
     pub fn check_answer(&self, outcome: &Outcome) -> Result<()> {
         let expected = &self.expected;
-        is(
+        ensure_equal(
             "the verdicts",
             &json!({"accepted": outcome.accepted, "code": outcome.code}),
             &json!({"accepted": expected.accepted, "code": expected.code}),
@@ -208,13 +206,13 @@ impl Case {
             "the message {message:?} should contain {:?}",
             expected.message
         );
-        is("the patches", &outcome.patch.clone().into(), &expected.patch.clone().into())?;
+        ensure_equal("the patches", &outcome.patch.clone().into(), &expected.patch.clone().into())?;
         self.check_paths(&outcome.patch)?;
-        is("the warnings", &json!(outcome.warnings), &json!(expected.warnings))?;
-        is("the audit annotations", &json!(outcome.audit), &json!(expected.audit))
+        ensure_equal("the warnings", &json!(outcome.warnings), &json!(expected.warnings))?;
+        ensure_equal("the audit annotations", &json!(outcome.audit), &json!(expected.audit))
     }
 
-    /// The whole payload of each expected host call.
+    /// The full payload of each expected host call.
     fn expected_calls(&self) -> Vec<(String, Value)> {
         let calls = self.expected.host_calls.iter().flatten();
         calls
@@ -238,7 +236,7 @@ impl Case {
             .collect()
     }
 
-    /// A patch adds, in two places only; it replaces nothing but a null.
+    /// Checks that a patch only adds, below two paths; it may replace null.
     fn check_paths(&self, patch: &[Value]) -> Result<()> {
         for operation in patch {
             let path = operation["path"].as_str().unwrap_or_default();
@@ -256,7 +254,7 @@ impl Case {
     }
 }
 
-fn is(what: &str, actual: &Value, expected: &Value) -> Result<()> {
+fn ensure_equal(what: &str, actual: &Value, expected: &Value) -> Result<()> {
     ensure!(
         actual == expected,
         "{what} differ\n  expected: {}\n  actual:   {}",
@@ -266,7 +264,7 @@ fn is(what: &str, actual: &Value, expected: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The difference between two objects, as the host makes it.
+/// The JSON patch between two objects, computed as PolicyServer does.
 pub fn diff(before: &Value, after: &Value) -> Result<Vec<Value>> {
     let patch = json_patch::diff(before, after);
     patch.0.iter().map(|operation| serde_json::to_value(operation).map_err(Into::into)).collect()

@@ -1,7 +1,7 @@
-//! A case as a session that `kwctl run --replay-host-capabilities-interactions` plays back.
+//! A case as a session for `kwctl run --replay-host-capabilities-interactions`.
 //!
-//! kwctl compares whole requests, in order, and answers with what the session holds. Nothing masks
-//! here: the answers are those of [`FakeHost`](crate::FakeHost), which has done so.
+//! kwctl compares whole requests, in order, and answers from the session. It applies no field masks:
+//! [`FakeHost`](crate::FakeHost) has already applied them to the answers.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::Case;
 
-/// What each operation is called in a session.
+/// The YAML tag of each operation in a session.
 const TAGS: [(&str, &str); 2] = [
     ("get_resource", "KubernetesGetResource"),
     ("list_resources_by_namespace", "KubernetesListResourceNamespace"),
@@ -23,21 +23,21 @@ pub struct Exchange {
     pub operation: String,
     /// Its payload.
     pub payload: Value,
-    /// The answer, or the error as the host has it before it goes to the policy.
+    /// The answer, or the error text without [`ERROR_PREFIX`].
     pub response: Result<String, String>,
 }
 
-/// What the host puts before an error for the policy.
+/// What the host puts before an error text for the policy.
 pub const ERROR_PREFIX: &str = "Callback evaluation failure: ";
 
 impl Case {
-    /// Whether kwctl can run this case: it refuses settings that the policy calls wrong, which otherwise
-    /// are answered with 500.
+    /// Whether kwctl can run this case. It refuses invalid settings before it runs the policy, which would
+    /// answer them with 500.
     pub fn is_for_kwctl(&self) -> bool {
         self.expected.code != Some(500)
     }
 
-    /// The host calls that the case expects, with what the host answers.
+    /// The host calls that the case expects, with their answers.
     pub fn exchanges(&self) -> Vec<Exchange> {
         let host = self.host();
         let calls = self.expected_calls().into_iter();
@@ -55,7 +55,7 @@ impl Case {
     /// The session in YAML.
     pub fn session(&self) -> Result<String> {
         let mut yaml = format!(
-            "# Generated from testdata/cases/{}: do not edit.\n# {}\n# To make it anew: UPDATE=1 cargo test -p pps-e2e --test sessions\n",
+            "# Generated from testdata/cases/{}: do not edit.\n# {}\n# To regenerate: UPDATE=1 cargo test -p pps-e2e --test sessions\n",
             self.name, self.expected.about
         );
         let exchanges = self.exchanges();
@@ -65,7 +65,7 @@ impl Case {
         for Exchange { operation, payload, response } in exchanges {
             let tag = TAGS.iter().find(|(name, _)| *name == operation).map_or("", |(_, tag)| tag);
             write!(yaml, "- type: Exchange\n  request: |\n    !{tag}\n")?;
-            // JSON is YAML, too.
+            // JSON is valid YAML.
             for (field, value) in payload.as_object().into_iter().flatten() {
                 writeln!(yaml, "    {field}: {value}")?;
             }
@@ -88,7 +88,7 @@ impl Case {
 ///
 /// # Errors
 ///
-/// When the text is no request that a session of ours holds.
+/// If the operation is unknown or `parse` fails.
 pub fn read_request(
     request: &str,
     parse: impl FnOnce(&str) -> Result<Value>,

@@ -11,7 +11,8 @@ use clap::{Args, ValueEnum};
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use persistent_pod_state_policy::Host;
-use persistent_pod_state_policy::cluster::{Cluster, Governing, LookupError};
+use persistent_pod_state_policy::cluster::Cluster;
+use persistent_pod_state_policy::settings::Lookup;
 use pps_core::pps::{API_VERSIONS, KIND, Metadata};
 use pps_core::select::{self, Candidate};
 use pps_core::{PodState, Spec, TargetReference, to_text};
@@ -155,19 +156,13 @@ fn look_up(host: &Bridge, task: &Task, index: usize) -> Result<bool, String> {
     let workload =
         TargetReference { api_version: "apps/v1".to_owned(), kind: "StatefulSet".to_owned(), name };
     let cluster = Cluster::new(host, &task.namespace);
-    let policy = |answer: Result<Option<Governing>, LookupError>| -> Result<_, String> {
-        let governing = answer.map_err(|error| match error {
-            LookupError::NoSuchKind => "no such kind".to_owned(),
-            LookupError::Failed(sentence) => sentence,
-        })?;
+    let find = |lookup| -> Result<_, String> {
+        let governing = cluster.find(&workload, &pod, lookup).map_err(|error| error.to_string())?;
         Ok(governing.and_then(|governing| governing.state))
     };
     let state = match task.way {
-        Way::ByName => policy(cluster.find_by_name(&workload, &pod))?,
-        Way::Full => match policy(cluster.find_by_name(&workload, &pod))? {
-            None => policy(cluster.find_in_namespace(&workload, &pod))?,
-            found => found,
-        },
+        Way::ByName => find(Lookup::ByName)?,
+        Way::Full => find(Lookup::Full)?,
         Way::Cached => cached(host, &task.namespace, &workload, &pod)?,
     };
     // The right one, not just any.
