@@ -1,4 +1,4 @@
-//! A plain GET, for probes and metrics.
+//! Plain HTTP requests for probes and metrics.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Status code and body of `http://<address><path>`, within five seconds.
+/// Gets `http://<address><path>` within five seconds. Returns status code and body.
 pub async fn get(address: &str, path: &str) -> Result<(u16, String)> {
     let request = async {
         let mut stream = TcpStream::connect(address).await?;
@@ -37,7 +37,7 @@ fn unchunk(mut rest: &str) -> String {
     body
 }
 
-/// The value of one metric: the line that starts with `name_and_labels`, such as
+/// The value of the metric whose line starts with `name_and_labels`, such as
 /// `persistentpodstate_writes_total{result="ok"}`.
 pub fn metric(text: &str, name_and_labels: &str) -> Option<f64> {
     let value = |line: &str| line.strip_prefix(name_and_labels)?.strip_prefix(' ')?.trim().parse().ok();
