@@ -1,4 +1,4 @@
-//! A real etcd, API server, controller manager and scheduler on loopback.
+//! A real etcd, API server, controller manager and scheduler, listening on loopback.
 
 mod binaries;
 mod credentials;
@@ -54,7 +54,7 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Starts everything and waits until the API server is ready.
     pub async fn start(supervisor: Arc<Supervisor>, options: Options) -> Result<Self> {
-        // Whoever came first has set it: all of them are ring's.
+        // This fails if a provider is installed already. All callers install ring.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let binaries = Binaries::find()?;
         let version = binaries.kubernetes_version()?;
@@ -85,8 +85,8 @@ impl ControlPlane {
                         admin,
                     });
                 }
-                Err(error) if attempt < 3 && somebody_took_a_port(&supervisor) => {
-                    tracing::warn!("starting anew with other ports: {error:#}");
+                Err(error) if attempt < 3 && a_port_was_taken(&supervisor) => {
+                    tracing::warn!("starting again with other ports: {error:#}");
                     attempt += 1;
                     tear_down(&supervisor, &specs).await?;
                 }
@@ -95,12 +95,12 @@ impl ControlPlane {
         }
     }
 
-    /// The administrator's client. It belongs to the runtime in which the control plane was started.
+    /// The administrator's client. It belongs to the runtime that started the control plane.
     pub fn client(&self) -> Client {
         self.admin.clone()
     }
 
-    /// A client of the named user, for the runtime in which this is called.
+    /// A client of the named user, for the current runtime.
     pub fn client_for(&self, user: &str) -> Result<Client> {
         client(&self.credentials, &self.url, self.credentials.token(user)?)
     }
@@ -115,7 +115,7 @@ impl ControlPlane {
         self.client_with_token(&self.service_account_token(namespace, name).await?)
     }
 
-    /// The token of a service account, from the `TokenRequest` API. The account is made if need be.
+    /// The token of a service account, from the `TokenRequest` API. Makes the account unless it exists.
     pub async fn service_account_token(&self, namespace: &str, name: &str) -> Result<String> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         if accounts.get_opt(name).await?.is_none() {
@@ -126,10 +126,10 @@ impl ControlPlane {
         let spec = TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() };
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let response = accounts.create_token_request(name, &PostParams::default(), &request).await?;
-        response.status.and_then(|status| status.token).context("no token came")
+        response.status.and_then(|status| status.token).context("the response has no token")
     }
 
-    /// Writes a kubeconfig file with that bearer token; `name` is part of its name.
+    /// Writes a kubeconfig file with that bearer token. `name` is part of the file name.
     pub fn kubeconfig_with_token(&self, name: &str, token: &str) -> Result<PathBuf> {
         self.credentials.write_kubeconfig(&self.url, name, token)
     }
@@ -139,7 +139,7 @@ impl ControlPlane {
         self.credentials.write_kubeconfig(&self.url, user, self.credentials.token(user)?)
     }
 
-    /// Runs kubectl as the administrator; what it prints, or an error with what it complains about.
+    /// Runs kubectl as the administrator. Returns its output, or an error with what it wrote to stderr.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.kubectl_as(ADMIN, args).await
     }
@@ -150,7 +150,7 @@ impl ControlPlane {
             .arg("--kubeconfig")
             .arg(self.kubeconfig_for(user)?)
             .args(args)
-            // The discovery cache belongs to this cluster, and goes with it.
+            // Keeps the discovery cache in the folder of this cluster.
             .env("HOME", self.folder())
             .stdin(Stdio::null())
             .kill_on_drop(true)
@@ -164,13 +164,12 @@ impl ControlPlane {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Ends one of the programs (see [`program`]) and waits until it is gone.
+    /// Kills one of the programs (see [`program`]) and waits until it has ended.
     pub async fn stop(&self, program: &str) -> Result<()> {
         self.supervisor.kill(program).await.map(drop)
     }
 
-    /// Starts a stopped program again, on the same ports. For the API server it waits until it is
-    /// ready.
+    /// Starts a stopped program again, on the same ports. Waits until the API server is ready.
     pub async fn start_again(&self, program: &str) -> Result<()> {
         let spec = self.specs.iter().find(|spec| spec.name == program);
         self.supervisor.spawn(spec.with_context(|| format!("no program {program}"))?.clone())?;
@@ -191,7 +190,7 @@ impl ControlPlane {
         self.supervisor.signal(program, Signal::SIGSTOP).map(drop)
     }
 
-    /// Thaws it (`SIGCONT`).
+    /// Lets a frozen program continue (`SIGCONT`).
     pub fn resume(&self, program: &str) -> Result<()> {
         self.supervisor.signal(program, Signal::SIGCONT).map(drop)
     }
@@ -221,17 +220,17 @@ impl ControlPlane {
         self.supervisor.folder()
     }
 
-    /// The programs that are used.
+    /// The programs in use.
     pub fn binaries(&self) -> &Binaries {
         &self.binaries
     }
 
-    /// Runs the programs, and may run more.
+    /// The supervisor of the programs.
     pub fn supervisor(&self) -> &Arc<Supervisor> {
         &self.supervisor
     }
 
-    /// The audit log, one JSON event per line; empty unless it was asked for.
+    /// The audit log, one JSON event per line. Empty unless [`Options::audit_log`] is set.
     pub fn audit_log(&self) -> String {
         fs::read_to_string(self.folder().join(flags::AUDIT_LOG)).unwrap_or_default()
     }
@@ -260,14 +259,14 @@ async fn bring_up(
         }
     }
     let admin = client(credentials, url, credentials.token(ADMIN)?)?;
-    // It listens long before it answers: the other two start meanwhile.
+    // The API server listens long before it answers: start the other two meanwhile.
     wait_for_port(supervisor, program::API_SERVER, flags.api_port, left()).await?;
     for spec in &rest {
         supervisor.spawn(spec.clone())?;
     }
     wait_until_ready(supervisor, &admin, left()).await?;
     for spec in rest {
-        // They give up after some seconds without an API server, which a busy machine may need.
+        // They exit after some seconds without an API server. On a busy machine it may take longer to start.
         if !supervisor.status(&spec.name)?.running {
             supervisor.spawn(spec)?;
         }
@@ -283,7 +282,7 @@ fn client(credentials: &Credentials, url: &str, token: &str) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// Fails as soon as the program has ended, with the end of its log.
+/// Fails if the program has ended, with the end of its log.
 fn check_alive(supervisor: &Supervisor, program: &str) -> Result<()> {
     let status = supervisor.status(program)?;
     if status.running {
@@ -305,7 +304,7 @@ async fn wait_for_port(supervisor: &Supervisor, program: &str, port: u16, timeou
     Ok(())
 }
 
-/// Ready means: `/readyz` says so and the namespace `default` is there.
+/// Waits until `/readyz` succeeds and the namespace `default` exists.
 async fn wait_until_ready(supervisor: &Supervisor, admin: &Client, timeout: Duration) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(admin.clone());
     let died = OnceLock::new();
@@ -329,7 +328,7 @@ async fn wait_until_ready(supervisor: &Supervisor, admin: &Client, timeout: Dura
     }
 }
 
-fn somebody_took_a_port(supervisor: &Supervisor) -> bool {
+fn a_port_was_taken(supervisor: &Supervisor) -> bool {
     [program::ETCD, program::API_SERVER]
         .iter()
         .any(|name| supervisor.log_tail(name, 30).contains("address already in use"))

@@ -1,4 +1,4 @@
-//! A plain GET, for probes and metrics.
+//! Plain HTTP requests for probes and metrics.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Status code and body of `http://<address><path>`, within five seconds.
+/// Gets `http://<address><path>` within five seconds. Returns status code and body.
 pub async fn get(address: &str, path: &str) -> Result<(u16, String)> {
     let request = async {
         let mut stream = TcpStream::connect(address).await?;

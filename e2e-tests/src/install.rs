@@ -1,4 +1,4 @@
-//! The product as a user gets it: pushed to a registry, installed from its manifests, pulled and run.
+//! The product as users install it: pushed to a registry, applied from its manifests, pulled and run.
 
 use std::{
     fs,
@@ -31,10 +31,10 @@ use crate::{
 
 /// The sidecar's Deployment, ServiceAccount and Lease.
 pub const SIDECAR: &str = "pps-sidecar";
-/// Long enough for a busy machine to pull, start and elect.
+/// Long enough to pull, start and elect a leader on a busy machine.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What was pushed: references with a digest.
+/// References of the pushed parts, each with a digest.
 #[derive(Clone, Debug)]
 pub struct Published {
     /// The policy.
@@ -47,15 +47,15 @@ pub struct Published {
 pub struct Installation {
     registry: Registry,
     containers: Arc<Containers>,
-    /// What was pushed.
+    /// The pushed parts.
     pub published: Published,
-    /// Kubewarden's own PolicyServer, if it serves the policy.
+    /// Kubewarden's PolicyServer, if it serves the policy.
     pub policy_server: Option<PolicyServer>,
 }
 
 impl Installation {
-    /// Starts a registry, pushes both parts to it as `make publish` does, and lets the Pods of the product's namespace
-    /// run for real from now on.
+    /// Starts a registry and pushes both parts to it as `make publish` does. From now on, Pods in the product's
+    /// namespace run as real processes.
     pub async fn publish(cluster: &Cluster) -> Result<Self> {
         let control_plane = &cluster.control_plane;
         let supervisor = control_plane.supervisor().clone();
@@ -78,8 +78,8 @@ impl Installation {
         Ok(Self { registry, containers, published, policy_server: None })
     }
 
-    /// Applies a kustomization of the repository, such as `deploy`, with what was pushed in place of the published
-    /// images.
+    /// Applies a kustomization of the repository, such as `deploy`, with the pushed images in place of the released
+    /// ones.
     pub async fn apply(&self, cluster: &Cluster, kustomization: &str) -> Result<Vec<DynamicObject>> {
         let folder = cluster.control_plane.folder().join("installation");
         fs::create_dir_all(&folder)?;
@@ -99,7 +99,7 @@ impl Installation {
         cluster.apply_objects(&as_served(objects, cluster.control_plane.version())).await
     }
 
-    /// Waits until the Deployment has all its replicas, and tells who leads.
+    /// Waits until all replicas of the Deployment are available. Returns the name of the leader's Pod.
     pub async fn wait_available(&self, cluster: &Cluster) -> Result<String> {
         let deployments: Api<Deployment> = Api::namespaced(cluster.client(), NAMESPACE);
         let available = wait_for("the sidecar's Deployment to be available", TIMEOUT, async || {
@@ -112,21 +112,21 @@ impl Installation {
             Ok(Progress::when(all, (), seen))
         });
         available.await?;
-        wait_for("one of them to lead", TIMEOUT, async || {
+        wait_for("a sidecar to lead", TIMEOUT, async || {
             let leader = self.leader(cluster).await?;
-            Ok(Progress::when(leader.is_some(), leader.unwrap_or_default(), "nobody"))
+            Ok(Progress::when(leader.is_some(), leader.unwrap_or_default(), "no leader"))
         })
         .await
     }
 
-    /// The name of the Pod that holds the Lease, if there is one.
+    /// The name of the Pod that holds the Lease, if any.
     pub async fn leader(&self, cluster: &Cluster) -> Result<Option<String>> {
         let leases: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
         let lease = leases.get_opt(SIDECAR).await?;
         let Some(holder) = lease.and_then(|lease| lease.spec).and_then(|spec| spec.holder_identity) else {
             return Ok(None);
         };
-        // `<name of the Pod>_<which of its processes>`
+        // The identity is `<name of the Pod>_<suffix of the process>`.
         let name = holder.split_once('_').map_or(holder.as_str(), |(name, _)| name);
         Ok(self.sidecars(cluster).await?.iter().map(ResourceExt::name_any).find(|pod| pod == name))
     }
@@ -136,9 +136,9 @@ impl Installation {
         Ok(cluster.pods_api(NAMESPACE).list(&ListParams::default()).await?.items)
     }
 
-    /// Serves the `ClusterAdmissionPolicy` that was applied, as Kubewarden does: pulls its module, evaluates it with the
-    /// rights of the PolicyServer's ServiceAccount, and registers the webhook. By the PolicyServer itself where
-    /// `POLICY_SERVER` names one and `real` is set, else by this harness's host.
+    /// Serves the applied `ClusterAdmissionPolicy` as Kubewarden does: pulls its module, evaluates it with the
+    /// permissions of the PolicyServer's ServiceAccount, and registers the webhook. With `real`, the PolicyServer that
+    /// `POLICY_SERVER` names does this, else the stand-in.
     pub async fn serve_policy(&mut self, cluster: &mut Cluster, account: &str, real: bool) -> Result<()> {
         let policy = installed_policy(cluster).await?;
         let reference = policy.module()?.strip_prefix("registry://").context("not a registry:// module")?;
@@ -153,21 +153,21 @@ impl Installation {
             let wasm = self.registry.reader()?.pull_policy(reference).await?;
             cluster.start_installed_webhook(&PolicyModule::load(&wasm)?, policy, &token).await?;
         }
-        wait_until_asked(cluster).await
+        wait_until_called(cluster).await
     }
 
-    /// Where one of the sidecar's Pods answers, and the number of its process.
+    /// The address on which one of the sidecar's Pods listens, and its process id.
     pub fn process(&self, pod: &Pod) -> Result<(String, u32)> {
-        self.containers.process(pod).with_context(|| format!("{} does not run", pod.name_any()))
+        self.containers.process(pod).with_context(|| format!("{} is not running", pod.name_any()))
     }
 
-    /// What went wrong with the sidecar's containers.
+    /// What went wrong in the sidecar's containers.
     pub fn problems(&self) -> Vec<String> {
         self.containers.problems()
     }
 }
 
-/// The `ClusterAdmissionPolicy` of the product, as the API server has it.
+/// The product's `ClusterAdmissionPolicy`, read from the API server.
 async fn installed_policy(cluster: &Cluster) -> Result<Policy> {
     let kind = kube::api::ApiResource {
         group: "policies.kubewarden.io".to_owned(),
@@ -180,8 +180,9 @@ async fn installed_policy(cluster: &Cluster) -> Result<Policy> {
     Ok(Policy::new(serde_json::to_value(policies.get("persistent-pod-state").await?)?))
 }
 
-/// The API server learns of a webhook a moment later: tries an object (as a dry run) that only the policy refuses.
-async fn wait_until_asked(cluster: &Cluster) -> Result<()> {
+/// Waits until the API server calls the webhook, which happens a moment after registration: sends (as a dry run) an
+/// object that only the policy refuses.
+async fn wait_until_called(cluster: &Cluster) -> Result<()> {
     let objects: Api<DynamicObject> = Api::namespaced_with(cluster.client(), "default", &pps_resource());
     let object = serde_json::from_value(
         json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
@@ -190,7 +191,7 @@ async fn wait_until_asked(cluster: &Cluster) -> Result<()> {
             "requiredPersistentTopology": {"nodeTopologyKeys": ["a"]}}}),
     )?;
     let dry = PostParams { dry_run: true, ..PostParams::default() };
-    wait_for("the API server to ask the policy", TIMEOUT, async || {
+    wait_for("the API server to call the policy", TIMEOUT, async || {
         let answer = objects.create(&dry, &object).await.map(|_| "accepted".to_owned());
         let answer = answer.unwrap_or_else(|error| error.to_string());
         Ok(Progress::when(answer.contains("PersistentPodState probe is refused"), (), answer))
@@ -208,7 +209,7 @@ async fn push(registry: &Registry) -> Result<Published> {
     })
 }
 
-/// The way from one folder to another: kustomize takes no absolute paths.
+/// The relative path from one folder to another: kustomize takes no absolute paths.
 fn relative(from: &Path, to: &Path) -> Result<PathBuf> {
     let (from, to) = (from.canonicalize()?, to.canonicalize().with_context(|| to.display().to_string())?);
     let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
@@ -221,11 +222,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_leads_up_and_down() {
+    fn relative_paths_go_up_and_down() {
         let folder = std::env::temp_dir().canonicalize().unwrap();
         let root = Path::new("/");
-        let way = relative(&folder, root).unwrap();
-        assert_eq!(folder.join(&way).canonicalize().unwrap(), root);
+        let path = relative(&folder, root).unwrap();
+        assert_eq!(folder.join(&path).canonicalize().unwrap(), root);
         assert_eq!(relative(root, &folder).unwrap(), folder.strip_prefix("/").unwrap());
         assert_eq!(relative(&folder, &folder).unwrap(), Path::new(""));
     }

@@ -5,7 +5,7 @@
 //! No process or file outlives a test, however the test ends: see [`supervisor`].
 //!
 //! Modules depend on each other in one direction only:
-//! `wait`, `http`, `repository` ← [`supervisor`] ← [`control_plane`] ← [`manifests`], [`registry`], [`sidecar`]
+//! `wait`, `http`, `repository`, `report` ← [`supervisor`] ← [`control_plane`] ← [`manifests`], [`registry`], [`sidecar`]
 //! ← [`kubewarden`] ← [`cluster`] ← [`install`].
 
 pub mod cluster;
@@ -15,7 +15,9 @@ pub mod install;
 pub mod kubewarden;
 pub mod manifests;
 pub mod registry;
+pub mod report;
 pub mod repository;
+pub mod scratch;
 pub mod sidecar;
 pub mod supervisor;
 pub mod wait;

@@ -1,4 +1,4 @@
-//! YAML onto the cluster.
+//! Reads YAML and applies it to a cluster.
 
 pub mod render;
 
@@ -18,7 +18,7 @@ use crate::wait::{Progress, wait_for};
 
 const FIELD_MANAGER: &str = "pps-e2e";
 
-/// All objects of a YAML text; empty documents are skipped, lists are taken apart.
+/// Parses all objects of a YAML text. Skips empty documents and unwraps lists.
 pub fn parse(yaml: &str) -> Result<Vec<Value>> {
     let mut objects = Vec::new();
     for document in yaml_serde::Deserializer::from_str(yaml) {
@@ -35,13 +35,13 @@ pub fn parse(yaml: &str) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// All objects of a YAML file.
+/// Reads all objects of a YAML file.
 pub fn read(path: &Path) -> Result<Vec<Value>> {
     let yaml = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     parse(&yaml).with_context(|| path.display().to_string())
 }
 
-/// Applies objects (server-side, by force) in their order, and waits for CRDs to be served.
+/// Applies objects in order (server-side, with force) and waits until CRDs are served.
 pub async fn apply(client: &Client, objects: &[Value]) -> Result<Vec<DynamicObject>> {
     let mut kinds = HashMap::new();
     let mut applied = Vec::new();
@@ -70,7 +70,7 @@ pub async fn apply_file(client: &Client, path: &Path) -> Result<Vec<DynamicObjec
     apply(client, &read(path)?).await.with_context(|| path.display().to_string())
 }
 
-/// Makes a namespace unless it is there.
+/// Makes a namespace unless it exists.
 pub async fn ensure_namespace(client: &Client, name: &str) -> Result<()> {
     let namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
     match Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &namespace).await {
@@ -80,9 +80,8 @@ pub async fn ensure_namespace(client: &Client, name: &str) -> Result<()> {
     }
 }
 
-/// Gives a user the rights of the cluster roles and roles of a YAML file: applies the roles (not the
-/// bindings, which name service accounts) and binds each of them to the user. With names in `only`,
-/// nothing but these roles.
+/// Binds the cluster roles and roles of a YAML file to a user, in place of the bindings in the file, which name
+/// service accounts. With names in `only`, takes only these roles.
 pub async fn apply_rbac_from(client: &Client, path: &Path, user: &str, only: &[&str]) -> Result<()> {
     let mut objects = Vec::new();
     for role in read(path)? {
@@ -106,7 +105,7 @@ pub async fn apply_rbac_from(client: &Client, path: &Path, user: &str, only: &[&
             "subjects": [{"apiGroup": group, "kind": "User", "name": user}]}));
     }
     if objects.is_empty() {
-        bail!("{} has no role that is wanted (of {only:?})", path.display());
+        bail!("{} has none of the roles {only:?}", path.display());
     }
     apply(client, &objects).await.with_context(|| path.display().to_string())?;
     Ok(())
@@ -135,7 +134,7 @@ async fn api_for(
     })
 }
 
-/// A CRD is useful when its objects can be listed.
+/// Waits until the objects of a CRD can be listed.
 async fn wait_until_served(client: &Client, crd: &DynamicObject) -> Result<()> {
     let spec = &crd.data["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -152,7 +151,7 @@ async fn wait_until_served(client: &Client, crd: &DynamicObject) -> Result<()> {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
         wait_for(&format!("{} to be served", crd.name_any()), Duration::from_secs(20), async || {
             api.list(&kube::api::ListParams::default().limit(1)).await?;
-            // Discovery follows a moment later.
+            // Discovery shows the kind a moment later.
             let kind = GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind);
             pinned_kind(client, &kind).await?;
             Ok(Progress::Done(()))
@@ -171,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_and_lists_are_taken_apart() {
+    fn parses_all_documents_and_unwraps_lists() {
         let yaml = "---\nkind: A\n---\n# nothing\n---\nkind: List\nitems:\n- kind: B\n- kind: C\n";
         let kinds: Vec<_> = parse(yaml).unwrap().iter().map(|object| object["kind"].clone()).collect();
         assert_eq!(kinds, ["A", "B", "C"]);

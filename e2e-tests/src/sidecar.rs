@@ -1,4 +1,4 @@
-//! The sidecar, run as the program that it is.
+//! Runs the sidecar as a process.
 
 use std::{
     env,
@@ -18,21 +18,21 @@ use nix::sys::signal::Signal;
 
 const EXECUTABLE: &str = "pps-sidecar";
 const EXECUTABLE_ENV: &str = "PPS_SIDECAR";
-/// Where the manifests put it, and where its Lease is.
+/// The product's namespace, which also has the sidecar's Lease.
 pub const NAMESPACE: &str = "persistent-pod-state";
 
 /// How to run a sidecar.
 #[derive(Clone, Debug)]
 pub struct SidecarOptions {
-    /// The user whose kubeconfig it gets.
+    /// The user of its kubeconfig.
     pub user: String,
-    /// Another kubeconfig than that: of a road to the API server that can be disturbed.
+    /// Another kubeconfig instead, for example one that points to a proxy.
     pub kubeconfig: Option<PathBuf>,
-    /// Its name among the processes of the cluster; two sidecars need two names.
+    /// Its unique name among the processes of the cluster.
     pub name: String,
-    /// Another executable than the one that `PPS_SIDECAR` names or cargo has built.
+    /// Another executable instead of the one that `PPS_SIDECAR` names or cargo has built.
     pub program: Option<PathBuf>,
-    /// Arguments beside `--kubeconfig` and `--admin-address`.
+    /// Arguments besides `--kubeconfig` and `--admin-address`.
     pub args: Vec<String>,
     /// Environment variables.
     pub env: Vec<(String, String)>,
@@ -51,7 +51,7 @@ impl Default for SidecarOptions {
     }
 }
 
-/// A sidecar process, running or not.
+/// A sidecar process. It may have ended.
 pub struct Sidecar {
     supervisor: Arc<Supervisor>,
     spec: Spec,
@@ -72,7 +72,7 @@ impl Sidecar {
         ];
         args.extend(options.args);
         let program = options.program.map_or_else(find_executable, Ok)?;
-        // What its Pod would have.
+        // A Pod of the Deployment has these.
         let mut env = vec![("POD_NAMESPACE".to_owned(), NAMESPACE.to_owned())];
         env.push(("POD_NAME".to_owned(), options.name.clone()));
         env.extend(options.env);
@@ -82,7 +82,7 @@ impl Sidecar {
         Ok(Self { supervisor, spec, port })
     }
 
-    /// Waits until `/readyz` says so.
+    /// Waits until `/readyz` succeeds.
     pub async fn wait_ready(&self, timeout: Duration) -> Result<()> {
         let name = &self.spec.name;
         let died = OnceLock::new();
@@ -104,11 +104,11 @@ impl Sidecar {
         })
     }
 
-    /// Waits until it leads: until it writes, and no other sidecar does.
+    /// Waits until it leads, that is, until it alone writes.
     pub async fn wait_leading(&self, timeout: Duration) -> Result<()> {
         let name = &self.spec.name;
         let leading = wait_for(&format!("{name} to lead"), timeout, async || {
-            Ok(Progress::when(self.leads().await?, (), "it stands by"))
+            Ok(Progress::when(self.leads().await?, (), "standby"))
         })
         .await;
         leading.map_err(|error| {
@@ -126,33 +126,33 @@ impl Sidecar {
         self.supervisor.spawn(self.spec.clone())
     }
 
-    /// `kill -9`, and waits until it is gone.
+    /// Sends SIGKILL and waits until it has ended.
     pub async fn kill(&self) -> Result<ProcessStatus> {
         self.supervisor.kill(&self.spec.name).await
     }
 
-    /// SIGTERM, and waits for it to end; its exit code is in the status.
+    /// Sends SIGTERM and waits until it has ended. The status has the exit code.
     pub async fn terminate(&self, timeout: Duration) -> Result<ProcessStatus> {
         self.supervisor.signal(&self.spec.name, Signal::SIGTERM)?;
         self.supervisor.wait_exit(&self.spec.name, timeout).await
     }
 
-    /// SIGSTOP: it hangs.
+    /// Freezes it (SIGSTOP).
     pub fn pause(&self) -> Result<ProcessStatus> {
         self.supervisor.signal(&self.spec.name, Signal::SIGSTOP)
     }
 
-    /// SIGCONT: it goes on.
+    /// Lets it continue (SIGCONT).
     pub fn resume(&self) -> Result<ProcessStatus> {
         self.supervisor.signal(&self.spec.name, Signal::SIGCONT)
     }
 
-    /// How it is.
+    /// Its status.
     pub fn status(&self) -> Result<ProcessStatus> {
         self.supervisor.status(&self.spec.name)
     }
 
-    /// What it logged so far, over all its lives.
+    /// Its log so far, across restarts.
     pub fn log(&self) -> String {
         self.supervisor.log(&self.spec.name)
     }
@@ -162,7 +162,7 @@ impl Sidecar {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// What `/metrics` says.
+    /// The text of `/metrics`.
     pub async fn metrics(&self) -> Result<String> {
         Ok(self.get("/metrics").await?.1)
     }
@@ -173,13 +173,13 @@ impl Sidecar {
         Ok(http::metric(&self.metrics().await?, name_and_labels))
     }
 
-    /// A plain GET on the admin address: status code and body.
+    /// Sends a GET to the admin address. Returns status code and body.
     pub async fn get(&self, path: &str) -> Result<(u16, String)> {
         http::get(&self.admin_address(), path).await
     }
 }
 
-/// The executable: from the environment, or from the folder into which cargo built this one.
+/// Finds the executable: from the environment, else beside this one.
 fn find_executable() -> Result<PathBuf> {
     if let Some(path) = env::var_os(EXECUTABLE_ENV) {
         return Ok(path.into());

@@ -1,9 +1,9 @@
-//! The programs of one cluster, none of which outlives the test.
+//! The programs of one cluster. None of them outlives the test.
 //!
-//! They are children of a small process of their own (`src/bin/supervise.rs`), which kills them and
-//! removes their folder as soon as this process is gone, however it went.
+//! They are children of a small supervisor process (`src/bin/supervise.rs`), which kills them and removes their folder
+//! as soon as this process ends, however it ends.
 
-#[allow(unreachable_pub, reason = "the file is the supervisor program's, too")]
+#[allow(unreachable_pub, reason = "the supervisor program includes the file")]
 mod protocol;
 
 use std::{
@@ -43,16 +43,15 @@ struct Pipe {
 }
 
 impl Supervisor {
-    /// Starts the supervisor process and makes the cluster's folder. Folders whose supervisor was
-    /// killed are removed on the way.
+    /// Starts the supervisor process and makes the cluster's folder. Also removes folders whose supervisor was killed.
     ///
-    /// With `PPS_E2E_KEEP=1` in the environment the folder stays, and its name is printed at the end.
+    /// With `PPS_E2E_KEEP=1` in the environment the folder is kept, and its path is printed at the end.
     pub fn start() -> Result<Self> {
         let executable = find_executable()?;
         let mut process = Command::new(&executable)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Ctrl-C reaches the test only; the supervisor notices that the test is gone.
+            // Ctrl-C reaches only the test. The supervisor notices that the test has ended.
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot run {}", executable.display()))?;
@@ -66,22 +65,22 @@ impl Supervisor {
         }
     }
 
-    /// The cluster's folder: logs, keys, data. It is removed at the end.
+    /// The cluster's folder, with logs, keys and data. It is removed at the end.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Starts a program, whose output is appended to `<name>.log` in the folder.
+    /// Starts a program. Its output is appended to `<name>.log` in the folder.
     pub fn spawn(&self, spec: Spec) -> Result<ProcessStatus> {
         self.status_of(&Request::Start(spec))
     }
 
-    /// Sends a signal to the named program and all that it started.
+    /// Sends a signal to the named program and its process group.
     pub fn signal(&self, name: &str, signal: Signal) -> Result<ProcessStatus> {
         self.status_of(&Request::Signal { name: name.to_owned(), signal: signal as i32 })
     }
 
-    /// How the named program is.
+    /// The status of the named program.
     pub fn status(&self, name: &str) -> Result<ProcessStatus> {
         self.status_of(&Request::Status { name: name.to_owned() })
     }
@@ -99,18 +98,18 @@ impl Supervisor {
         .await
     }
 
-    /// Ends the named program (SIGKILL) and waits until it is gone.
+    /// Sends SIGKILL to the named program and waits until it has ended.
     pub async fn kill(&self, name: &str) -> Result<ProcessStatus> {
         self.signal(name, Signal::SIGKILL)?;
         self.wait_exit(name, Duration::from_secs(10)).await
     }
 
-    /// Where the named program's output goes.
+    /// The file with the named program's output.
     pub fn log_path(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.log"))
     }
 
-    /// All that the named program wrote so far.
+    /// The named program's output so far.
     pub fn log(&self, name: &str) -> String {
         fs::read(self.log_path(name))
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -178,7 +177,7 @@ fn unexpected(response: &Response) -> anyhow::Error {
     anyhow!("unexpected answer of the supervisor: {response:?}")
 }
 
-/// Where the folders of this user's clusters are.
+/// The parent of all cluster folders of this user.
 fn root() -> PathBuf {
     env::temp_dir().join(format!("pps-e2e-{}", geteuid()))
 }
@@ -195,14 +194,14 @@ fn find_executable() -> Result<PathBuf> {
     })
 }
 
-/// A program in the folder of this process's own executable or one of the two above it, which is
-/// where cargo puts the binaries of the workspace.
+/// Finds a program in the folder of this executable or in one of the two folders above it, where cargo puts the
+/// binaries of the workspace.
 pub(crate) fn beside_current_exe(name: &str) -> Option<PathBuf> {
     let own = env::current_exe().ok()?;
     own.ancestors().skip(1).take(3).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// A name that no other process of this machine uses now.
+/// A name that is unique on this machine.
 pub(crate) fn unique(prefix: &str) -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! Waiting for something, with an error that says what was waited for and what was seen last.
+//! Waits for a condition. A timeout reports the condition and what was seen last.
 
 use std::{
     fmt::Display,
@@ -7,24 +7,24 @@ use std::{
 
 use anyhow::{Result, bail};
 
-/// What one look at the world said.
+/// The result of one probe.
 #[derive(Debug)]
 pub enum Progress<T> {
-    /// It has happened.
+    /// The condition holds.
     Done(T),
-    /// Not yet; this is what was seen.
+    /// Not yet. Describes what was seen.
     Waiting(String),
 }
 
 impl<T> Progress<T> {
-    /// Done with `value` if `condition` holds, else waiting, having seen `seen`.
+    /// Done with `value` if `condition` holds, else waiting with a description of what was seen.
     pub fn when(condition: bool, value: T, seen: impl Display) -> Self {
         if condition { Self::Done(value) } else { Self::Waiting(seen.to_string()) }
     }
 }
 
-/// Looks again and again until `probe` says that it is done. A probe's error counts as "not yet":
-/// the API server may be restarting.
+/// Probes repeatedly until `probe` is done. An error of the probe counts as "not yet", because the API server may be
+/// restarting.
 pub async fn wait_for<T, F>(what: &str, timeout: Duration, mut probe: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<Progress<T>>>,

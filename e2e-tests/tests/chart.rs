@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    fs,
     path::PathBuf,
     time::Duration,
 };
@@ -22,6 +22,7 @@ use pps_e2e::{
         render::{CHART, files_below, helm, kustomizations, name_of, render_chart, render_kustomize},
     },
     repository::repository_file,
+    scratch::Scratch,
     sidecar::NAMESPACE,
     wait::{Progress, wait_for},
 };
@@ -87,34 +88,14 @@ fn the_chart_makes_what_kustomize_makes() {
     }
 }
 
-/// A file or folder of its own that goes with it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        Self(env::temp_dir().join(format!("pps-chart-{}-{name}", std::process::id())))
-    }
-
-    fn values(name: &str, values: &Value) -> Self {
-        let file = Self::new(&format!("{name}.yaml"));
-        fs::write(&file.0, values.to_string()).unwrap();
-        file
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = if self.0.is_dir() { fs::remove_dir_all(&self.0) } else { fs::remove_file(&self.0) };
-    }
+/// A file with these values.
+fn values_file(name: &str, values: &Value) -> Scratch {
+    Scratch::file(&format!("{name}.yaml"), values.to_string()).unwrap()
 }
 
 fn render_with(name: &str, values: &Value) -> anyhow::Result<Vec<Value>> {
-    let file = Scratch::values(name, values);
-    render_chart("pps", "elsewhere", Some(&file.0))
+    let file = values_file(name, values);
+    render_chart("pps", "elsewhere", Some(file.path()))
 }
 
 /// With the path of the value that is wrong.
@@ -333,24 +314,17 @@ fn the_chart_has_nothing_to_complain_of() {
 /// The chart as this API server takes it: Helm refuses to install it on one that has no `policy/v1`.
 fn chart_for(version: Version) -> Scratch {
     let chart = repository_file(CHART);
-    let copy = Scratch::new("copy");
+    let copy = Scratch::path_for("chart");
     for file in files_below(&chart).unwrap() {
-        let target = copy.0.join(file.strip_prefix(&chart).unwrap());
+        let target = copy.path().join(file.strip_prefix(&chart).unwrap());
         fs::create_dir_all(target.parent().unwrap()).unwrap();
         fs::copy(&file, target).unwrap();
     }
     if version < Version::minor(21) {
-        let file = copy.0.join("Chart.yaml");
+        let file = copy.path().join("Chart.yaml");
         let description = fs::read_to_string(&file).unwrap();
         let lines = description.lines().filter(|line| !line.starts_with("kubeVersion:"));
-        fs::write(
-            file,
-            lines.collect::<Vec<_>>().join(
-                "
-",
-            ),
-        )
-        .unwrap();
+        fs::write(file, lines.collect::<Vec<_>>().join("\n")).unwrap();
     }
     copy
 }
@@ -365,12 +339,13 @@ async fn the_chart_is_installed_upgraded_removed_and_installed_again() {
     let helm = |command: &str, values: Value| {
         let mut values = values;
         values["podDisruptionBudget"] = json!({"enabled": budget});
-        let values = Scratch::values(command, &values);
+        let values = values_file(command, &values);
+        let (chart, path) = (chart.argument(), values.argument());
         let kubeconfig = cluster.control_plane.kubeconfig_for("admin").unwrap();
         let mut arguments =
             vec![command, "states", "--namespace", NAMESPACE, "--kubeconfig", kubeconfig.to_str().unwrap()];
         if command != "uninstall" {
-            arguments.extend([chart.path(), "--values", values.path()]);
+            arguments.extend([chart.as_str(), "--values", &path]);
         }
         if command == "install" {
             arguments.push("--create-namespace");

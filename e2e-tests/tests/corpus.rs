@@ -1,56 +1,43 @@
-//! The golden corpus through the compiled policy in a waPC host, and what the module says of itself.
+//! The golden corpus, evaluated by the compiled policy in a waPC host, and the module's metadata.
+
+#[path = "support/cases.rs"]
+mod cases;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use pps_corpus::{Case, Outcome};
-use pps_e2e::kubewarden::stand_in::{HostCalls, PolicyModule};
+use pps_e2e::kubewarden::stand_in::PolicyModule;
 use pps_e2e::repository::policy_path;
 use serde_json::{Value, json};
 use wasmparser::{Parser, Payload};
 
-fn through_the_host(module: &PolicyModule, case: &Case) -> Result<Outcome> {
-    let host = case.host();
-    let host: Arc<dyn HostCalls> = Arc::new(move |_: &str, operation: &str, payload: &[u8]| {
-        host.call(operation, &String::from_utf8_lossy(payload)).map(String::into_bytes)
-    });
-    let evaluation = module.evaluate(&case.request, &case.settings, &host)?;
-    let patch = match serde_json::to_value(evaluation.patch)? {
-        Value::Array(operations) => operations,
-        _ => Vec::new(),
-    };
-    let status = evaluation.response.status.unwrap_or_default();
+use cases::{host_of, outcome_of};
+
+fn evaluate(module: &PolicyModule, case: &Case) -> Result<Outcome> {
+    let evaluation = module.evaluate(&case.request, &case.settings, &host_of(case))?;
     ensure!(evaluation.logs.iter().all(|entry| entry.level == "warning"), "{:?}", evaluation.logs);
+    let calls = evaluation.host_calls.iter();
     Ok(Outcome {
-        accepted: evaluation.response.allowed,
-        patch,
-        warnings: evaluation.response.warnings.unwrap_or_default(),
-        code: status.code,
-        message: status.message,
-        audit: evaluation.response.audit_annotations.unwrap_or_default(),
-        host_calls: evaluation
-            .host_calls
-            .iter()
-            .map(|call| (call.operation.clone(), call.payload_json()))
-            .collect(),
+        host_calls: calls.map(|call| (call.operation.clone(), call.payload_json())).collect(),
         log: evaluation.logs.into_iter().filter_map(|entry| entry.message).collect(),
+        ..outcome_of(evaluation.response)?
     })
 }
 
 #[test]
-fn the_module_answers_as_the_corpus_says() -> Result<()> {
+fn the_module_gives_the_answers_of_the_corpus() -> Result<()> {
     let module = PolicyModule::load_file(&policy_path())?;
-    let cases = pps_corpus::run(|case| through_the_host(&module, case))?;
+    let cases = pps_corpus::run(|case| evaluate(&module, case))?;
     ensure!(cases >= 150, "only {cases} cases");
     Ok(())
 }
 
 #[test]
-fn the_module_is_what_kubewarden_takes() -> Result<()> {
+fn the_module_is_small_imports_only_wapc_and_holds_one_metadata_section() -> Result<()> {
     let wasm = fs::read(policy_path())?;
-    ensure!(wasm.len() <= 200_000, "{} bytes are too many", wasm.len());
+    ensure!(wasm.len() <= 200_000, "the module has {} bytes, more than 200,000", wasm.len());
     let mut imports = BTreeSet::new();
     let mut metadata = Vec::new();
     for payload in Parser::new(0).parse_all(&wasm) {
@@ -66,8 +53,8 @@ fn the_module_is_what_kubewarden_takes() -> Result<()> {
             _ => {}
         }
     }
-    assert_eq!(imports, BTreeSet::from(["wapc".to_owned()]), "a host of Kubewarden offers nothing else");
-    assert_eq!(metadata.len(), 1, "the host looks at the first section only");
+    assert_eq!(imports, BTreeSet::from(["wapc".to_owned()]), "Kubewarden's hosts provide only waPC");
+    assert_eq!(metadata.len(), 1, "the host ignores every section but the first");
     let metadata = &metadata[0];
     assert_eq!(metadata["protocolVersion"], "v1");
     assert_eq!(metadata["annotations"]["io.kubewarden.policy.version"], env!("CARGO_PKG_VERSION"));
@@ -76,7 +63,7 @@ fn the_module_is_what_kubewarden_takes() -> Result<()> {
 }
 
 #[test]
-fn settings_are_checked_with_a_way_out() -> Result<()> {
+fn invalid_settings_are_refused_with_the_field_and_a_remedy() -> Result<()> {
     let module = PolicyModule::load_file(&policy_path())?;
     for good in [
         json!(null),

@@ -1,8 +1,8 @@
-//! Every command of docs/kwctl.md, run as it stands there, prints what stands there.
+//! Every command of docs/kwctl.md, run unchanged, prints what the document shows.
 //!
-//! kwctl is the one that `KWCTL` names, or the one on the PATH. Where there is none, nothing is run, and the
-//! test says so. A block after `<!-- needs: cluster -->` gets a control plane, one after
-//! `<!-- needs: registry -->` a registry. `UPDATE=1` prints what the commands printed.
+//! kwctl is the one that `KWCTL` names, or the one on the PATH; without it the test is skipped. A block after
+//! `<!-- needs: cluster -->` gets a control plane, one after `<!-- needs: registry -->` a registry. With `UPDATE`
+//! set, the test prints the output of each command.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{
@@ -18,17 +18,20 @@ use kube::api::{Patch, PatchParams};
 use pps_e2e::{
     cluster::Cluster,
     control_plane::ADMIN,
+    kubewarden::find_kwctl,
+    report,
     repository::{policy_path, repository_file},
+    scratch::Scratch,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
-/// Stands for anything in what a command prints: in a line for a part of it, alone for any number of lines.
+/// Matches anything in the output: within a line any part of it, on a line of its own any number of lines.
 const ANYTHING: &str = "…";
-/// The registry that the document names.
+/// The registry address in the document.
 const REGISTRY: &str = "localhost:5000";
 
-/// Commands that share what they need.
+/// Commands that run in the same environment.
 #[derive(Debug, Default, PartialEq)]
 struct Block {
     needs: Option<String>,
@@ -47,8 +50,8 @@ fn blocks(text: &str) -> Vec<Block> {
             is_inside = true;
             blocks.push(Block { needs: needs.take(), commands: Vec::new() });
         } else if line.starts_with("```") {
-            // A command that is not tried must not look like one that is.
-            assert!(is_inside && line == "```", "only console blocks are run: {line}");
+            // Readers take any block for tested.
+            assert!(is_inside && line == "```", "only console blocks are tested: {line}");
             is_inside = false;
         } else if is_inside {
             let commands = &mut blocks.last_mut().unwrap().commands;
@@ -61,7 +64,7 @@ fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// Whether a line is as the document says.
+/// Whether a line matches the line in the document.
 fn is_line(line: &str, expected: &str) -> bool {
     let Some((start, rest)) = expected.split_once(ANYTHING) else { return line == expected };
     line.strip_prefix(start).is_some_and(|line| {
@@ -69,7 +72,7 @@ fn is_line(line: &str, expected: &str) -> bool {
     })
 }
 
-/// Whether lines are as the document says.
+/// Whether lines match the lines in the document.
 fn is_output(lines: &[&str], expected: &[&str]) -> bool {
     match expected.split_first() {
         None => lines.is_empty(),
@@ -80,7 +83,7 @@ fn is_output(lines: &[&str], expected: &[&str]) -> bool {
     }
 }
 
-/// What a command prints, without colours and blanks at the ends of lines.
+/// What a command prints, without colours and trailing blanks.
 fn run(command: &str, variables: &[(&str, String)]) -> String {
     let output = Command::new("bash")
         .args(["-o", "pipefail", "-c", command])
@@ -90,7 +93,7 @@ fn run(command: &str, variables: &[(&str, String)]) -> String {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Where an error is shown, grep is what ends well.
+    // Where the document shows an error, the exit code is that of kwctl.
     assert!(
         output.status.success() || command.contains("| grep Error:"),
         "{command}\n{text}{}",
@@ -103,7 +106,7 @@ fn run(command: &str, variables: &[(&str, String)]) -> String {
     plain.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// A program, ended when this goes.
+/// A program that is killed when this is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -113,7 +116,7 @@ impl Drop for Running {
     }
 }
 
-/// The control plane's binaries have a registry beside them.
+/// The registry in the folder of the control plane's programs, started.
 async fn registry(folder: &Path) -> Option<(Running, String)> {
     let binary = [env::var_os("PPS_CONTROL_PLANE_DIR").map(PathBuf::from), Some("/usr/bin".into())]
         .into_iter()
@@ -140,7 +143,7 @@ async fn registry(folder: &Path) -> Option<(Running, String)> {
     Some((running, format!("localhost:{port}")))
 }
 
-/// A cluster in which the workload of the recorded request has a state.
+/// A cluster with a recorded state for the workload of the request.
 async fn cluster() -> Cluster {
     let cluster = Cluster::builder().start().await.unwrap();
     cluster.namespace("shop").await.unwrap();
@@ -158,21 +161,22 @@ async fn cluster() -> Cluster {
     cluster
 }
 
-fn on_the_path(name: &str) -> Option<PathBuf> {
-    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(name)).find(|path| path.is_file())
+fn is_on_the_path(name: &str) -> bool {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&folders).any(|folder| folder.join(name).is_file())
 }
 
 #[tokio::test]
-async fn the_commands_print_what_the_document_says() {
-    let named = env::var_os("KWCTL").filter(|named| !named.is_empty()).map(PathBuf::from);
-    let (Some(kwctl), Some(_)) = (named.or_else(|| on_the_path("kwctl")), on_the_path("jq")) else {
-        eprintln!("skipped: there is no kwctl on the PATH or in KWCTL, or no jq");
-        return;
-    };
+async fn commands_of_the_document_print_what_it_shows() {
+    let skip = |remedy: &str| report::skipped("commands_of_the_document_print_what_it_shows", remedy);
+    let Some(kwctl) = find_kwctl() else { return skip("set KWCTL=… to run it") };
+    if !is_on_the_path("jq") {
+        return skip("install jq to run it");
+    }
     assert_eq!(policy_path(), repository_file("policy.wasm"), "the document names policy.wasm");
     let text = fs::read_to_string(repository_file("docs/kwctl.md")).unwrap();
-    let folder = env::temp_dir().join(format!("pps-docs-kwctl-{}", std::process::id()));
-    fs::create_dir(&folder).unwrap();
+    let scratch = Scratch::folder("kwctl").unwrap();
+    let folder = scratch.path().to_owned();
     symlink(fs::canonicalize(kwctl).unwrap(), folder.join("kwctl")).unwrap();
     let mut failures = Vec::new();
     for block in blocks(&text) {
@@ -190,17 +194,18 @@ async fn the_commands_print_what_the_document_says() {
             }
             Some("registry") => running_registry = registry(&folder).await,
             None | Some("cluster") => {}
-            Some(other) => panic!("nobody knows how to give a block {other}"),
+            Some(other) => panic!("unknown need of a block: {other}"),
         }
         if block.needs.is_some() && running_cluster.is_none() && running_registry.is_none() {
-            eprintln!("skipped, since there is no {}: {:?}", block.needs.unwrap_or_default(), block.commands);
+            let commands: Vec<&str> = block.commands.iter().map(|(command, _)| command.as_str()).collect();
+            skip(&format!("set PPS_CONTROL_PLANE_DIR=… to run also {commands:?}"));
             continue;
         }
         folders.extend(env::split_paths(&env::var_os("PATH").unwrap()));
         variables.push(("PATH", env::join_paths(folders).unwrap().into_string().unwrap()));
         for (command, expected) in &block.commands {
             let address = running_registry.as_ref().map_or(REGISTRY, |(_, address)| address);
-            // kwctl leaves a file alone that is there already.
+            // kwctl does not overwrite an existing file.
             let own = command.replace(REGISTRY, address).replace("/tmp/", &format!("{}/", folder.display()));
             let printed = run(&own, &variables).replace(address, REGISTRY);
             if env::var_os("UPDATE").is_some() {
@@ -209,7 +214,7 @@ async fn the_commands_print_what_the_document_says() {
             let lines: Vec<&str> = printed.lines().collect();
             let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
             if !is_output(&lines, &expected) {
-                failures.push(format!("$ {command}\n{printed}\nin place of\n\n{}\n", expected.join("\n")));
+                failures.push(format!("$ {command}\n{printed}\ninstead of\n\n{}\n", expected.join("\n")));
             }
         }
         drop(running_registry);
@@ -217,17 +222,16 @@ async fn the_commands_print_what_the_document_says() {
             cluster.shutdown().await.unwrap();
         }
     }
-    fs::remove_dir_all(folder).unwrap();
     assert!(
         failures.is_empty(),
-        "{} commands print something else:\n\n{}",
+        "{} commands print something different:\n\n{}",
         failures.len(),
         failures.join("\n")
     );
 }
 
 #[test]
-fn what_is_printed_is_compared() {
+fn output_matches_up_to_ellipses() {
     assert!(is_output(&["a", "b1c", "d"], &["a", "b…c", "d"]));
     assert!(is_output(&["a", "b", "c"], &["a", "…"]) && is_output(&["a"], &["…", "a", "…"]));
     assert!(is_output(&["took 3 s"], &["took … s"]) && is_output(&["ends"], &["end…"]));
@@ -244,7 +248,7 @@ fn what_is_printed_is_compared() {
 }
 
 #[test]
-fn every_block_is_found() {
+fn blocks_are_parsed_with_their_needs_and_commands() {
     let text = "# T\n```console\n$ a\n1\n$ b\n```\n<!-- needs: cluster -->\n```console\n$ c\n```\n";
     let command = |command: &str, lines: &[&str]| {
         (command.to_owned(), lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>())

@@ -23,6 +23,7 @@ use pps_e2e::{
     cluster::Cluster,
     install::{Installation, SIDECAR},
     kubewarden::{self, policy_server},
+    report,
     sidecar::NAMESPACE,
 };
 
@@ -91,10 +92,12 @@ async fn highly_available_with_a_policy_server_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_is_installed_works_with_the_policy_server() {
+async fn an_installation_works_with_the_real_policy_server() {
     if policy_server::executable().is_none() {
-        support::note("skipped: POLICY_SERVER names no policy-server (Kubewarden's own)");
-        return;
+        return report::skipped(
+            "an_installation_works_with_the_real_policy_server",
+            "set POLICY_SERVER=… (Kubewarden's executable) to run it",
+        );
     }
     let _turn = support::turn().await;
     let mut cluster = cluster().await;

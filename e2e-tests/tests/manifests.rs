@@ -1,7 +1,7 @@
 //! What kustomize makes of `deploy/`: all of it, and a real API server takes it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
-use std::{collections::BTreeSet, env, fs, path::PathBuf};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use pps_e2e::{
     cluster::Cluster,
@@ -11,6 +11,7 @@ use pps_e2e::{
         render::{as_served, files_below, kustomizations, name_of, render_kustomize},
     },
     repository::repository_file,
+    scratch::Scratch,
 };
 use serde_json::{Value, json};
 
@@ -117,7 +118,8 @@ fn the_kustomization_that_is_shown_does_what_is_said() {
     let example = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     let example = example.replace("https://github.com/kubewarden/persistent-pod-state-policy//deploy", "..");
     let example: Vec<&str> = example.lines().map(|line| line.split("?ref=").next().unwrap()).collect();
-    let copy = env::temp_dir().join(format!("pps-deploy-{}", std::process::id()));
+    let scratch = Scratch::path_for("deploy");
+    let copy = scratch.path();
     let deploy = repository_file("deploy");
     for file in files_below(&deploy).unwrap() {
         let target = copy.join(file.strip_prefix(&deploy).unwrap());
@@ -126,10 +128,7 @@ fn the_kustomization_that_is_shown_does_what_is_said() {
     }
     fs::create_dir_all(copy.join("mine")).unwrap();
     fs::write(copy.join("mine/kustomization.yaml"), example.join("\n")).unwrap();
-    let objects = render_kustomize(copy.join("mine").to_str().unwrap());
-    fs::remove_dir_all(copy).unwrap();
-
-    let objects = objects.unwrap();
+    let objects = render_kustomize(copy.join("mine").to_str().unwrap()).unwrap();
     let spec = |kind: &str| &objects.iter().find(|object| object["kind"] == kind).unwrap()["spec"];
     let container = &spec("Deployment")["template"]["spec"]["containers"][0];
     assert!(

@@ -2,6 +2,8 @@
 //! file system, and kwctl where there is one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
+#[path = "support/cases.rs"]
+mod cases;
 #[path = "registry/chart.rs"]
 mod chart;
 #[path = "registry/image.rs"]

@@ -1,9 +1,12 @@
-//! The golden corpus as sessions that kwctl plays back: `sessions/<case>.yml` with
-//! `testdata/cases/<case>/request.json`.
+//! The golden corpus as kwctl sessions: each lists the host calls that a case expects, with their answers.
 //!
-//! kwctl is the one that `KWCTL` names, or the one on the PATH. Where there is none, the sessions are
-//! played back here, under the same rules.
+//! The sessions are generated from `testdata/cases` at test time. `e2e-tests/sessions` keeps only those that
+//! `policy.bats` and `docs/kwctl.md` use. All of them are replayed here, and also by the kwctl that `KWCTL` names
+//! or that is on the PATH.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
+
+#[path = "support/cases.rs"]
+mod cases;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -20,28 +23,50 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use pps_corpus::{Case, ERROR_PREFIX, Outcome, read_request};
 use pps_e2e::{
-    kubewarden::stand_in::{AdmissionResponse, HostCalls, PolicyModule},
+    kubewarden::{
+        find_kwctl,
+        stand_in::{AdmissionResponse, HostCalls, PolicyModule},
+    },
+    report,
     repository::{policy_path, repository_file},
+    scratch::Scratch,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
-/// How many kwctl run at once. Each looks for Sigstore's keys on the network first, and waits.
+use cases::outcome_of;
+
+/// How many kwctl processes run at once. Each one first waits for Sigstore's keys from the network.
 const AT_ONCE: usize = 8;
+const WITH_KWCTL: &str = "set KWCTL=… to run it";
 
-fn folder() -> PathBuf {
-    repository_file("e2e-tests/sessions")
-}
-
-fn cases() -> Vec<Case> {
+/// The cases that kwctl can run.
+fn cases_for_kwctl() -> Vec<Case> {
     pps_corpus::cases().unwrap().into_iter().filter(Case::is_for_kwctl).collect()
 }
 
+/// The cases whose sessions `policy.bats` and `docs/kwctl.md` use.
+fn shown() -> BTreeSet<String> {
+    let read = |path: &str| fs::read_to_string(repository_file(path)).unwrap();
+    let (bats, document) = (read("e2e-tests/policy.bats"), read("docs/kwctl.md"));
+    let played = bats.lines().filter_map(|line| line.trim_start().strip_prefix("play "));
+    let played = played.filter_map(|arguments| arguments.split(' ').next());
+    let named = document.split("e2e-tests/sessions/").skip(1).filter_map(|rest| rest.split_once(".yml"));
+    let shown: BTreeSet<String> = played.chain(named.map(|(name, _)| name)).map(str::to_owned).collect();
+    assert!(shown.len() > 5 && shown.contains("rule-07-denied"), "{shown:?}");
+    shown
+}
+
 #[test]
-fn the_sessions_are_those_of_the_corpus() {
-    let folder = folder();
-    let wanted: BTreeMap<String, String> =
-        cases().iter().map(|case| (format!("{}.yml", case.name), case.session().unwrap())).collect();
+fn kept_sessions_are_those_shown_and_match_the_corpus() {
+    let folder = repository_file("e2e-tests/sessions");
+    let shown = shown();
+    let wanted: BTreeMap<String, String> = cases_for_kwctl()
+        .iter()
+        .filter(|case| shown.contains(&case.name))
+        .map(|case| (format!("{}.yml", case.name), case.session().unwrap()))
+        .collect();
+    assert_eq!(wanted.len(), shown.len(), "not every case that is shown exists: {shown:?}");
     if env::var_os("UPDATE").is_some_and(|value| value == "1") {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
@@ -50,44 +75,51 @@ fn the_sessions_are_those_of_the_corpus() {
         }
         return;
     }
-    let read = |name: &String| fs::read_to_string(folder.join(name)).unwrap_or_default();
-    let stale: Vec<_> = wanted.iter().filter(|(name, content)| read(name) != **content).collect();
-    let stale: Vec<_> = stale.iter().map(|(name, _)| name).collect();
-    let there: BTreeSet<String> = fs::read_dir(&folder)
-        .into_iter()
-        .flatten()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+    let kept: BTreeMap<String, String> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| {
+            (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(path).unwrap())
+        })
         .collect();
-    let wanted: BTreeSet<String> = wanted.keys().cloned().collect();
+    let different: Vec<&String> =
+        wanted.keys().chain(kept.keys()).filter(|&name| wanted.get(name) != kept.get(name)).collect();
     assert!(
-        stale.is_empty() && there == wanted,
-        "e2e-tests/sessions is not what testdata/cases makes: {stale:?}.\n\
-         To make it anew: UPDATE=1 cargo test -p pps-e2e --test sessions"
+        different.is_empty(),
+        "e2e-tests/sessions differs from testdata/cases: {different:?}.\n\
+         To update it: UPDATE=1 cargo test -p pps-e2e --test sessions"
     );
 }
 
 #[test]
-fn every_session_ends_as_the_corpus_says() {
-    let kwctl = kwctl();
-    if let Some(path) = &kwctl {
-        eprintln!("sessions are played back by {}", path.display());
-    } else {
-        eprintln!("there is no kwctl on the PATH or in KWCTL: sessions are played back by the test itself");
-    }
+fn replaying_each_session_gives_the_answer_of_the_corpus() {
     let module = PolicyModule::load_file(&policy_path()).unwrap();
-    let cases = cases();
+    check_all(|case| replay(&module, case, &case.session()?));
+}
+
+#[test]
+fn kwctl_gives_the_answer_of_the_corpus_for_each_session() {
+    let Some(kwctl) = find_kwctl() else {
+        return report::skipped("kwctl_gives_the_answer_of_the_corpus_for_each_session", WITH_KWCTL);
+    };
+    let folder = Scratch::folder("sessions").unwrap();
+    check_all(|case| {
+        let path = folder.path().join(format!("{}.yml", case.name));
+        fs::write(&path, case.session()?)?;
+        replay_with_kwctl(&kwctl, case, &path)
+    });
+}
+
+/// Runs all cases, several at once, and compares each outcome with what the corpus expects.
+fn check_all(run: impl Fn(&Case) -> Result<Outcome> + Sync) {
+    let cases = cases_for_kwctl();
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let session = folder().join(format!("{}.yml", case.name));
-                    let outcome = match &kwctl {
-                        Some(kwctl) => through_kwctl(kwctl, case, &session),
-                        None => through_own_replay(&module, case, &session),
-                    };
-                    if let Err(error) = outcome.and_then(|outcome| case.check_answer(&outcome)) {
+                    if let Err(error) = run(case).and_then(|outcome| case.check_answer(&outcome)) {
                         failures.lock().unwrap().push(format!("{}: {error:#}", case.name));
                     }
                 }
@@ -102,42 +134,49 @@ fn every_session_ends_as_the_corpus_says() {
         cases.len(),
         failures.join("\n\n")
     );
-    eprintln!("{} sessions", cases.len());
+    report::note(&format!("{} sessions", cases.len()));
 }
 
-/// A test that would not notice a wrong answer proves nothing.
-#[test]
-fn a_session_that_does_not_fit_is_noticed() {
-    let module = PolicyModule::load_file(&policy_path()).unwrap();
-    let case = cases().into_iter().find(|case| case.name == "rule-02-found-in-namespace").unwrap();
-    let session = fs::read_to_string(folder().join("rule-02-found-in-namespace.yml")).unwrap();
+/// A case, and its session with an exchange missing, with one too many, and with another name.
+fn broken_sessions() -> (Case, [String; 3]) {
+    let case = cases_for_kwctl().into_iter().find(|case| case.name == "rule-02-found-in-namespace").unwrap();
+    let session = case.session().unwrap();
     let last = session.rfind("- type: Exchange").unwrap();
     let broken = [
         session[..last].to_owned(),
         format!("{session}{}", &session[last..]),
         session.replacen("name: \"web\"", "name: \"bew\"", 1),
     ];
-    for (index, session) in broken.iter().enumerate() {
-        let path = env::temp_dir().join(format!("pps-session-{}-{index}.yml", std::process::id()));
-        fs::write(&path, session).unwrap();
-        let mut outcomes = vec![through_own_replay(&module, &case, &path)];
-        outcomes.extend(kwctl().map(|kwctl| through_kwctl(&kwctl, &case, &path)));
-        fs::remove_file(&path).unwrap();
-        for outcome in outcomes {
-            assert!(outcome.and_then(|outcome| case.check_answer(&outcome)).is_err(), "{session}");
-        }
+    (case, broken)
+}
+
+#[test]
+fn replay_detects_missing_superfluous_and_changed_exchanges() {
+    let module = PolicyModule::load_file(&policy_path()).unwrap();
+    let (case, broken) = broken_sessions();
+    for session in broken {
+        let outcome = replay(&module, &case, &session);
+        assert!(outcome.and_then(|outcome| case.check_answer(&outcome)).is_err(), "{session}");
     }
 }
 
-fn kwctl() -> Option<PathBuf> {
-    if let Some(named) = env::var_os("KWCTL").filter(|named| !named.is_empty()) {
-        return Some(named.into());
+#[test]
+fn replay_with_kwctl_detects_missing_superfluous_and_changed_exchanges() {
+    let Some(kwctl) = find_kwctl() else {
+        return report::skipped(
+            "replay_with_kwctl_detects_missing_superfluous_and_changed_exchanges",
+            WITH_KWCTL,
+        );
+    };
+    let (case, broken) = broken_sessions();
+    for session in broken {
+        let file = Scratch::file("session.yml", &session).unwrap();
+        let outcome = replay_with_kwctl(&kwctl, &case, file.path());
+        assert!(outcome.and_then(|outcome| case.check_answer(&outcome)).is_err(), "{session}");
     }
-    let folders = env::var_os("PATH")?;
-    env::split_paths(&folders).map(|folder| folder.join("kwctl")).find(|path| path.is_file())
 }
 
-fn through_kwctl(kwctl: &Path, case: &Case, session: &Path) -> Result<Outcome> {
+fn replay_with_kwctl(kwctl: &PathBuf, case: &Case, session: &Path) -> Result<Outcome> {
     let request = pps_corpus::folder().join(&case.name).join("request.json");
     let mut command = Command::new(kwctl);
     command.args(["run", "--allow-context-aware", "--replay-host-capabilities-interactions"]);
@@ -147,7 +186,7 @@ fn through_kwctl(kwctl: &Path, case: &Case, session: &Path) -> Result<Outcome> {
     }
     let output = command.arg(policy_path()).output().with_context(|| kwctl.display().to_string())?;
     let (answer, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // Its exit code tells nothing of this.
+    // kwctl also exits with 0 when the session does not fit.
     for sign in ["Replay error", "the list of recorded responses is empty", "have not been replayed"] {
         ensure!(!log.contains(sign), "kwctl: {sign}\n{log}");
     }
@@ -169,8 +208,9 @@ enum Response {
     Error { message: String },
 }
 
-fn through_own_replay(module: &PolicyModule, case: &Case, session: &Path) -> Result<Outcome> {
-    let recorded: VecDeque<Recorded> = yaml_serde::from_str(&fs::read_to_string(session)?)?;
+/// Replays a session in this process, under kwctl's rules.
+fn replay(module: &PolicyModule, case: &Case, session: &str) -> Result<Outcome> {
+    let recorded: VecDeque<Recorded> = yaml_serde::from_str(session)?;
     let recorded = Arc::new(Mutex::new(recorded));
     let mistakes = Arc::new(Mutex::new(Vec::new()));
     let (queue, noted) = (recorded.clone(), mistakes.clone());
@@ -190,33 +230,14 @@ fn through_own_replay(module: &PolicyModule, case: &Case, session: &Path) -> Res
     outcome_of(evaluation.response)
 }
 
-/// The recorded answer, if the request is the recorded one.
+/// The recorded answer, if the request equals the recorded one.
 fn answer(recorded: Option<Recorded>, operation: &str, payload: &[u8]) -> Result<Result<String, String>> {
     let Some(recorded) = recorded else { bail!("the list of recorded responses is empty") };
     let expected = read_request(&recorded.request, |yaml| Ok(yaml_serde::from_str(yaml)?))?;
     let actual: (&str, Value) = (operation, serde_json::from_slice(payload)?);
-    ensure!(actual == expected, "unexpected request: {actual:?} in place of {expected:?}");
+    ensure!(actual == expected, "unexpected request: {actual:?} instead of {expected:?}");
     Ok(match recorded.response {
         Response::Success { payload } => Ok(payload),
         Response::Error { message } => Err(message),
-    })
-}
-
-fn outcome_of(response: AdmissionResponse) -> Result<Outcome> {
-    let patch = response.decoded_patch();
-    ensure!(patch.is_some() == response.patch.is_some(), "not a patch: {:?}", response.patch);
-    let patch = match serde_json::to_value(patch)? {
-        Value::Array(operations) => operations,
-        _ => Vec::new(),
-    };
-    let status = response.status.unwrap_or_default();
-    Ok(Outcome {
-        accepted: response.allowed,
-        patch,
-        warnings: response.warnings.unwrap_or_default(),
-        audit: response.audit_annotations.unwrap_or_default(),
-        code: status.code,
-        message: status.message,
-        ..Outcome::default()
     })
 }

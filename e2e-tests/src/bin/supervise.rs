@@ -1,12 +1,11 @@
 //! Runs the programs of one test cluster and outlives the test just long enough to clean up.
 //!
-//! Requests come as JSON lines on stdin. When stdin ends, because the test ended in whatever way,
-//! everything that was started is killed and the cluster's folder is removed. Should this process
-//! itself be killed, the kernel kills its children (they asked for that), and the next supervisor
-//! removes the folder, whose lock nobody holds any more.
+//! Requests come as JSON lines on stdin. When stdin ends, because the test ended in whatever way, this process kills
+//! everything that it started and removes the cluster's folder. If this process itself is killed, the kernel kills its
+//! children (`PDEATHSIG`), and the next supervisor removes the folder, whose lock is free then.
 
 #[path = "../supervisor/protocol.rs"]
-#[allow(unreachable_pub, reason = "the file is the library's, too")]
+#[allow(unreachable_pub, reason = "the library includes the file")]
 mod protocol;
 
 use std::{
@@ -50,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Becomes the program that the arguments name, bound to the life of the process that started us.
+/// Replaces this process by the program in the arguments, which dies with the process that started it.
 fn exec(mut args: impl Iterator<Item = String>) -> io::Result<()> {
     let parent = args.next().and_then(|pid| pid.parse().ok()).map(Pid::from_raw);
     let program = args.next().ok_or_else(|| io::Error::other("exec PARENT PROGRAM [ARG]..."))?;
@@ -75,8 +74,8 @@ fn serve() -> io::Result<()> {
             Err(error) => Response::Failed(format!("cannot understand {line}: {error}")),
         };
         let mut out = io::stdout().lock();
-        let said = serde_json::to_writer(&mut out, &response).map_err(io::Error::from);
-        if said.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).is_err() {
+        let written = serde_json::to_writer(&mut out, &response).map_err(io::Error::from);
+        if written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).is_err() {
             break;
         }
     }
@@ -87,7 +86,7 @@ fn serve() -> io::Result<()> {
 #[derive(Default)]
 struct World {
     folder: Option<PathBuf>,
-    /// Held for as long as the folder is in use.
+    /// Held while the folder is in use.
     lock: Option<File>,
     keep: bool,
     children: BTreeMap<String, (Child, Option<ExitStatus>)>,
@@ -104,7 +103,7 @@ impl World {
                 if ended.is_none() {
                     killpg(pid_of(child), signal)?;
                     if signal == Signal::SIGSTOP {
-                        // Its threads run on until each of them is scheduled.
+                        // Threads keep running until each has received the signal.
                         let stopped = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
                         waitid(Id::Pid(pid_of(child)), stopped)?;
                     }
@@ -158,7 +157,7 @@ impl World {
         self.status(&spec.name)
     }
 
-    /// The named child, with how it ended if it did.
+    /// The named child, and how it ended if it did.
     fn child(&mut self, name: &str) -> io::Result<&mut (Child, Option<ExitStatus>)> {
         let entry = self.children.get_mut(name);
         let entry = entry.ok_or_else(|| io::Error::other(format!("{name} was never started")))?;
@@ -199,7 +198,7 @@ impl World {
     }
 }
 
-/// Takes the lock of the common folder, in which one at a time makes and removes folders.
+/// Locks the common folder: only one process at a time makes or removes folders in it.
 fn enter(root: &Path) -> io::Result<File> {
     let path = root.join("lock");
     loop {
@@ -209,7 +208,7 @@ fn enter(root: &Path) -> io::Result<File> {
             gate => gate?,
         };
         gate.lock()?;
-        // Who left last has removed the lock, and perhaps somebody has made a new one since.
+        // The last supervisor to leave removes the lock file, and another one may have made a new file since.
         if fs::metadata(&path).is_ok_and(|there| gate.metadata().is_ok_and(|ours| ours.ino() == there.ino()))
         {
             return Ok(gate);
@@ -217,7 +216,7 @@ fn enter(root: &Path) -> io::Result<File> {
     }
 }
 
-/// Removes the common folder if nobody else has a folder in it.
+/// Removes the common folder if no other supervisor has a folder in it.
 fn leave(root: &Path) {
     let Ok(_gate) = enter(root) else { return };
     let is_last = fs::read_dir(root).is_ok_and(|entries| entries.count() == 1);
@@ -230,8 +229,8 @@ fn pid_of(child: &Child) -> Pid {
     Pid::from_raw(child.id().try_into().unwrap_or(i32::MAX))
 }
 
-/// Kills and buries every descendant, those included that left their process group: orphans come
-/// to us, the subreaper.
+/// Kills and reaps every descendant, including those that left their process group: as subreaper this process
+/// inherits orphans.
 fn reap_everything() {
     loop {
         match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
@@ -261,7 +260,7 @@ fn own_children() -> Vec<Pid> {
         .collect()
 }
 
-/// Removes the folders of supervisors that were killed: nobody holds their lock.
+/// Removes the folders of killed supervisors, whose locks are free.
 fn sweep(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for folder in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
@@ -275,7 +274,7 @@ fn sweep(root: &Path) {
     }
 }
 
-/// A process that still ends may create a file while the folder is being removed: try again.
+/// Removes a folder. Retries, because an ending process may create files meanwhile.
 fn remove(folder: &Path) {
     for _ in 0..50 {
         match fs::remove_dir_all(folder) {

@@ -19,7 +19,7 @@ use crate::{
     supervisor::Supervisor,
 };
 
-/// What a cluster is to have.
+/// Describes a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterBuilder {
     control_plane: control_plane::Options,
@@ -42,28 +42,28 @@ impl ClusterBuilder {
         self
     }
 
-    /// One more Node.
+    /// Adds a Node.
     #[must_use]
     pub fn node(mut self, node: NodeSpec) -> Self {
         self.nodes.push(node);
         self
     }
 
-    /// One more user, with whatever groups.
+    /// Adds a user of the API server.
     #[must_use]
     pub fn user(mut self, user: User) -> Self {
         self.control_plane.users.push(user);
         self
     }
 
-    /// Another CRD file than `deploy/base/crd.yaml`.
+    /// Applies this CRD file instead of `deploy/base/crd.yaml`.
     #[must_use]
     pub fn crd(mut self, path: impl Into<PathBuf>) -> Self {
         self.crd = Some(path.into());
         self
     }
 
-    /// No CRD at all.
+    /// Applies no CRD.
     #[must_use]
     pub fn without_crd(mut self) -> Self {
         self.crd = None;
@@ -77,60 +77,59 @@ impl ClusterBuilder {
         self
     }
 
-    /// Gives the named user the roles of a YAML file; see [`manifests::apply_rbac_from`].
+    /// Binds the roles of a YAML file to the named user; see [`manifests::apply_rbac_from`].
     #[must_use]
     pub fn rbac(mut self, path: impl Into<PathBuf>, user: &str, only: &[&str]) -> Self {
         self.rbac.push((path.into(), user.to_owned(), only.iter().map(|&name| name.to_owned()).collect()));
         self
     }
 
-    /// Gives the sidecar and the policy the rights that `deploy/base/rbac.yaml` gives them, and no others.
+    /// Grants the sidecar and the policy exactly the permissions of `deploy/base/rbac.yaml`.
     #[must_use]
     pub fn deployed_rights(self) -> Self {
-        let rights = repository_file("deploy/base/rbac.yaml");
-        self.rbac(&rights, SIDECAR, &["pps-sidecar", "pps-sidecar-custom-kinds"]).rbac(
-            &rights,
+        let roles = repository_file("deploy/base/rbac.yaml");
+        self.rbac(&roles, SIDECAR, &["pps-sidecar", "pps-sidecar-custom-kinds"]).rbac(
+            &roles,
             POLICY_SERVER,
             &["pps-policy"],
         )
     }
 
-    /// The whole product as it is deployed: rights, policy and sidecar, with default options.
+    /// Runs the whole product with default options: permissions, policy and sidecar.
     #[must_use]
     pub fn product(self) -> Self {
         self.deployed_rights().policy(WebhookOptions::default()).sidecar(SidecarOptions::default())
     }
 
-    /// With the webhook and the built policy, see [`policy_path`].
+    /// Runs the webhook around the built policy, see [`policy_path`].
     #[must_use]
     pub fn policy(self, options: WebhookOptions) -> Self {
         let path = policy_path();
         self.policy_file(path, options)
     }
 
-    /// With the webhook and that policy.
+    /// Runs the webhook around this policy.
     #[must_use]
     pub fn policy_file(mut self, path: impl Into<PathBuf>, options: WebhookOptions) -> Self {
         self.policy = Some((path.into(), options));
         self
     }
 
-    /// With a sidecar.
+    /// Runs a sidecar.
     #[must_use]
     pub fn sidecar(mut self, options: SidecarOptions) -> Self {
         self.sidecar = Some(options);
         self
     }
 
-    /// How the kubelet behaves.
+    /// Sets how the kubelet behaves.
     #[must_use]
     pub fn kubelet(mut self, behaviour: Behaviour) -> Self {
         self.behaviour = behaviour;
         self
     }
 
-    /// Pods get an IPv6 address too. Kubernetes before 1.21 needs
-    /// `--feature-gates=IPv6DualStack=true`.
+    /// Gives Pods an IPv6 address as well. Kubernetes before 1.21 needs `--feature-gates=IPv6DualStack=true`.
     #[must_use]
     pub fn dual_stack(mut self) -> Self {
         self.dual_stack = true;
@@ -151,7 +150,7 @@ impl ClusterBuilder {
                 self.control_plane.users.push(User::new(user));
             }
         }
-        // Compiling the policy takes as long as starting the programs: both at once.
+        // Compiling the policy takes as long as starting the programs, so do both at once.
         let policy = self.policy.take();
         let compile = tokio::task::spawn_blocking(move || {
             policy
@@ -200,7 +199,7 @@ impl ClusterBuilder {
 }
 
 impl Cluster {
-    /// A cluster with the CRD of this repository, no Nodes, no policy, no sidecar.
+    /// A cluster with the CRD of this repository, but without Nodes, policy and sidecar.
     pub fn builder() -> ClusterBuilder {
         ClusterBuilder {
             control_plane: control_plane::Options::default(),

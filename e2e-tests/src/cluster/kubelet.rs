@@ -1,8 +1,8 @@
-//! One simulated kubelet for all Nodes: bound Pods run, deleted Pods go. Those of [`Containers`] run for real.
+//! One simulated kubelet for all Nodes. It starts bound Pods and removes deleted ones; Pods that [`Containers`]
+//! handles run as real processes.
 //!
-//! Addresses come from the real `host-local` plugin. Around it the simulation does what kube-ovn
-//! does with a reserved address: a Pod that comes with [`IP_ANNOTATION`] gets that address if it can
-//! be had, and the address that it got is written there.
+//! Addresses come from the real `host-local` plugin. As kube-ovn does with reserved addresses, the kubelet asks for
+//! the address in [`IP_ANNOTATION`] if a Pod is created with one, and writes the assigned address there.
 
 mod container;
 mod ipam;
@@ -32,14 +32,14 @@ pub use ipam::Ipam;
 pub use shared::{Behaviour, IP_ANNOTATION, NO_RESERVATION};
 use shared::{Control, Shared};
 
-/// The running kubelet. It stops when this is dropped.
+/// The running kubelet. Dropping it stops it.
 pub struct Kubelet {
     shared: Arc<Shared>,
     task: JoinHandle<()>,
 }
 
 impl Kubelet {
-    /// Starts it on that runtime. The client must belong to it.
+    /// Starts it on that runtime, to which the client must belong.
     pub fn start(runtime: &Handle, client: Client, ipam: Ipam, behaviour: Behaviour) -> Self {
         let shared = Arc::new(Shared {
             client,
@@ -52,28 +52,27 @@ impl Kubelet {
         Self { shared, task }
     }
 
-    /// Runs the Pods of some namespaces for real from now on.
+    /// From now on, runs the Pods of some namespaces as real processes.
     pub fn run_containers(&self, containers: Arc<Containers>) {
         let _ = self.shared.containers.set(containers);
     }
 
-    /// Keeps Pods of that name from becoming Ready. They are not Ready from their start on; one that
-    /// is Ready already stays so.
+    /// Keeps Pods of that name from becoming Ready. A Pod that is Ready already stays Ready.
     pub fn hold(&self, namespace: &str, pod: &str) {
         self.change(|control| control.held.insert(format!("{namespace}/{pod}")));
     }
 
-    /// Lets them become Ready.
+    /// Lets Pods of that name become Ready again.
     pub fn release(&self, namespace: &str, pod: &str) {
         self.change(|control| control.held.remove(&format!("{namespace}/{pod}")));
     }
 
-    /// The Node fails: Pods on it neither start nor end any more.
+    /// Lets a Node fail: Pods on it no longer start or end.
     pub fn stop_node(&self, node: &str) {
         self.change(|control| control.dead_nodes.insert(node.to_owned()));
     }
 
-    /// It is back.
+    /// Lets a failed Node work again.
     pub fn start_node(&self, node: &str) {
         self.change(|control| control.dead_nodes.remove(node));
     }
@@ -99,7 +98,7 @@ impl Drop for Kubelet {
     }
 }
 
-/// The Pods that are bound, each with a task of its own. The tasks end with this.
+/// The bound Pods, each with a task of its own. Dropping this ends the tasks.
 #[derive(Default)]
 struct Pods {
     known: HashMap<String, watch::Sender<Arc<Pod>>>,
@@ -107,7 +106,7 @@ struct Pods {
 }
 
 impl Pods {
-    /// Tells the task of that Pod, which is started at the first sight of a bound Pod.
+    /// Passes a Pod to its task, which is started when the Pod is first seen bound.
     fn applied(&mut self, shared: &Arc<Shared>, pod: Pod) {
         let Some(uid) = pod.metadata.uid.clone() else { return };
         let pod = Arc::new(pod);
@@ -122,7 +121,7 @@ impl Pods {
     }
 }
 
-/// Between two attempts to watch: short, so that an API server that is back need not be waited for.
+/// The pauses between two attempts to watch. They stay short, so that nothing waits for a restarted API server.
 struct Pauses;
 
 impl Iterator for Pauses {
@@ -137,7 +136,7 @@ impl Backoff for Pauses {
     fn reset(&mut self) {}
 }
 
-/// Follows all Pods for ever.
+/// Watches all Pods indefinitely.
 async fn follow(shared: Arc<Shared>) {
     let api: Api<Pod> = Api::all(shared.client.clone());
     let mut pods = Pods::default();
@@ -155,7 +154,7 @@ async fn follow(shared: Arc<Shared>) {
             }
             Ok(Some(watcher::Event::Init)) => listed.clear(),
             Ok(Some(watcher::Event::InitDone)) => {
-                // Whoever is not there any more was deleted while nobody watched.
+                // Pods that are missing from the list were deleted while the watch was down.
                 pods.known.retain(|uid, _| listed.contains(uid));
             }
             Ok(None) => return,

@@ -1,4 +1,4 @@
-//! Node objects: there is no kubelet to register them.
+//! Node objects. No kubelet registers them, so tests make them.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +10,35 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// The label that names the node.
+/// The label with the name of the node.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
-/// The label that names its zone.
+/// The label with the zone of the node.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// A Node to be made.
+/// Describes a Node.
 #[derive(Clone, Debug)]
 pub struct NodeSpec {
-    /// Its name, also its hostname label.
+    /// Its name, which is also its hostname label.
     pub name: String,
-    /// Its labels, on top of the hostname.
+    /// Its labels besides the hostname.
     pub labels: BTreeMap<String, String>,
-    /// How many Pods it takes.
+    /// The number of Pods that fit.
     pub pods: u32,
 }
 
 impl NodeSpec {
-    /// A Node without a zone, for up to 2,000 Pods.
+    /// A Node without a zone that takes up to 2,000 Pods.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), labels: BTreeMap::new(), pods: 2000 }
     }
 
-    /// In that zone.
+    /// Sets the zone.
     #[must_use]
     pub fn zone(self, zone: impl Into<String>) -> Self {
         self.label(ZONE, zone)
     }
 
-    /// With that label.
+    /// Adds a label.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(key.into(), value.into());
@@ -53,7 +53,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Through that client.
+    /// Uses that client.
     pub fn new(client: Client) -> Self {
         Self { api: Api::all(client) }
     }
@@ -63,7 +63,7 @@ impl Nodes {
         &self.api
     }
 
-    /// `count` Nodes `node-0`, `node-1`, … over the zones `zone-0`, `zone-1`, … in turn.
+    /// Makes `count` Nodes `node-0`, `node-1`, …, spread over the zones `zone-0`, `zone-1`, ….
     pub async fn create_many(&self, count: usize, zones: usize) -> Result<()> {
         let all = (0..count).map(|index| {
             NodeSpec::new(format!("node-{index}")).zone(format!("zone-{}", index % zones.max(1)))
@@ -72,7 +72,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Makes a Node and declares it Ready.
+    /// Makes a Node and marks it Ready.
     pub async fn create(&self, spec: NodeSpec) -> Result<Node> {
         let mut labels = spec.labels;
         labels.entry(HOSTNAME.to_owned()).or_insert_with(|| spec.name.clone());
@@ -87,17 +87,17 @@ impl Nodes {
         .await
     }
 
-    /// Declares it Ready or not. Nobody taints it for that: the lifecycle controller is off.
+    /// Marks a Node Ready or not. The node lifecycle controller is off, so it gets no taint.
     pub async fn set_ready(&self, name: &str, ready: bool) -> Result<Node> {
         self.patch_status(name, json!({"conditions": [ready_condition(ready)]})).await
     }
 
-    /// No new Pods on this Node.
+    /// Keeps new Pods off this Node.
     pub async fn cordon(&self, name: &str) -> Result<Node> {
         self.patch(name, json!({"spec": {"unschedulable": true}})).await
     }
 
-    /// New Pods again.
+    /// Allows new Pods again.
     pub async fn uncordon(&self, name: &str) -> Result<Node> {
         self.patch(name, json!({"spec": {"unschedulable": null}})).await
     }
@@ -107,7 +107,7 @@ impl Nodes {
         self.patch(name, json!({"metadata": {"labels": {key: value}}})).await
     }
 
-    /// Removes the Node. Its Pods stay until somebody deletes them.
+    /// Deletes the Node. Its Pods stay until they are deleted.
     pub async fn delete(&self, name: &str) -> Result<()> {
         self.api.delete(name, &DeleteParams::default()).await?;
         Ok(())

@@ -1,5 +1,5 @@
-//! A simple controller for workloads of kinds that a plain cluster does not have: it makes the Pods that
-//! they ask for, and makes those anew that were deleted.
+//! A simple controller for custom workload kinds: it creates the Pods that a workload wants, and creates deleted
+//! ones again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,17 +15,17 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-/// How long it rests after each look at the cluster.
+/// The pause after each pass over all workloads.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The names of Pods without ordinals.
 const WORDS: [&str; 6] = ["red", "green", "blue", "black", "white", "grey"];
 
-/// A kind of workloads.
+/// A workload kind.
 #[derive(Clone, Debug)]
 pub struct OperatedKind {
-    /// How it is served.
+    /// The API resource.
     pub resource: ApiResource,
-    /// Where the number of Pods is, as a JSON pointer from the root of the object.
+    /// The path of the number of Pods, as a JSON pointer from the root of the object.
     pub replicas: &'static str,
     /// How its Pods are named.
     pub names: Names,
@@ -34,14 +34,14 @@ pub struct OperatedKind {
 /// How the Pods of a workload `w` are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// `w-0`, `w-1`, … from `spec.ordinals.start`, without those that `spec.reserveOrdinals` names.
+    /// `w-0`, `w-1`, …, from `spec.ordinals.start` and without the ordinals in `spec.reserveOrdinals`.
     Ordinals,
     /// `w-red`, `w-green`, …
     Words,
 }
 
 impl OperatedKind {
-    /// A kind with that group, version, kind and plural.
+    /// A kind with that group, version, kind and plural name.
     pub fn new(group: &str, version: &str, kind: &str, plural: &str) -> Self {
         let resource = ApiResource {
             api_version: format!("{group}/{version}"),
@@ -71,7 +71,7 @@ impl OperatedKind {
     }
 }
 
-/// Numbers and ranges such as `"3-5"`.
+/// Parses numbers and ranges such as `"3-5"`.
 fn reserved(items: &Value) -> BTreeSet<u64> {
     let range = |text: &str| {
         let (first, last) = text.split_once('-')?;
@@ -85,17 +85,17 @@ fn reserved(items: &Value) -> BTreeSet<u64> {
     reserved
 }
 
-/// The running controller. It stops when this is dropped.
+/// The running controller. Dropping it stops it.
 pub struct Operator(JoinHandle<()>);
 
 impl Operator {
-    /// Starts it for these kinds, in the runtime of the caller. A kind need not be served yet.
+    /// Starts it for these kinds, in the caller's runtime. The kinds need not be served yet.
     pub fn start(client: Client, kinds: Vec<OperatedKind>) -> Self {
         Self(tokio::spawn(async move {
             loop {
                 for kind in &kinds {
-                    // The next look finds what this one missed.
-                    let _ = tend(&client, kind).await;
+                    // The next pass repeats what failed.
+                    let _ = reconcile(&client, kind).await;
                 }
                 tokio::time::sleep(PAUSE).await;
             }
@@ -109,7 +109,7 @@ impl Drop for Operator {
     }
 }
 
-async fn tend(client: &Client, kind: &OperatedKind) -> Result<()> {
+async fn reconcile(client: &Client, kind: &OperatedKind) -> Result<()> {
     let all: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource);
     for workload in all.list(&ListParams::default()).await? {
         if workload.metadata.deletion_timestamp.is_some() {
@@ -136,7 +136,7 @@ async fn tend(client: &Client, kind: &OperatedKind) -> Result<()> {
     Ok(())
 }
 
-/// A Pod as the workload's template wants it.
+/// A Pod from the workload's template.
 fn pod(kind: &OperatedKind, workload: &DynamicObject, name: &str) -> Value {
     let mut pod = json!({
         "metadata": {"name": name},
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reserved_ordinals_are_left_out() {
+    fn skips_reserved_ordinals() {
         let kind = OperatedKind::new("g", "v1", "K", "ks");
         let workload = json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "w"},
             "spec": {"replicas": 3, "ordinals": {"start": 1}, "reserveOrdinals": [0, "2-3"]}});

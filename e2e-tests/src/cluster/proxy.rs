@@ -1,4 +1,4 @@
-//! A road to the API server that counts bytes, can be made slow, and can be cut.
+//! A proxy in front of the API server that counts bytes, delays responses and cuts connections.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::control_plane::ControlPlane;
 
-/// What it counts, and what it is told.
+/// Counters, and the delay that is set.
 #[derive(Default)]
 struct Gauge {
     to_server: AtomicU64,
@@ -30,17 +30,17 @@ struct Gauge {
     delay_ms: AtomicU64,
 }
 
-/// Forwards connections for as long as it lives.
+/// Forwards connections until it is dropped.
 pub struct Proxy {
     address: SocketAddr,
     gauge: Arc<Gauge>,
-    /// Whether it is cut. Connections end, too, when this is gone.
+    /// Whether connections are cut. Dropping the sender also ends them.
     cut: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 impl Proxy {
-    /// To the host and port of a URL.
+    /// Starts a proxy to the host and port of a URL.
     pub async fn start(server: &str) -> Result<Self> {
         let server = server.strip_prefix("https://").context("not a URL of an API server")?.to_owned();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -57,7 +57,7 @@ impl Proxy {
         Ok(Self { address, gauge, cut, task })
     }
 
-    /// A user's kubeconfig with the proxy's address in it.
+    /// A user's kubeconfig that points to the proxy.
     pub fn kubeconfig(&self, control_plane: &ControlPlane, user: &str) -> Result<PathBuf> {
         let path = control_plane.kubeconfig_for(user)?;
         let url = format!("https://{}", self.address);
@@ -67,22 +67,22 @@ impl Proxy {
         Ok(path)
     }
 
-    /// Holds back all that the server sends for so long.
+    /// Delays everything that the server sends.
     pub fn slow_down(&self, delay: Duration) {
         self.gauge.delay_ms.store(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Ends all connections and takes no new ones.
+    /// Closes all connections and accepts no new ones.
     pub fn cut(&self) {
         self.cut.send_replace(true);
     }
 
-    /// Takes connections again.
+    /// Accepts connections again.
     pub fn mend(&self) {
         self.cut.send_replace(false);
     }
 
-    /// Bytes to the server and from it so far, encrypted.
+    /// Encrypted bytes sent to the server and received from it so far.
     pub fn bytes(&self) -> (u64, u64) {
         (self.gauge.to_server.load(Relaxed), self.gauge.from_server.load(Relaxed))
     }
@@ -105,13 +105,13 @@ async fn forward(client: TcpStream, server: String, gauge: Arc<Gauge>, mut cut: 
         tokio::join!(out, back);
     };
     tokio::select! {
-        // Also when the proxy is gone.
+        // Also ends when the proxy is dropped.
         _ = cut.wait_for(|cut| *cut) => {}
         () = both => {}
     }
 }
 
-/// Each piece arrives as late as it is told, and does not hold up those that come after it.
+/// Copies data with the delay that is set when it arrives. A delayed piece does not delay later ones further.
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,

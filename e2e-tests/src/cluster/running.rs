@@ -20,9 +20,9 @@ use crate::{
     sidecar::{Sidecar, SidecarOptions},
 };
 
-/// The user that the webhook asks the API server as.
+/// The user as which the webhook calls the API server.
 pub const POLICY_SERVER: &str = "policy-server";
-/// The user that the sidecar runs as.
+/// The user as which the sidecar calls the API server.
 pub const SIDECAR: &str = "pps-sidecar";
 
 /// The PersistentPodState resource.
@@ -36,13 +36,13 @@ pub fn pps_resource() -> ApiResource {
     }
 }
 
-/// A running cluster. Dropping it ends everything; [`Cluster::shutdown`] does so and tells of errors.
+/// A running cluster. Dropping it stops everything; [`Cluster::shutdown`] does the same and returns errors.
 ///
-/// Fields are dropped in this order: who asks goes before who answers.
+/// Fields are dropped in this order, so that clients stop before their servers.
 pub struct Cluster {
-    /// The webhook, if there is one.
+    /// The webhook, if one runs.
     pub webhook: Option<Webhook>,
-    /// The sidecar, if there is one.
+    /// The sidecar, if one runs.
     pub sidecar: Option<Sidecar>,
     /// The simulated kubelet.
     pub kubelet: Kubelet,
@@ -50,7 +50,7 @@ pub struct Cluster {
     pub nodes: Nodes,
     pub(super) client: Client,
     pub(super) background: Background,
-    /// The API server, and what belongs to it.
+    /// The control plane.
     pub control_plane: ControlPlane,
 }
 
@@ -60,7 +60,7 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// Starts the webhook around a policy and registers it. One that was there is replaced.
+    /// Starts a webhook around a policy and registers it, in place of the previous one.
     pub async fn start_webhook(&mut self, module: PolicyModule, options: WebhookOptions) -> Result<()> {
         let client = self.background.client_for(&self.control_plane, POLICY_SERVER)?;
         let webhook = Webhook::start(self.background.handle(), client, module, options)?;
@@ -69,8 +69,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Serves an installed policy with the rights of that token, and registers it as Kubewarden does. What was
-    /// there is replaced.
+    /// Serves an installed policy with the permissions of that token and registers it as Kubewarden does, in place of
+    /// the previous webhook.
     pub async fn start_installed_webhook(
         &mut self,
         module: &PolicyModule,
@@ -87,7 +87,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The administrator's client for what runs in the background.
+    /// An administrator's client for tasks that outlive a test's own runtime.
     pub fn background_client(&self) -> Result<Client> {
         self.background.client_for(&self.control_plane, control_plane::ADMIN)
     }
@@ -100,7 +100,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts a sidecar beside others; it needs a name of its own. It may not be ready yet.
+    /// Starts another sidecar, under a unique name. It may not be ready yet.
     pub fn run_sidecar(&self, options: SidecarOptions) -> Result<Sidecar> {
         Sidecar::start(&self.control_plane, options)
     }
@@ -125,12 +125,12 @@ impl Cluster {
         manifests::apply(&self.client, objects).await
     }
 
-    /// Gives a user the roles of a YAML file, see [`manifests::apply_rbac_from`].
+    /// Binds the roles of a YAML file to a user, see [`manifests::apply_rbac_from`].
     pub async fn apply_rbac_from(&self, path: &Path, user: &str, only: &[&str]) -> Result<()> {
         manifests::apply_rbac_from(&self.client, path, user, only).await
     }
 
-    /// Makes a namespace unless it is there.
+    /// Makes a namespace unless it exists.
     pub async fn namespace(&self, name: &str) -> Result<()> {
         manifests::ensure_namespace(&self.client, name).await
     }
@@ -140,14 +140,14 @@ impl Cluster {
         Api::namespaced_with(self.client(), namespace, &pps_resource())
     }
 
-    /// The recorded states of a PersistentPodState by Pod name; empty if there is none.
+    /// The recorded states of a PersistentPodState by Pod name. Empty if the object does not exist.
     pub async fn pod_states(&self, namespace: &str, name: &str) -> Result<BTreeMap<String, Value>> {
         let found = self.pps_api(namespace).get_opt(name).await?;
         let states = found.map(|mut pps| pps.data["status"]["podStates"].take()).unwrap_or_default();
         Ok(serde_json::from_value(states).unwrap_or_default())
     }
 
-    /// Ends everything and says what went wrong with that.
+    /// Stops everything and returns what went wrong.
     pub async fn shutdown(self) -> Result<()> {
         let supervisor = self.control_plane.supervisor().clone();
         drop(self);

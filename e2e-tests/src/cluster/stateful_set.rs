@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::running::Cluster;
 use crate::wait::{Progress, wait_for};
 
-/// A StatefulSet to be made. Its Pods bear the label `app: <name>`.
+/// Describes a StatefulSet. Its Pods have the label `app: <name>`.
 #[derive(Clone, Debug)]
 pub struct StatefulSetSpec {
     /// Namespace.
@@ -33,7 +33,7 @@ pub struct StatefulSetSpec {
 }
 
 impl StatefulSetSpec {
-    /// With Pods that start all at once and have one container.
+    /// Pods start in parallel and have one container.
     pub fn new(namespace: &str, name: &str, replicas: u32) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -46,14 +46,14 @@ impl StatefulSetSpec {
         }
     }
 
-    /// With an annotation.
+    /// Adds an annotation.
     #[must_use]
     pub fn annotation(mut self, key: &str, value: &str) -> Self {
         self.annotations.insert(key.to_owned(), value.to_owned());
         self
     }
 
-    /// With an annotation on each Pod.
+    /// Adds an annotation to each Pod.
     #[must_use]
     pub fn pod_annotation(mut self, key: &str, value: &str) -> Self {
         self.pod_annotations.insert(key.to_owned(), value.to_owned());
@@ -74,8 +74,8 @@ impl StatefulSetSpec {
         self
     }
 
-    /// With the annotations that ask for a generated PersistentPodState: the required topology, the
-    /// preferred topology, and the Pod annotations to keep. Empty ones are left out.
+    /// Adds the annotations that make the sidecar generate a PersistentPodState: the required topology, the
+    /// preferred topology and the Pod annotations to keep. Empty ones are left out.
     #[must_use]
     pub fn persistent(mut self, required: &str, preferred: &str, annotations: &str) -> Self {
         self = self.annotation("kruise.io/auto-generate-persistent-pod-state", "true");
@@ -120,21 +120,21 @@ impl StatefulSetSpec {
     }
 }
 
-/// What scenarios want to know of a Pod.
+/// The parts of a Pod that scenarios look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodInfo {
     /// Its name.
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// Where it is.
+    /// Its node.
     pub node: Option<String>,
-    /// Its (first) address.
+    /// Its first address.
     pub ip: Option<String>,
-    /// It is Ready and stays.
+    /// It is Ready and not terminating.
     pub ready: bool,
     /// It is being deleted.
-    pub going: bool,
+    pub terminating: bool,
     /// Its annotations.
     pub annotations: BTreeMap<String, String>,
 }
@@ -143,32 +143,32 @@ impl From<&Pod> for PodInfo {
     fn from(pod: &Pod) -> Self {
         let status = pod.status.as_ref();
         let conditions = status.iter().flat_map(|status| status.conditions.iter().flatten());
-        let going = pod.metadata.deletion_timestamp.is_some();
+        let terminating = pod.metadata.deletion_timestamp.is_some();
         let ready = conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True");
         Self {
             name: pod.name_any(),
             uid: pod.uid().unwrap_or_default(),
             node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
             ip: status.and_then(|status| status.pod_ip.clone()),
-            ready: ready && !going,
-            going,
+            ready: ready && !terminating,
+            terminating,
             annotations: pod.annotations().clone(),
         }
     }
 }
 
 impl Cluster {
-    /// StatefulSets of a namespace.
+    /// The StatefulSets of a namespace.
     pub fn stateful_sets(&self, namespace: &str) -> Api<StatefulSet> {
         Api::namespaced(self.client(), namespace)
     }
 
-    /// Pods of a namespace.
+    /// The Pods of a namespace.
     pub fn pods_api(&self, namespace: &str) -> Api<Pod> {
         Api::namespaced(self.client(), namespace)
     }
 
-    /// Makes a StatefulSet, and its namespace if need be.
+    /// Makes a StatefulSet, and its namespace unless it exists.
     pub async fn create_stateful_set(&self, spec: &StatefulSetSpec) -> Result<StatefulSet> {
         self.namespace(&spec.namespace).await?;
         let object = serde_json::from_value(spec.object()).context("not a StatefulSet")?;
@@ -199,7 +199,7 @@ impl Cluster {
         Ok(self.stateful_sets(namespace).patch(name, &PatchParams::default(), &patch).await?)
     }
 
-    /// Deletes a StatefulSet and waits until it is gone; with `orphan` its Pods live on.
+    /// Deletes a StatefulSet and waits until it is gone. With `orphan` its Pods stay.
     pub async fn delete_stateful_set(&self, namespace: &str, name: &str, orphan: bool) -> Result<()> {
         let policy = if orphan { PropagationPolicy::Orphan } else { PropagationPolicy::Background };
         let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
@@ -212,14 +212,14 @@ impl Cluster {
         .await
     }
 
-    /// The Pods of a StatefulSet (by label) by name.
+    /// The Pods with the StatefulSet's label, by name.
     pub async fn pods(&self, namespace: &str, name: &str) -> Result<BTreeMap<String, PodInfo>> {
         let params = ListParams::default().labels(&format!("app={name}"));
         let pods = self.pods_api(namespace).list(&params).await?;
         Ok(pods.items.iter().map(|pod| (pod.name_any(), PodInfo::from(pod))).collect())
     }
 
-    /// Waits until the StatefulSet has exactly that many Pods, all of them Ready.
+    /// Waits until the StatefulSet has exactly `replicas` Pods, all of them Ready.
     pub async fn wait_ready(
         &self,
         namespace: &str,
@@ -237,7 +237,7 @@ impl Cluster {
         .await
     }
 
-    /// Waits until the Pods of a StatefulSet are as `done` wants them.
+    /// Waits until `done` holds for the Pods of a StatefulSet.
     pub async fn wait_for_pods(
         &self,
         namespace: &str,
@@ -254,8 +254,8 @@ impl Cluster {
         .await
     }
 
-    /// Deletes the named Pods and waits until each is back: another UID, Ready. All Pods of the
-    /// StatefulSet are returned.
+    /// Deletes the named Pods and waits until each is Ready again with another UID. Returns all Pods of the
+    /// StatefulSet.
     pub async fn recreate_pods(
         &self,
         namespace: &str,
@@ -273,7 +273,7 @@ impl Cluster {
         .await
     }
 
-    /// Deletes the named Pods; all Pods of the StatefulSet as they were before are returned.
+    /// Deletes the named Pods. Returns all Pods of the StatefulSet as they were before.
     pub async fn delete_pods(
         &self,
         namespace: &str,
@@ -290,8 +290,8 @@ impl Cluster {
 
 fn describe(pods: &BTreeMap<String, PodInfo>) -> String {
     let one = |pod: &PodInfo| {
-        let state = if pod.going {
-            "going"
+        let state = if pod.terminating {
+            "terminating"
         } else if pod.ready {
             "ready"
         } else {
@@ -301,7 +301,7 @@ fn describe(pods: &BTreeMap<String, PodInfo>) -> String {
         let (node, ip) = (pod.node.as_ref().unwrap_or(&unknown), pod.ip.as_ref().unwrap_or(&unknown));
         format!("{} {state} on {node} with {ip}", pod.name)
     };
-    // Of many Pods the ones that are not as they should be are of interest.
+    // Show the Pods that are not Ready first: the list is cut.
     let mut shown: Vec<String> = pods.values().filter(|pod| !pod.ready).map(one).collect();
     shown.extend(pods.values().filter(|pod| pod.ready).map(one));
     shown.truncate(12);

@@ -8,8 +8,8 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// A folder that holds etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl,
-/// host-local and docker-registry.
+/// A folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, host-local and
+/// docker-registry.
 #[derive(Clone, Debug)]
 pub struct Binaries {
     folder: PathBuf,
@@ -27,7 +27,7 @@ impl Binaries {
         Ok(binaries)
     }
 
-    /// A program of that folder by itself, which needs no control plane.
+    /// One program of that folder, without checking for the others.
     pub fn find_one(name: &str) -> Result<PathBuf> {
         Self { folder: folder()? }.path(name)
     }
@@ -44,7 +44,7 @@ impl Binaries {
         ))
     }
 
-    /// What `kube-apiserver --version` says.
+    /// The version that `kube-apiserver --version` prints.
     pub fn kubernetes_version(&self) -> Result<Version> {
         let program = self.path("kube-apiserver")?;
         let output = Command::new(&program).arg("--version").output();
@@ -92,7 +92,7 @@ impl Version {
         Self { major: 1, minor }
     }
 
-    /// Finds `v1.20.2` in `Kubernetes v1.20.2`.
+    /// Parses the version in a text such as `Kubernetes v1.20.2`.
     fn parse(text: &str) -> Result<Self> {
         let mut numbers = text
             .split_whitespace()
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_from_what_the_binary_prints() {
+    fn parses_the_version_that_the_binary_prints() {
         assert_eq!(Version::parse("Kubernetes v1.20.2\n").unwrap(), Version::minor(20));
         assert_eq!(Version::parse("Kubernetes v1.34.0-rc.1+dirty").unwrap(), Version::minor(34));
         assert!(Version::parse("no such thing").is_err());

@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 /// The user of the administrator.
 pub const ADMIN: &str = "admin";
 
-/// Somebody who may talk to the API server. Without RBAC rules of their own they may do next to
-/// nothing.
+/// A user of the API server. Without RBAC rules of its own it may do almost nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// The name that RBAC subjects use.
@@ -53,7 +52,7 @@ impl ServerCertificate {
         let issuer = Issuer::new(authority, authority_key);
 
         let key = KeyPair::generate()?;
-        // By the last name kwctl and others ask an API server of which they know the address only.
+        // kwctl and others verify the last name when they know only the address of an API server.
         let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
         let mut server = CertificateParams::new(names)?;
         server.distinguished_name.push(DnType::CommonName, name);
@@ -62,7 +61,7 @@ impl ServerCertificate {
     }
 }
 
-/// All that has to do with who one is, written to a folder.
+/// The keys, certificates and tokens of a control plane, written to a folder.
 pub(crate) struct Credentials {
     folder: PathBuf,
     authority: String,
@@ -109,7 +108,7 @@ impl Credentials {
         })?)
     }
 
-    /// A kubeconfig with that token, as JSON, which every reader of kubeconfigs takes.
+    /// A kubeconfig with that token, as JSON, which every reader of kubeconfigs accepts.
     pub(crate) fn kubeconfig(&self, url: &str, token: &str) -> Value {
         json!({
             "apiVersion": "v1",
@@ -131,7 +130,7 @@ impl Credentials {
     }
 }
 
-/// 128 random bits, in hexadecimal. A fresh key is the randomness at hand.
+/// 128 random bits in hexadecimal, taken from a fresh key.
 fn random_token() -> Result<String> {
     let key = KeyPair::generate()?;
     let mut token = String::new();

@@ -46,7 +46,7 @@ impl Flags<'_> {
             format!("--data-dir={}", self.path(ETCD_DATA)),
             format!("--listen-client-urls={url}"),
             format!("--advertise-client-urls={url}"),
-            // Nobody comes to see a cluster of one.
+            // A single etcd has no peers: any free port will do.
             "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
             "--unsafe-no-fsync".to_owned(),
             "--logger=zap".to_owned(),
@@ -94,18 +94,18 @@ impl Flags<'_> {
         self.client_flags()
     }
 
-    /// What the controller manager and the scheduler have in common.
+    /// The flags that the controller manager and the scheduler share.
     fn client_flags(&self) -> Vec<String> {
         let mut flags = vec![
             format!("--kubeconfig={}", self.path(&format!("{ADMIN}.kubeconfig"))),
             "--leader-elect=false".to_owned(),
-            // No server: two control planes at once would want the same port.
+            // No HTTPS server: two control planes would use the same port.
             "--secure-port=0".to_owned(),
             "--kube-api-qps=500".to_owned(),
             "--kube-api-burst=1000".to_owned(),
         ];
         if self.version < Version::minor(23) {
-            // The plain HTTP server, gone since 1.23; the flag itself went with 1.24.
+            // The plain HTTP server was removed in 1.23, the flag in 1.24.
             flags.push("--port=0".to_owned());
         }
         flags

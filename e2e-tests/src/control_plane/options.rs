@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::credentials::User;
 
-/// Names of the programs, as the supervisor knows them.
+/// The names of the programs, as the supervisor uses them.
 pub mod program {
     /// The store.
     pub const ETCD: &str = "etcd";
@@ -19,13 +19,13 @@ pub mod program {
 /// How to start a control plane.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Users beside the administrator.
+    /// Users besides the administrator.
     pub users: Vec<User>,
-    /// Write an audit log of all requests (metadata only).
+    /// Whether to write an audit log of the metadata of all requests.
     pub audit_log: bool,
-    /// More flags for the API server.
+    /// Further flags of the API server.
     pub api_server_flags: Vec<String>,
-    /// More flags for the controller manager.
+    /// Further flags of the controller manager.
     pub controller_manager_flags: Vec<String>,
     /// How long the start may take.
     pub timeout: Duration,

@@ -1,14 +1,14 @@
-//! What Kubewarden installs and its objects need to be stored. Its controller does not run here.
+//! The definitions of Kubewarden's kinds. Kubewarden's controller does not run here.
 
-use std::{env, fs, path::PathBuf};
+use std::{env, fs, path::PathBuf, sync::Once};
 
 use anyhow::{Context, Result, ensure};
 use kube::Client;
 use serde_json::{Map, Value, json};
 
-use crate::{control_plane::Version, manifests};
+use crate::{control_plane::Version, manifests, report};
 
-/// Kubewarden's own namespace, in which its policy servers have their accounts.
+/// Kubewarden's namespace, with the accounts of its policy servers.
 pub const NAMESPACE: &str = "kubewarden";
 /// The account of the policy server `default`.
 pub const SERVICE_ACCOUNT: &str = "policy-server";
@@ -16,8 +16,8 @@ pub const SERVICE_ACCOUNT: &str = "policy-server";
 const DEFINITIONS_ENV: &str = "KUBEWARDEN_CRDS";
 const GROUP: &str = "policies.kubewarden.io";
 
-/// Lets the cluster store Kubewarden's objects, in its namespace among others: by the definitions in the
-/// folder that `KUBEWARDEN_CRDS` names, or else by some that take any field.
+/// Makes Kubewarden's namespace and lets the cluster store Kubewarden's kinds: with the definitions in the folder that
+/// `KUBEWARDEN_CRDS` names, else with permissive ones that accept any field.
 pub async fn install_definitions(client: &Client, version: Version) -> Result<()> {
     manifests::ensure_namespace(client, NAMESPACE).await?;
     manifests::apply(client, &definitions(version)?).await?;
@@ -26,6 +26,13 @@ pub async fn install_definitions(client: &Client, version: Version) -> Result<()
 
 fn definitions(version: Version) -> Result<Vec<Value>> {
     let Some(folder) = env::var_os(DEFINITIONS_ENV).filter(|folder| !folder.is_empty()) else {
+        static REPORTED: Once = Once::new();
+        REPORTED.call_once(|| {
+            report::skipped(
+                "validation of the manifests by Kubewarden's own definitions",
+                &format!("set {DEFINITIONS_ENV}=… (the folder with their YAML) to run it"),
+            );
+        });
         return Ok([
             ("ClusterAdmissionPolicy", "clusteradmissionpolicies"),
             ("PolicyServer", "policyservers"),
@@ -48,32 +55,32 @@ fn definitions(version: Version) -> Result<Vec<Value>> {
             definitions.iter_mut().filter_map(|definition| definition["spec"]["versions"].as_array_mut());
         versions
             .flatten()
-            .for_each(|version| let_strings_be_empty(&mut version["schema"]["openAPIV3Schema"]));
+            .for_each(|version| make_strings_nullable(&mut version["schema"]["openAPIV3Schema"]));
     }
     ensure!(!definitions.is_empty(), "{DEFINITIONS_ENV}={} has no definition of {GROUP}", folder.display());
     Ok(definitions)
 }
 
-/// Kubernetes 1.20, built with a Go that is newer than it, takes an empty string for null when it validates.
-fn let_strings_be_empty(schema: &mut Value) {
+/// Makes strings nullable: Kubernetes 1.20, built with a newer Go, validates an empty string as null.
+fn make_strings_nullable(schema: &mut Value) {
     if schema["type"] == "string" {
         schema["nullable"] = true.into();
     }
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
-    properties.into_iter().flat_map(Map::values_mut).for_each(let_strings_be_empty);
+    properties.into_iter().flat_map(Map::values_mut).for_each(make_strings_nullable);
     for key in ["items", "additionalProperties"] {
         if let Some(below) = schema.get_mut(key).filter(|below| below.is_object()) {
-            let_strings_be_empty(below);
+            make_strings_nullable(below);
         }
     }
-    // What a list goes by must not be null.
+    // The keys of a list map must not be nullable.
     let keys = schema["x-kubernetes-list-map-keys"].as_array().cloned().unwrap_or_default();
     for key in keys.iter().filter_map(Value::as_str) {
         schema["items"]["properties"][key]["nullable"] = false.into();
     }
 }
 
-/// The definition of a kind whose objects may have any field.
+/// The definition of a kind that accepts any field.
 pub fn permissive_definition(group: &str, version: &str, kind: &str, plural: &str, scope: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -1,7 +1,7 @@
-//! What Kubewarden's controller makes of a `ClusterAdmissionPolicy`.
+//! What Kubewarden's controller derives from a `ClusterAdmissionPolicy`.
 //!
-//! The controller itself is a container image that cannot run here. This is what it writes, field by field: a
-//! webhook configuration for the API server, and an entry of `policies.yml` for the PolicyServer.
+//! The controller is a container image that cannot run here. This derives the same, field by field: a webhook
+//! configuration for the API server and an entry of `policies.yml` for the PolicyServer.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -16,17 +16,17 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// From the object, as it is in a cluster or a file.
+    /// Wraps the object, as read from a cluster or a file.
     pub fn new(object: Value) -> Self {
         Self { object }
     }
 
-    /// How Kubewarden calls it: `clusterwide-<name>`.
+    /// Its id in Kubewarden: `clusterwide-<name>`.
     pub fn id(&self) -> String {
         format!("clusterwide-{}", self.object["metadata"]["name"].as_str().unwrap_or_default())
     }
 
-    /// Where the module is: `registry://…`.
+    /// The URL of the module: `registry://…`.
     pub fn module(&self) -> Result<&str> {
         self.spec("module").as_str().context("the ClusterAdmissionPolicy names no module")
     }
@@ -39,18 +39,18 @@ impl Policy {
         }
     }
 
-    /// A field of the spec; null if it is not there.
+    /// A field of the spec, or null.
     pub fn spec(&self, field: &str) -> &Value {
         &self.object["spec"][field]
     }
 
-    /// What the API server is told. `server` is where the PolicyServer answers, and `authority` signed its
-    /// certificate; in a cluster these are a Service and Kubewarden's own authority.
+    /// The webhook configuration. `server` is the URL of the PolicyServer and `authority` signed its certificate; in a
+    /// real cluster these are a Service and Kubewarden's own authority.
     pub fn webhook_configuration(&self, server: &str, authority: &str, version: Version) -> Value {
         let id = self.id();
         let mut excluded = vec![json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn",
             "values": [NAMESPACE]})];
-        // Of the selector it takes the expressions only.
+        // The controller uses only the expressions of the selector.
         excluded.extend(
             self.spec("namespaceSelector")["matchExpressions"].as_array().into_iter().flatten().cloned(),
         );
@@ -67,7 +67,7 @@ impl Policy {
                 webhook[field] = self.spec(field).clone();
             }
         }
-        // An API server without them would prune the field; the controller leaves it out.
+        // The controller leaves them out on API servers that do not know them.
         if version >= Version::minor(28) && !self.spec("matchConditions").is_null() {
             webhook["matchConditions"] = self.spec("matchConditions").clone();
         }
@@ -81,8 +81,7 @@ impl Policy {
         })
     }
 
-    /// The PolicyServer's `policies.yml`, with this policy alone. A cluster-wide policy gets all host
-    /// capabilities.
+    /// A `policies.yml` of the PolicyServer with only this policy. A cluster-wide policy gets all host capabilities.
     pub fn policies(&self) -> Value {
         let mut entry = json!({
             "namespacedName": {"Namespace": "", "Name": self.object["metadata"]["name"]},
@@ -113,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_api_server_is_told_what_the_policy_says() {
+    fn derives_the_webhook_and_the_policies_entry_from_the_policy() {
         let policy = Policy::new(json!({"metadata": {"name": "p"}, "spec": {
             "module": "registry://r/p:1",
             "mutating": true,
@@ -145,6 +144,10 @@ mod tests {
         let entry = &policy.policies()["clusterwide-p"];
         assert_eq!(entry["allowedToMutate"], true);
         assert_eq!(entry["hostCapabilities"], json!(["*"]));
-        assert_eq!(entry.get("contextAwareResources"), None, "what is not named is not granted");
+        assert_eq!(
+            entry.get("contextAwareResources"),
+            None,
+            "resources that the policy does not name are not granted"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Kubewarden's own PolicyServer, where there is one: `POLICY_SERVER` names the executable.
+//! Kubewarden's PolicyServer. `POLICY_SERVER` names the executable.
 
 use std::{env, fs, path::PathBuf, sync::Arc, time::Duration};
 
@@ -35,8 +35,8 @@ pub struct PolicyServer {
 }
 
 impl PolicyServer {
-    /// Starts it as Kubewarden's controller does, with `policies.yml`, `sources.yml` and TLS. It asks the API server
-    /// by that token. `insecure` is a registry that speaks plain HTTP.
+    /// Starts it as Kubewarden's controller does, with `policies.yml`, `sources.yml` and TLS. It calls the API server
+    /// with that token. `insecure` is a registry that speaks plain HTTP.
     pub fn start(
         control_plane: &ControlPlane,
         program: PathBuf,
@@ -99,7 +99,7 @@ impl PolicyServer {
         Ok(())
     }
 
-    /// Tells the API server to ask it.
+    /// Registers it with the API server.
     pub async fn register(&self, admin: &Client, version: Version) -> Result<Value> {
         let configurations: Api<MutatingWebhookConfiguration> = Api::all(admin.clone());
         let configuration = self.policy.webhook_configuration(&self.url, &self.authority, version);

@@ -1,4 +1,4 @@
-//! What the manifests of the repository come to, as kustomize and Helm make them.
+//! Renders the manifests of this repository with kustomize and Helm.
 
 use std::{
     env, fs,
@@ -15,13 +15,13 @@ use crate::{control_plane::Version, repository::repository_file};
 /// The Helm chart of this repository.
 pub const CHART: &str = "charts/persistent-pod-state";
 
-/// The objects of a kustomization, named by its folder from the root of the repository, such as `deploy`.
+/// Renders a kustomization, given by its folder from the root of the repository, such as `deploy`.
 pub fn render_kustomize(folder: &str) -> Result<Vec<Value>> {
     let text = run("kustomize", &["build", &path(repository_file(folder))?])?;
-    parse(&text).with_context(|| format!("what kustomize makes of {folder}"))
+    parse(&text).with_context(|| format!("the output of kustomize for {folder}"))
 }
 
-/// The objects of the chart, as `helm template` makes them of a file with values.
+/// Renders the chart with `helm template` and a file of values.
 pub fn render_chart(release: &str, namespace: &str, values: Option<&Path>) -> Result<Vec<Value>> {
     let chart = path(repository_file(CHART))?;
     let mut arguments = vec!["template", release, &chart, "--namespace", namespace];
@@ -29,10 +29,10 @@ pub fn render_chart(release: &str, namespace: &str, values: Option<&Path>) -> Re
     if let Some(values) = &values {
         arguments.extend(["--values", values]);
     }
-    parse(&run("helm", &arguments)?).context("what Helm makes of the chart")
+    parse(&run("helm", &arguments)?).context("the output of Helm")
 }
 
-/// Every folder of the repository that can be applied, from its root: `deploy`, `deploy/base`, ….
+/// Finds the folders that can be applied, as paths from the root of the repository: `deploy`, `deploy/base`, ….
 pub fn kustomizations() -> Result<Vec<String>> {
     let root = repository_file("");
     let mut found = Vec::new();
@@ -47,7 +47,7 @@ pub fn kustomizations() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// All files of a folder and of those in it.
+/// Finds all files below a folder.
 pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
@@ -61,14 +61,14 @@ pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What tells an object from others, for people to read: kind, namespace and name.
+/// Kind, namespace and name of an object, for people to read.
 pub fn name_of(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
     format!("{} {}/{}", text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]))
 }
 
-/// Objects as this API server knows them: `policy/v1` came with Kubernetes 1.21, with the same fields.
+/// Replaces versions that this API server does not serve: `policy/v1` came with Kubernetes 1.21, with the same fields.
 pub fn as_served(mut objects: Vec<Value>, version: Version) -> Vec<Value> {
     if version < Version::minor(21) {
         for object in objects.iter_mut().filter(|object| object["apiVersion"] == "policy/v1") {
@@ -78,7 +78,7 @@ pub fn as_served(mut objects: Vec<Value>, version: Version) -> Vec<Value> {
     objects
 }
 
-/// Runs `helm`; what it says is the answer, or the error.
+/// Runs `helm` and returns its output, or an error with it.
 pub fn helm(arguments: &[&str]) -> Result<String> {
     run("helm", arguments)
 }
@@ -96,8 +96,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<String> {
     Ok(answer)
 }
 
-/// Where the programs are: the folder that `PPS_MANIFEST_TOOLS_DIR` names, or the one that
-/// `make manifest-tools` fills.
+/// The folder of the programs: `PPS_MANIFEST_TOOLS_DIR`, else the one that `make manifest-tools` fills.
 fn folder() -> Result<PathBuf> {
     if let Some(folder) = env::var_os("PPS_MANIFEST_TOOLS_DIR") {
         return Ok(folder.into());

@@ -1,4 +1,4 @@
-//! `pps-publish`, run as the program that it is.
+//! Runs `pps-publish`.
 
 use std::{
     env,
@@ -18,7 +18,7 @@ use crate::{
 
 const EXECUTABLE: &str = "pps-publish";
 
-/// The sidecar as it is shipped: `PPS_STATIC_SIDECAR`, else what `hack/build-sidecar.sh` has built.
+/// The released sidecar: `PPS_STATIC_SIDECAR`, else what `hack/build-sidecar.sh` has built.
 pub fn static_sidecar_path() -> Result<PathBuf> {
     if let Some(path) = env::var_os("PPS_STATIC_SIDECAR").filter(|path| !path.is_empty()) {
         return Ok(path.into());
@@ -32,12 +32,12 @@ pub fn static_sidecar_path() -> Result<PathBuf> {
 pub struct Publisher {
     /// Docker's configuration, with the credentials.
     pub docker_config: PathBuf,
-    /// How to talk to the registry: `--plain-http` or `--ca-file`.
+    /// How to connect to the registry: `--plain-http` or `--ca-file`.
     pub access: Vec<String>,
 }
 
 impl Publisher {
-    /// One that knows how to talk to the registry, and its password.
+    /// A publisher with what it needs to connect to the registry and log in.
     pub fn to(registry: &Registry) -> Self {
         let access = match registry.ca() {
             Some(authority) => vec!["--ca-file".to_owned(), authority.display().to_string()],
@@ -46,22 +46,22 @@ impl Publisher {
         Self { docker_config: registry.docker_config(), access }
     }
 
-    /// Pushes the policy; the immutable reference to it.
+    /// Pushes the policy and returns its immutable reference.
     pub async fn policy(&self, reference: &str) -> Result<String> {
         self.push(&["policy", "--module", path(&policy_path())?, reference]).await
     }
 
-    /// Pushes the sidecar's image; the immutable reference to it.
+    /// Pushes the sidecar's image and returns its immutable reference.
     pub async fn image(&self, reference: &str) -> Result<String> {
         self.push(&["image", "--binary", path(&static_sidecar_path()?)?, reference]).await
     }
 
-    /// Pushes a packed chart; the immutable reference to it.
+    /// Pushes a packed chart and returns its immutable reference.
     pub async fn chart(&self, package: &Path, reference: &str) -> Result<String> {
         self.push(&["chart", "--package", path(package)?, reference]).await
     }
 
-    /// What a push with these arguments prints.
+    /// Pushes with these arguments and returns the line that is printed.
     pub async fn push(&self, args: &[&str]) -> Result<String> {
         let output = self.run(args).await?;
         let (said, complaint) = (text(&output.stdout), text(&output.stderr));
@@ -72,7 +72,7 @@ impl Publisher {
         Ok(line.with_context(|| format!("not one line: {said:?}"))?.to_owned())
     }
 
-    /// Runs a push with these arguments.
+    /// Runs `pps-publish` with these arguments, for this registry.
     pub async fn run(&self, args: &[&str]) -> Result<Output> {
         let access = self.access.iter().map(String::as_str);
         let args: Vec<&str> = args.iter().copied().chain(access).collect();
@@ -80,13 +80,13 @@ impl Publisher {
     }
 }
 
-/// The program.
+/// The executable.
 pub fn executable() -> Result<PathBuf> {
     beside_current_exe(EXECUTABLE)
         .ok_or_else(|| anyhow!("{EXECUTABLE} is not built: cargo build -p {EXECUTABLE}"))
 }
 
-/// Runs `pps-publish` in the repository.
+/// Runs `pps-publish` in the root of the repository.
 pub async fn run(args: &[&str], env: &[(&str, &Path)]) -> Result<Output> {
     let output = Command::new(executable()?)
         .args(args)

@@ -1,5 +1,5 @@
-//! Reads what an OCI registry stores, by its HTTP API alone: a second opinion on what was pushed. Whatever comes
-//! is checked against its digest.
+//! Reads an OCI registry through its HTTP API. It shares no code with the client that pushes, and checks every
+//! response against its digest.
 
 use std::{collections::BTreeMap, fs, io::Read, path::Path, sync::Arc};
 
@@ -29,7 +29,7 @@ use tokio_rustls::TlsConnector;
 
 /// The media types of manifests.
 pub mod media_type {
-    /// What is stored under one digest: a configuration and layers.
+    /// A configuration and layers.
     pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
     /// A list of manifests.
     pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -37,13 +37,13 @@ pub mod media_type {
     pub const IMAGE_CONFIG: &str = "application/vnd.oci.image.config.v1+json";
     /// A layer of a container image.
     pub const IMAGE_LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
-    /// The configuration of a policy, which is empty.
+    /// The empty configuration of a policy.
     pub const POLICY_CONFIG: &str = "application/vnd.wasm.config.v1+json";
-    /// The one layer of a policy: the module.
+    /// The only layer of a policy: the module.
     pub const POLICY_LAYER: &str = "application/vnd.wasm.content.layer.v1+wasm";
 }
 
-/// What is said of something that has a digest.
+/// Describes stored content.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
@@ -51,12 +51,12 @@ pub struct Descriptor {
     pub media_type: String,
     /// `sha256:…`.
     pub digest: String,
-    /// In bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// What a manifest is of, in an index.
+    /// In an index, the artifact type of the manifest.
     #[serde(default)]
     pub artifact_type: Option<String>,
-    /// More about it.
+    /// Its annotations.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
 }
@@ -65,26 +65,26 @@ pub struct Descriptor {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// The digest of what came.
+    /// Its digest.
     #[serde(skip)]
     pub digest: String,
     /// Its type.
     #[serde(default)]
     pub media_type: String,
-    /// What it is of, if it is no image.
+    /// The type of the artifact, unless it is an image.
     #[serde(default)]
     pub artifact_type: Option<String>,
-    /// Of a manifest: the configuration.
+    /// The configuration of a manifest.
     pub config: Option<Descriptor>,
-    /// Of a manifest: the layers.
+    /// The layers of a manifest.
     #[serde(default)]
     pub layers: Vec<Descriptor>,
-    /// Of an index: the manifests.
+    /// The manifests of an index.
     #[serde(default)]
     pub manifests: Vec<Descriptor>,
-    /// What it says something about.
+    /// The manifest that this artifact refers to.
     pub subject: Option<Descriptor>,
-    /// More about it.
+    /// Its annotations.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
 }
@@ -92,11 +92,11 @@ pub struct Manifest {
 /// The configuration of a container image.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ImageConfig {
-    /// For which processor.
+    /// The processor.
     pub architecture: String,
-    /// For which system.
+    /// The operating system.
     pub os: String,
-    /// When it was made.
+    /// The creation time.
     pub created: String,
     config: RunConfig,
     rootfs: RootFs,
@@ -126,23 +126,23 @@ impl ImageConfig {
         &self.config.user
     }
 
-    /// The program and its first arguments.
+    /// The program and its fixed arguments.
     pub fn entrypoint(&self) -> &[String] {
         &self.config.entrypoint
     }
 
-    /// The environment, each as `NAME=value`.
+    /// The environment variables, each as `NAME=value`.
     pub fn env(&self) -> &[String] {
         &self.config.env
     }
 
-    /// What the image says of itself.
+    /// The labels of the image.
     pub fn labels(&self) -> &BTreeMap<String, String> {
         &self.config.labels
     }
 }
 
-/// Reads from one registry.
+/// Reads one registry.
 pub struct Reader {
     host: String,
     tls: Option<TlsConnector>,
@@ -153,7 +153,7 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Reader {
-    /// A reader of the registry at that address. It speaks HTTPS if it is given an authority to trust.
+    /// A reader of the registry at that address. With an authority to trust it uses HTTPS.
     pub fn new(host: &str, authority: Option<&Path>, credentials: Option<&(String, String)>) -> Result<Self> {
         let authorization = credentials
             .map(|(user, password)| format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))));
@@ -161,24 +161,27 @@ impl Reader {
         Ok(Self { host: host.to_owned(), tls, authorization })
     }
 
-    /// The status with which the registry answers whether it is there.
+    /// The HTTP status of the API's root.
     pub async fn ping(&self) -> Result<u16> {
         Ok(self.get("", "*/*").await?.0.as_u16())
     }
 
-    /// The manifest or index that a reference names: `host/repository:tag` or `host/repository@digest`.
+    /// The manifest or index of a reference: `host/repository:tag` or `host/repository@digest`.
     pub async fn manifest(&self, reference: &str) -> Result<Manifest> {
         let (repository, version) = self.split(reference)?;
         let accept = format!("{}, {}", media_type::MANIFEST, media_type::INDEX);
         let (status, kind, body) = self.get(&format!("{repository}/manifests/{version}"), &accept).await?;
         ensure!(status == StatusCode::OK, "{reference}: {status}: {}", String::from_utf8_lossy(&body));
         let digest = digest(&body);
-        ensure!(!version.contains(':') || version == digest, "{reference}: what came is {digest}");
+        ensure!(
+            !version.contains(':') || version == digest,
+            "{reference}: the response has the digest {digest}"
+        );
         let mut manifest: Manifest = parse(reference, &body)?;
-        // It need not say it itself.
+        // A manifest need not contain its own media type.
         ensure!(
             manifest.media_type.is_empty() || kind == manifest.media_type,
-            "{reference}: {kind:?} is said to be {:?}",
+            "{reference}: the media type is {kind:?}, but the manifest says {:?}",
             manifest.media_type
         );
         manifest.media_type = kind;
@@ -186,12 +189,12 @@ impl Reader {
         Ok(manifest)
     }
 
-    /// What the manifests of the reference's repository call by this descriptor.
+    /// The content that a descriptor in the reference's repository describes.
     pub async fn blob(&self, reference: &str, of: &Descriptor) -> Result<Vec<u8>> {
         let (repository, _) = self.split(reference)?;
         let (status, _, body) = self.get(&format!("{repository}/blobs/{}", of.digest), "*/*").await?;
         ensure!(status == StatusCode::OK, "{}: {status}: {}", of.digest, String::from_utf8_lossy(&body));
-        ensure!(digest(&body) == of.digest, "{} is {}", of.digest, digest(&body));
+        ensure!(digest(&body) == of.digest, "{} has the digest {}", of.digest, digest(&body));
         ensure!(body.len() as u64 == of.size, "{} has {} bytes, not {}", of.digest, body.len(), of.size);
         Ok(body.to_vec())
     }
@@ -200,18 +203,18 @@ impl Reader {
     pub async fn pull_policy(&self, reference: &str) -> Result<Vec<u8>> {
         let manifest = self.manifest(reference).await?;
         let [layer] = manifest.layers.as_slice() else {
-            bail!("{reference} has not one layer: {manifest:?}")
+            bail!("{reference} does not have exactly one layer: {manifest:?}")
         };
-        ensure!(layer.media_type == media_type::POLICY_LAYER, "{reference} is no policy: {layer:?}");
+        ensure!(layer.media_type == media_type::POLICY_LAYER, "{reference} is not a policy: {layer:?}");
         self.blob(reference, layer).await
     }
 
-    /// Unpacks a container image into a folder, which becomes its root file system. Owners are kept when this is
-    /// root.
+    /// Unpacks a container image into a folder, which becomes its root file system. Owners are kept only if this process
+    /// runs as root.
     pub async fn pull_image(&self, reference: &str, into: &Path) -> Result<ImageConfig> {
         let manifest = self.manifest(reference).await?;
         let config = manifest.config.with_context(|| format!("{reference} has no configuration"))?;
-        ensure!(config.media_type == media_type::IMAGE_CONFIG, "{reference} is no image: {config:?}");
+        ensure!(config.media_type == media_type::IMAGE_CONFIG, "{reference} is not an image: {config:?}");
         let config: ImageConfig = parse(reference, &self.blob(reference, &config).await?)?;
         let diff_ids = &config.rootfs.diff_ids;
         ensure!(diff_ids.len() == manifest.layers.len(), "{reference}: {diff_ids:?} {:?}", manifest.layers);
@@ -226,8 +229,7 @@ impl Reader {
         Ok(config)
     }
 
-    /// What says something about that: from the API for it, or else from the index under the tag that stands in
-    /// for that API.
+    /// The artifacts that refer to a manifest: from the referrers API, else from the index under its fallback tag.
     pub async fn referrers(&self, reference: &str) -> Result<Vec<Descriptor>> {
         let (repository, _) = self.split(reference)?;
         let subject = self.manifest(reference).await?.digest;
@@ -259,13 +261,13 @@ impl Reader {
 
     /// The repository and the tag or digest.
     fn split<'a>(&self, reference: &'a str) -> Result<(&'a str, &'a str)> {
-        let wrong = || anyhow!("{reference:?} is not {}/repository:tag or …@digest", self.host);
+        let wrong = || anyhow!("{reference:?} must be {}/repository:tag or …@digest", self.host);
         let rest = reference.strip_prefix("registry://").unwrap_or(reference);
         let rest = rest.strip_prefix(&self.host).and_then(|rest| rest.strip_prefix('/')).ok_or_else(wrong)?;
         rest.split_once('@').or_else(|| rest.split_once(':')).ok_or_else(wrong)
     }
 
-    /// Status, media type and body of a path below `/v2/`.
+    /// Gets a path below `/v2/`: status, media type and body.
     async fn get(&self, path: &str, accept: &str) -> Result<(StatusCode, String, Bytes)> {
         let mut request = Request::get(format!("/v2/{path}")).header(HOST, &self.host).header(ACCEPT, accept);
         if let Some(authorization) = &self.authorization {
@@ -291,7 +293,7 @@ impl Reader {
     }
 }
 
-/// A connector that trusts this authority and no other.
+/// A connector that trusts only this authority.
 fn connector(authority: &Path) -> Result<TlsConnector> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(authority)? {

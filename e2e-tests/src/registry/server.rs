@@ -1,4 +1,4 @@
-//! A real OCI registry: Debian's docker-registry, on loopback, with or without TLS and a password.
+//! A real OCI registry: Debian's docker-registry on loopback, with or without TLS and a password.
 
 use std::{
     fs,
@@ -17,17 +17,17 @@ use crate::{
     wait::{Progress, wait_for},
 };
 
-/// bcrypt's lowest cost: the registry hashes the password of each request.
+/// bcrypt's lowest cost, because the registry hashes the password in every request.
 const BCRYPT_COST: u32 = 4;
 
 /// How to run a registry.
 #[derive(Clone, Debug)]
 pub struct RegistryOptions {
-    /// Whether it speaks HTTPS, with a certificate of an authority of its own; else HTTP.
+    /// Whether it uses HTTPS, with a certificate of its own authority.
     pub tls: bool,
-    /// The user and the password that it asks for, reading included.
+    /// The user and password that it requires, also for reading.
     pub credentials: Option<(String, String)>,
-    /// Its name among the processes of the cluster; two registries need two names.
+    /// Its unique name among the processes of the cluster.
     pub name: String,
 }
 
@@ -37,7 +37,7 @@ impl Default for RegistryOptions {
     }
 }
 
-/// A running registry. The supervisor ends it, and what it stores goes with the supervisor's folder.
+/// A running registry. The supervisor stops it and deletes its storage.
 pub struct Registry {
     host: String,
     folder: PathBuf,
@@ -64,9 +64,9 @@ impl Registry {
             supervisor.spawn(Spec { name: name.clone(), program: program.clone(), args, env: Vec::new() })?;
             match registry.wait_ready(supervisor, &name).await {
                 Ok(()) => return Ok(registry),
-                // Somebody else may have taken the port.
+                // Another process took the port.
                 Err(error) if attempt < 3 && supervisor.log(&name).contains("address already in use") => {
-                    tracing::warn!("starting the registry anew with another port: {error:#}");
+                    tracing::warn!("starting the registry again with another port: {error:#}");
                     attempt += 1;
                 }
                 Err(error) => return Err(error),
@@ -74,17 +74,17 @@ impl Registry {
         }
     }
 
-    /// Its address: `127.0.0.1:PORT`, with which references to what it stores begin.
+    /// Its address `127.0.0.1:PORT`, with which references begin.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The certificate of the authority that signed its own, as a PEM file, if it speaks HTTPS.
+    /// The PEM file of the authority that signed its certificate, if it uses HTTPS.
     pub fn ca(&self) -> Option<&Path> {
         self.authority.as_deref()
     }
 
-    /// The user and the password that it asks for.
+    /// The user and password that it requires.
     pub fn credentials(&self) -> Option<&(String, String)> {
         self.credentials.as_ref()
     }
@@ -94,18 +94,17 @@ impl Registry {
         Reader::new(&self.host, self.ca(), self.credentials())
     }
 
-    /// A folder for `DOCKER_CONFIG`, whose `config.json` has the credentials, if there are any.
+    /// A folder for `DOCKER_CONFIG`, whose `config.json` has the credentials, if any.
     pub fn docker_config(&self) -> PathBuf {
         self.folder.join("docker")
     }
 
-    /// A folder for `DOCKER_CONFIG` with these credentials in place of its own.
+    /// A folder for `DOCKER_CONFIG` with other credentials.
     pub fn docker_config_with(&self, name: &str, user: &str, password: &str) -> Result<PathBuf> {
         self.write_docker_config(name, Some(&(user.to_owned(), password.to_owned())))
     }
 
-    /// Where Kubewarden's tools find out how to talk to it: what `--sources-path` of kwctl and of
-    /// policy-server takes.
+    /// A file for `--sources-path` of kwctl and policy-server that tells them how to connect.
     pub fn sources(&self) -> Result<PathBuf> {
         let sources = match &self.authority {
             None => json!({"insecure_sources": [self.host]}),
@@ -127,7 +126,7 @@ impl Registry {
         Ok(folder)
     }
 
-    /// Its configuration, as JSON, which is YAML.
+    /// Its configuration. JSON is valid YAML.
     fn config(&self) -> Result<Value> {
         let mut config = json!({
             "version": "0.1",

@@ -1,4 +1,4 @@
-//! What the harness and its supervisor process say to each other: one JSON object per line.
+//! The protocol between the harness and its supervisor process: one JSON object per line.
 
 use std::path::PathBuf;
 
@@ -7,37 +7,37 @@ use serde::{Deserialize, Serialize};
 /// A program to run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spec {
-    /// The name that later requests use; also the name of the log file.
+    /// The name in later requests and of the log file.
     pub name: String,
     /// The executable.
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Environment variables, on top of the supervisor's own.
+    /// Environment variables, in addition to the supervisor's own.
     pub env: Vec<(String, String)>,
 }
 
-/// What the supervisor is asked to do.
+/// A request to the supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Request {
-    /// Sweep what dead supervisors left in `root` and make a folder there.
+    /// Remove what dead supervisors left in `root` and make a folder there.
     Open {
-        /// Where the folders of all clusters are.
+        /// The parent of all cluster folders.
         root: PathBuf,
-        /// Leave the folder behind at the end.
+        /// Keep the folder at the end.
         keep: bool,
     },
-    /// Start a program. One of that name must not be running.
+    /// Start a program. No program of that name may be running.
     Start(Spec),
-    /// Send a signal to a program and to all that it started.
+    /// Send a signal to a program and its process group.
     Signal {
         /// The program.
         name: String,
         /// The signal's number.
         signal: i32,
     },
-    /// Is it running, and how did it end?
+    /// Report whether a program is running and how it ended.
     Status {
         /// The program.
         name: String,
@@ -46,13 +46,13 @@ pub enum Request {
     Close,
 }
 
-/// How a program is.
+/// The status of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessStatus {
     /// The process id of the last start.
     pub pid: Option<u32>,
-    /// It has not ended.
+    /// Whether it has not ended.
     pub running: bool,
     /// The exit code, if it ended by itself.
     pub code: Option<i32>,
@@ -66,10 +66,10 @@ pub struct ProcessStatus {
 pub enum Response {
     /// The folder of this cluster.
     Opened(PathBuf),
-    /// How the program is now.
+    /// The status of the program.
     Status(ProcessStatus),
-    /// Everything is gone.
+    /// Everything is stopped and removed.
     Closed,
-    /// It did not work.
+    /// The request failed.
     Failed(String),
 }

@@ -56,7 +56,7 @@ impl<'a> Fleet<'a> {
         let mut all = Vec::new();
         for set in self.sets.keys() {
             let pods = self.pool.cluster.pods(self.pool.namespace, set).await.unwrap();
-            all.extend(pods.into_values().filter(|pod| !pod.going).map(|pod| (set.clone(), pod)));
+            all.extend(pods.into_values().filter(|pod| !pod.terminating).map(|pod| (set.clone(), pod)));
         }
         let api = self.pool.cluster.pods_api(self.pool.namespace);
         let mut deleted = Vec::new();

@@ -134,7 +134,7 @@ async fn pods_can_be_held_and_nodes_can_fail() {
     cluster.kubelet.stop_node("node-0");
     cluster.delete_pods("default", "web", &["web-0"]).await.unwrap();
     let wait = cluster.wait_for_pods("default", "web", "web-0 to be gone", Duration::from_secs(2), |pods| {
-        pods.get("web-0").is_none_or(|pod| !pod.going)
+        pods.get("web-0").is_none_or(|pod| !pod.terminating)
     });
     let error = wait.await.unwrap_err().to_string();
     assert!(error.contains("web-0 going on node-0"), "{error}");

@@ -1,10 +1,6 @@
 //! The webhook, between a real API server and a policy.
 
-use std::{
-    fs,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -14,6 +10,7 @@ use kube::{
 use pps_e2e::{
     cluster::{Cluster, POLICY_SERVER, StatefulSetSpec},
     kubewarden::stand_in::{HostCalls, KubernetesHost, PolicyModule, Webhook, WebhookOptions, summary},
+    scratch::Scratch,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
@@ -27,22 +24,6 @@ kind: ClusterRole
 metadata: {name: policy}
 rules: [{apiGroups: [''], resources: [configmaps], verbs: [VERBS]}]
 ";
-
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str, content: impl AsRef<[u8]>) -> Self {
-        let path = std::env::temp_dir().join(format!("pps-e2e-test-{}-{name}", std::process::id()));
-        fs::write(&path, content).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
 
 fn config_map() -> ConfigMap {
     serde_json::from_value(json!({"metadata": {"name": "x"}, "data": {"keep": "1", "drop": "2"}})).unwrap()
@@ -65,11 +46,11 @@ fn get(masks: &Value) -> Value {
 async fn a_policy_sees_the_cluster_with_its_own_rights() {
     let (payload, answer) = (get(&json!(["data.keep"])), json!({"accepted": true}));
     let ask = Validate::Ask { operation: "get_resource", payload: &payload, answer: &answer };
-    let module = File::new("get.wasm", policy(&metadata(), &ask));
+    let module = Scratch::file("get.wasm", policy(&metadata(), &ask)).unwrap();
     let cluster = Cluster::builder()
         .without_crd()
         .nodes(1, 1)
-        .policy_file(&module.0, WebhookOptions::default())
+        .policy_file(module.path(), WebhookOptions::default())
         .start()
         .await
         .unwrap();
@@ -81,8 +62,8 @@ async fn a_policy_sees_the_cluster_with_its_own_rights() {
         error.contains("internal server error: Guest call failure: Callback evaluation failure: ApiError: ")
     );
     assert!(error.contains(r#"User "policy-server" cannot get resource "configmaps""#), "{error}");
-    let rights = File::new("get.yaml", RIGHTS.replace("VERBS", "get"));
-    cluster.apply_rbac_from(&rights.0, POLICY_SERVER, &[]).await.unwrap();
+    let rights = Scratch::file("get.yaml", RIGHTS.replace("VERBS", "get")).unwrap();
+    cluster.apply_rbac_from(rights.path(), POLICY_SERVER, &[]).await.unwrap();
     wait_for("the right to take effect", TIMEOUT, async || {
         let error = create_pod(&cluster).await.unwrap_err();
         let missing = r#"Cannot find v1/ConfigMap named 'x' inside of namespace 'Some("default")'"#;
@@ -114,16 +95,16 @@ async fn a_list_without_the_right_holds_a_worker_until_the_right_comes() {
         "field_selector": null, "field_masks": ["data.keep"]});
     let answer = json!({"accepted": true});
     let ask = Validate::Ask { operation: "list_resources_by_namespace", payload: &payload, answer: &answer };
-    let module = File::new("list.wasm", policy(&metadata(), &ask));
-    let rights = File::new("list.yaml", RIGHTS.replace("VERBS", "get, list, watch"));
+    let module = Scratch::file("list.wasm", policy(&metadata(), &ask)).unwrap();
+    let rights = Scratch::file("list.yaml", RIGHTS.replace("VERBS", "get, list, watch")).unwrap();
     let options = WebhookOptions { workers: 2, timeout_seconds: 1, ..WebhookOptions::default() };
     let mut cluster = Cluster::builder().without_crd().nodes(1, 1).start().await.unwrap();
     let config_maps: Api<ConfigMap> = Api::namespaced(cluster.client(), "default");
     config_maps.create(&PostParams::default(), &config_map()).await.unwrap();
 
     // Registering needs an answer: grant, register, answer from the watch.
-    cluster.apply_rbac_from(&rights.0, POLICY_SERVER, &[]).await.unwrap();
-    let policy_module = PolicyModule::load_file(&module.0).unwrap();
+    cluster.apply_rbac_from(rights.path(), POLICY_SERVER, &[]).await.unwrap();
+    let policy_module = PolicyModule::load_file(module.path()).unwrap();
     cluster.start_webhook(policy_module.clone(), options.clone()).await.unwrap();
     create_pod(&cluster).await.unwrap();
     let webhook = cluster.webhook().unwrap();
@@ -168,13 +149,14 @@ async fn a_list_without_the_right_holds_a_worker_until_the_right_comes() {
 #[tokio::test]
 async fn host_calls_are_answered_as_policy_server_answers_them() {
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    let rights = File::new(
+    let rights = Scratch::file(
         "calls.yaml",
         "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: calls}, rules: [\
          {apiGroups: [''], resources: [configmaps, namespaces], verbs: [get, list, watch]}, \
          {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}]}",
-    );
-    cluster.apply_rbac_from(&rights.0, POLICY_SERVER, &["calls"]).await.unwrap();
+    )
+    .unwrap();
+    cluster.apply_rbac_from(rights.path(), POLICY_SERVER, &["calls"]).await.unwrap();
     let config_maps: Api<ConfigMap> = Api::namespaced(cluster.client(), "default");
     config_maps.create(&PostParams::default(), &config_map()).await.unwrap();
 

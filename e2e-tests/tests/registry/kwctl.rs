@@ -1,26 +1,20 @@
-//! The real kwctl, where there is one: named by `KWCTL`, or on the PATH.
+//! The real kwctl pulls what `pps-publish` pushed. Skipped without kwctl.
 
 use std::{
-    env, fs,
-    path::{Path, PathBuf},
+    fs,
+    path::Path,
     process::{Command, Output},
 };
 
 use pps_e2e::{
+    kubewarden::find_kwctl,
     registry::{Publisher, Reader, Registry, digest},
+    report,
     repository::policy_path,
     supervisor::Supervisor,
 };
 
 use crate::all_kinds;
-
-fn kwctl() -> Option<PathBuf> {
-    if let Some(named) = env::var_os("KWCTL").filter(|named| !named.is_empty()) {
-        return Some(named.into());
-    }
-    let folders = env::var_os("PATH")?;
-    env::split_paths(&folders).map(|folder| folder.join("kwctl")).find(|path| path.is_file())
-}
 
 fn run(kwctl: &Path, registry: &Registry, home: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(kwctl);
@@ -29,10 +23,9 @@ fn run(kwctl: &Path, registry: &Registry, home: &Path, args: &[&str]) -> Output 
 }
 
 #[tokio::test]
-async fn kwctl_takes_what_was_pushed() {
-    let Some(kwctl) = kwctl() else {
-        eprintln!("skipped: there is no kwctl on the PATH or in KWCTL");
-        return;
+async fn pulls_what_was_pushed() {
+    let Some(kwctl) = find_kwctl() else {
+        return report::skipped("kwctl::pulls_what_was_pushed", "set KWCTL=… to run it");
     };
     let supervisor = Supervisor::start().unwrap();
     let module = digest(&fs::read(policy_path()).unwrap());

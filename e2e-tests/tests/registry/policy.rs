@@ -1,17 +1,20 @@
 //! The policy in a registry.
 
-use std::{fs, sync::Arc};
+use std::fs;
 
-use pps_corpus::Outcome;
 use pps_e2e::{
-    kubewarden::stand_in::{HostCalls, PolicyModule},
+    kubewarden::stand_in::PolicyModule,
     registry::{Publisher, Registry, digest, media_type},
     repository::policy_path,
     supervisor::Supervisor,
 };
 use serde_json::Value;
 
-use crate::{VERSION, all_kinds, provenance};
+use crate::{
+    VERSION, all_kinds,
+    cases::{host_of, outcome_of},
+    provenance,
+};
 
 #[tokio::test]
 async fn it_comes_back_from_every_kind_of_registry() {
@@ -90,19 +93,8 @@ async fn what_was_pulled_answers() {
         .into_iter()
         .find(|case| case.name == "rule-02-found-in-namespace")
         .unwrap();
-    let cluster = case.host();
-    let host: Arc<dyn HostCalls> = Arc::new(move |_: &str, operation: &str, payload: &[u8]| {
-        cluster.call(operation, &String::from_utf8_lossy(payload)).map(String::into_bytes)
-    });
-    let evaluation = policy.evaluate(&case.request, &case.settings, &host).unwrap();
-    let patch = serde_json::to_value(evaluation.patch).unwrap();
-    let outcome = Outcome {
-        accepted: evaluation.response.allowed,
-        patch: patch.as_array().cloned().unwrap_or_default(),
-        warnings: evaluation.response.warnings.unwrap_or_default(),
-        audit: evaluation.response.audit_annotations.unwrap_or_default(),
-        ..Outcome::default()
-    };
+    let evaluation = policy.evaluate(&case.request, &case.settings, &host_of(&case)).unwrap();
+    let outcome = outcome_of(evaluation.response).unwrap();
     assert!(!outcome.patch.is_empty(), "the case injects nothing");
     case.check_answer(&outcome).unwrap();
 }

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use pps_e2e::{
     cluster::{Cluster, PodInfo},
     control_plane::Version,
+    report,
     wait::{Progress, wait_for},
 };
 use serde_json::json;
 
 use crate::support::{
-    HOSTNAME, IP_ANNOTATION, MARKER, Pool, TIMEOUT, WHILE, ZONE, homes, note, places, required, spec_for,
+    HOSTNAME, IP_ANNOTATION, MARKER, Pool, TIMEOUT, WHILE, ZONE, homes, places, required, spec_for,
 };
 
 pub(crate) async fn a_deleted_pod_returns_to_its_node_and_address(cluster: &Cluster) {
@@ -131,7 +132,7 @@ pub(crate) async fn a_scaled_down_workload_forgets_once_its_pods_are_gone(cluste
     cluster.kubelet.stop_node(&pods["web-2"]);
     pool.scale("web", 2).await;
     let going = |name: &'static str| {
-        move |pods: &BTreeMap<String, PodInfo>| pods.get(name).is_some_and(|pod| pod.going)
+        move |pods: &BTreeMap<String, PodInfo>| pods.get(name).is_some_and(|pod| pod.terminating)
     };
     cluster.wait_for_pods("scaled", "web", "web-2 to be going", TIMEOUT, going("web-2")).await.unwrap();
     pool.wait_for_object("web", "two Pods to be wanted", TIMEOUT, |pps| pps.data["status"]["desired"] == 2)
@@ -193,10 +194,10 @@ pub(crate) async fn when_deleted_brings_scaled_up_pods_home(cluster: &Cluster) {
 
 pub(crate) async fn ordinals_that_start_elsewhere_are_recorded(cluster: &Cluster) {
     if cluster.control_plane.version() < Version::minor(27) {
-        note(
-            "skipped what follows: this Kubernetes has no spec.ordinals in StatefulSets (1.27 and later have it)",
+        return report::skipped(
+            "records_pods_whose_ordinals_do_not_start_at_0",
+            "set PPS_CONTROL_PLANE_DIR=… to Kubernetes 1.27 or later, which has spec.ordinals, to run it",
         );
-        return;
     }
     let pool = Pool::new(cluster, "ordinals", 3, 1).await;
     pool.object("web", &required("web", &[HOSTNAME])).await;

@@ -1,16 +1,13 @@
 //! On a cluster with OpenKruise's definition, which knows fewer fields.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use pps_e2e::{
     cluster::{Cluster, SIDECAR},
     manifests,
     repository::repository_file,
+    scratch::Scratch,
     sidecar::SidecarOptions,
     wait::{Progress, wait_for},
 };
@@ -21,23 +18,8 @@ use crate::{
     support::{HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, places, required, spec_for},
 };
 
-/// A file that goes when this is dropped.
-pub(crate) struct Definition(PathBuf);
-
-impl Definition {
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Definition {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
 /// Our definition without what is only in ours.
-pub(crate) fn definition() -> Definition {
+pub(crate) fn definition() -> Scratch {
     let mut definition = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
     let version = &mut definition["spec"]["versions"][0];
     version.as_object_mut().unwrap().remove("additionalPrinterColumns");
@@ -54,9 +36,7 @@ pub(crate) fn definition() -> Definition {
         remove(status, field);
     }
     remove(&mut status["podStates"], "x-kubernetes-map-type");
-    let path = std::env::temp_dir().join(format!("pps-e2e-openkruise-{}.yaml", std::process::id()));
-    fs::write(&path, definition.to_string()).unwrap();
-    Definition(path)
+    Scratch::file("openkruise.yaml", definition.to_string()).unwrap()
 }
 
 pub(crate) async fn pruned_fields_are_not_missed(cluster: &Cluster) {

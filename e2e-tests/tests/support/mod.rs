@@ -1,4 +1,4 @@
-//! What all scenarios use.
+//! What the scenarios of all test programs share.
 #![allow(dead_code, reason = "no test program needs all of it")]
 
 mod random;
@@ -6,7 +6,6 @@ mod random;
 use std::{
     collections::BTreeMap,
     env,
-    io::{self, Write},
     panic::AssertUnwindSafe,
     pin::Pin,
     time::{Duration, Instant},
@@ -31,19 +30,21 @@ pub(crate) use pps_e2e::cluster::{
     nodes::{HOSTNAME, ZONE},
 };
 #[allow(unused_imports, reason = "no test program needs all of it")]
+pub(crate) use pps_e2e::report::note;
+#[allow(unused_imports, reason = "no test program needs all of it")]
 pub(crate) use random::Random;
 
-/// For what depends on the machine's speed.
+/// For everything that depends on how fast the machine is.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
-/// For what has to happen at once, on a machine that has other things to do.
+/// For what has to happen at once, on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
-/// How long something is watched that must not happen.
+/// How long to watch for something that must not happen.
 pub(crate) const WHILE: Duration = Duration::from_millis(1500);
 pub(crate) const MARKER: &str = "kruise.io/injected-persistent-pod-state";
-/// The label that tells the Nodes of one scenario from those of others.
+/// The label on the Nodes of one scenario.
 const POOL: &str = "e2e.pps.kubewarden.io/pool";
 
-/// A control plane takes a core when it starts: two of them at once, however many tests there are.
+/// A control plane that starts takes a whole core, so at most two clusters exist at a time.
 pub(crate) async fn turn() -> SemaphorePermit<'static> {
     static CLUSTERS: Semaphore = Semaphore::const_new(2);
     CLUSTERS.acquire().await.unwrap()
@@ -60,13 +61,13 @@ macro_rules! scenarios {
     };
 }
 
-/// Runs all scenarios at the same time; one that fails does not keep the others from going on.
+/// Runs all scenarios at the same time. If one fails, the others continue.
 pub(crate) async fn run(scenarios: Vec<Scenario<'_>>) -> Result<()> {
     let all = chosen(scenarios).map(attempt);
     failures(futures::future::join_all(all).await)
 }
 
-/// Runs one scenario after the other.
+/// Runs the scenarios one after the other.
 pub(crate) async fn run_in_turn(scenarios: Vec<Scenario<'_>>) -> Result<()> {
     let mut failed = Vec::new();
     for scenario in chosen(scenarios) {
@@ -83,14 +84,13 @@ fn chosen(scenarios: Vec<Scenario<'_>>) -> impl Iterator<Item = Scenario<'_>> {
 async fn attempt((name, scenario): Scenario<'_>) -> Option<&'static str> {
     let started = Instant::now();
     let good = AssertUnwindSafe(scenario).catch_unwind().await.is_ok();
-    let verdict = if good { "passed" } else { "FAILED" };
-    note(&format!("{verdict} {name}, {:.1?}", started.elapsed()));
+    let took = started.elapsed();
+    note(&if good {
+        format!("passed {name}, {took:.1?}")
+    } else {
+        format!("FAILED {name}, {took:.1?}{}", random::how_to_repeat())
+    });
     (!good).then_some(name)
-}
-
-/// Says something at once; the test runner holds back what println! says until the test is over.
-pub(crate) fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "  {text}");
 }
 
 fn failures(failed: Vec<Option<&str>>) -> Result<()> {
@@ -101,21 +101,21 @@ fn failures(failed: Vec<Option<&str>>) -> Result<()> {
     Ok(())
 }
 
-/// Where a Pod is, and with which address.
+/// A Pod's node and address.
 pub(crate) type Place = (String, String);
 
-/// Where each Pod is.
+/// The place of each Pod.
 pub(crate) fn places(pods: &BTreeMap<String, PodInfo>) -> BTreeMap<String, Place> {
     let place = |pod: &PodInfo| (pod.node.clone().unwrap(), pod.ip.clone().unwrap());
     pods.iter().map(|(name, pod)| (name.clone(), place(pod))).collect()
 }
 
-/// On which node each Pod is.
+/// The node of each Pod.
 pub(crate) fn homes(pods: &BTreeMap<String, PodInfo>) -> BTreeMap<String, String> {
     pods.iter().map(|(name, pod)| (name.clone(), pod.node.clone().unwrap())).collect()
 }
 
-/// A namespace with Nodes that no other scenario uses.
+/// A namespace and Nodes that no other scenario uses.
 #[derive(Clone, Copy)]
 pub(crate) struct Pool<'a> {
     pub(crate) cluster: &'a Cluster,
@@ -123,7 +123,7 @@ pub(crate) struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    /// Nodes `<namespace>-0`… in the zones `<namespace>-zone-0`…, in turn.
+    /// Nodes `<namespace>-0`…, spread over the zones `<namespace>-zone-0`….
     pub(crate) async fn new(
         cluster: &'a Cluster,
         namespace: &'static str,
@@ -153,7 +153,7 @@ impl<'a> Pool<'a> {
         json!({POOL: self.namespace})
     }
 
-    /// Makes it a bad choice to put one more Pod on that Node: the others are empty.
+    /// Loads that Node, so that the scheduler prefers the others, which are empty.
     pub(crate) async fn load(&self, node: &str) {
         let resources = json!({"requests": {"cpu": "350", "memory": "350Gi"}});
         let pod = json!({
@@ -185,15 +185,15 @@ impl<'a> Pool<'a> {
         self.cluster.scale(self.namespace, name, replicas).await.unwrap();
     }
 
-    /// Makes a PersistentPodState by hand, or changes it.
+    /// Applies a PersistentPodState as a user.
     pub(crate) async fn object(&self, name: &str, spec: &Value) -> DynamicObject {
         let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
             "metadata": {"namespace": self.namespace, "name": name}, "spec": spec});
         self.cluster.apply_objects(&[object]).await.unwrap().remove(0)
     }
 
-    /// Makes a second object for a workload, as one could be made before there was a policy. Not for
-    /// scenarios that run beside others: it changes the policy's settings for a moment.
+    /// Makes a second object for a workload, which the policy would refuse. It changes the policy's settings for a
+    /// moment, so the scenario must not run beside others.
     pub(crate) async fn second_object(&self, name: &str, spec: &Value) {
         let webhook = self.cluster.webhook().unwrap();
         webhook.set_settings(json!({"lookup": "byName"})).unwrap();
@@ -201,7 +201,7 @@ impl<'a> Pool<'a> {
         webhook.set_settings(json!({})).unwrap();
     }
 
-    /// What the policy says when it refuses an object.
+    /// The message with which the policy refuses an object.
     pub(crate) async fn refusal(&self, name: &str, spec: &Value) -> String {
         let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
             "metadata": {"namespace": self.namespace, "name": name}, "spec": spec});
@@ -216,14 +216,14 @@ impl<'a> Pool<'a> {
         self.cluster.pod_states(self.namespace, name).await.unwrap()
     }
 
-    /// Empties the status of an object, as somebody might.
+    /// Deletes the status of an object.
     pub(crate) async fn wipe(&self, name: &str) {
         let wipe = Patch::Merge(json!({"status": null}));
         let api = self.cluster.pps_api(self.namespace);
         api.patch_status(name, &PatchParams::default(), &wipe).await.unwrap();
     }
 
-    /// Waits until the object is as `done` wants it.
+    /// Waits until `done` holds for the object.
     pub(crate) async fn wait_for_object(
         &self,
         name: &str,
@@ -240,7 +240,7 @@ impl<'a> Pool<'a> {
         .unwrap()
     }
 
-    /// Waits until there is no such object.
+    /// Waits until the object is gone.
     pub(crate) async fn wait_until_no_object(&self, name: &str) {
         wait_for(&format!("PersistentPodState {name} to be gone"), TIMEOUT, async || {
             let found = self.cluster.pps_api(self.namespace).get_opt(name).await?;
@@ -250,7 +250,7 @@ impl<'a> Pool<'a> {
         .unwrap();
     }
 
-    /// Waits until the recorded states have exactly these names.
+    /// Waits until states are recorded for exactly these Pods.
     pub(crate) async fn wait_for_entries(&self, name: &str, names: &[&str]) -> BTreeMap<String, Value> {
         wait_for(&format!("entries {names:?} in {name}"), TIMEOUT, async || {
             let states = self.cluster.pod_states(self.namespace, name).await?;
@@ -261,7 +261,7 @@ impl<'a> Pool<'a> {
         .unwrap()
     }
 
-    /// Waits until what is recorded is exactly what the cluster shows of the workload's Pods.
+    /// Waits until the recorded states match the workload's Pods.
     pub(crate) async fn recorded(&self, object: &str, workload: &str) -> BTreeMap<String, Value> {
         self.recorded_within(object, workload, TIMEOUT).await
     }
@@ -277,7 +277,7 @@ impl<'a> Pool<'a> {
             let expected = self.shown(&pps, workload).await?;
             let mut actual = pps.data["status"]["podStates"].clone();
             for state in actual.as_object_mut().into_iter().flat_map(|states| states.values_mut()) {
-                // Whether there is nothing or an empty map makes no difference.
+                // An empty map means the same as none.
                 state.as_object_mut().unwrap().retain(|_, value| *value != json!({}));
             }
             let same = actual == json!(expected) && !expected.is_empty();
@@ -288,7 +288,7 @@ impl<'a> Pool<'a> {
         .unwrap()
     }
 
-    /// What should be recorded by the look of the cluster: of Ready Pods, from nothing but the API.
+    /// The states that should be recorded, derived from Ready Pods and Nodes as the API shows them.
     async fn shown(&self, pps: &DynamicObject, workload: &str) -> Result<BTreeMap<String, Value>> {
         let spec = &pps.data["spec"];
         let mut keys: Vec<&Value> = Vec::new();
@@ -317,7 +317,7 @@ impl<'a> Pool<'a> {
         Ok(states)
     }
 
-    /// Waits for an Event on an object, and gives its message.
+    /// Waits for an Event on an object and returns its message.
     pub(crate) async fn event(&self, object: &str, reason: &str) -> String {
         wait_for(&format!("an Event {reason} on {object}"), Duration::from_secs(30), async || {
             let message = self.events(object, reason).await?.into_iter().next();
@@ -337,7 +337,7 @@ impl<'a> Pool<'a> {
         Ok(found.filter_map(|event| event.message).collect())
     }
 
-    /// Sets annotations of a StatefulSet; null removes one.
+    /// Sets annotations of a StatefulSet. Null removes one.
     pub(crate) async fn annotate(&self, workload: &str, annotations: &Value) {
         let patch = json!({"metadata": {"annotations": annotations}});
         self.cluster.patch_stateful_set(self.namespace, workload, &patch).await.unwrap();
@@ -349,7 +349,7 @@ impl<'a> Pool<'a> {
         api.patch(pod, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// Changes the Pod template, and waits until every Pod is a new one.
+    /// Changes the Pod template and waits until every Pod is replaced.
     pub(crate) async fn roll_out(&self, workload: &str, revision: &str) -> BTreeMap<String, PodInfo> {
         self.start_rollout(workload, revision).await;
         self.rolled_out(workload, revision).await
@@ -381,7 +381,7 @@ impl<'a> Pool<'a> {
         node.labels()[ZONE].clone()
     }
 
-    /// A Pod as the API server has it.
+    /// A Pod, as JSON.
     pub(crate) async fn pod_json(&self, name: &str) -> Value {
         serde_json::to_value(self.cluster.pods_api(self.namespace).get(name).await.unwrap()).unwrap()
     }
@@ -399,7 +399,7 @@ pub(crate) fn required(workload: &str, keys: &[&str]) -> Value {
     spec_for(workload, &json!({"requiredPersistentTopology": {"nodeTopologyKeys": keys}}))
 }
 
-/// The elements of a list; none if it is no list.
+/// The elements of a list; none if the value is not a list.
 pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }

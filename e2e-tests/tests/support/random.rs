@@ -1,17 +1,22 @@
-//! What is random, and can be repeated.
+//! Reproducible randomness.
 
 use std::{env, sync::OnceLock, time::SystemTime};
 
 use super::note;
 
+const VARIABLE: &str = "PPS_E2E_SEED";
+
+/// The seed of this run, once something has drawn from it.
+static SEED: OnceLock<u64> = OnceLock::new();
+
 /// A small random number generator (splitmix64).
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// For the scenario, or the part of one, of that name. All of them come from one seed: from
-    /// `PPS_E2E_SEED`, else from the clock. It is printed.
+    /// The generator of the scenario, or part of a scenario, with that name. All generators of a run derive from one
+    /// seed: `PPS_E2E_SEED`, else the clock. The seed is printed when it is first used and again after a failure.
     pub(crate) fn of(name: &str) -> Self {
-        // FNV-1a, so that scenarios that run side by side do not do the same.
+        // FNV-1a of the name, so that scenarios that run side by side draw different numbers.
         let name = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -32,14 +37,19 @@ impl Random {
     }
 }
 
+/// How to repeat this run: ` (repeat with PPS_E2E_SEED=…)`, or nothing if it drew no random numbers.
+pub(crate) fn how_to_repeat() -> String {
+    SEED.get().map(|seed| format!(" (repeat with {VARIABLE}={seed})")).unwrap_or_default()
+}
+
 fn seed() -> u64 {
-    static SEED: OnceLock<u64> = OnceLock::new();
     *SEED.get_or_init(|| {
         let clock = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-        let seed = env::var("PPS_E2E_SEED")
-            .ok()
-            .map_or_else(|| clock().subsec_nanos().into(), |seed| seed.parse().unwrap());
-        note(&format!("PPS_E2E_SEED={seed}"));
+        let seed = match env::var(VARIABLE) {
+            Ok(seed) => seed.parse().unwrap_or_else(|_| panic!("{VARIABLE}={seed} is not a number")),
+            Err(_) => clock().subsec_nanos().into(),
+        };
+        note(&format!("{VARIABLE}={seed}"));
         seed
     })
 }

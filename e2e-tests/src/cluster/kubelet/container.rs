@@ -1,10 +1,9 @@
-//! Pods that run for real: the process of their one container, as the Pod says, in the root file system of its
-//! image.
+//! Pods that run as real processes: the one container of a Pod, in the root file system of its image.
 //!
-//! What a node does for it: pulls the image, mounts the token of the Pod's ServiceAccount, sets the
-//! environment, changes to the user, asks the readiness probe, starts it again when it ends, and ends it by
-//! SIGTERM. What it does not do: limits of CPU and memory, capabilities and seccomp; and the Pod has no network
-//! of its own, so that it listens on a port of this machine's loopback in place of its own.
+//! Like a node, this pulls the image, mounts the token of the Pod's ServiceAccount, sets environment and user, runs
+//! the readiness probe, restarts a process that ends, and stops it with SIGTERM. It does not limit CPU and memory or
+//! apply capabilities and seccomp. The Pod has no network of its own: it listens on a loopback port of this machine
+//! instead of its own port.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +33,7 @@ const TOKEN_FOLDER: &str = "var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Runs the Pods of some namespaces.
 pub struct Containers {
-    /// Whose Pods run for real.
+    /// The namespaces whose Pods run as real processes.
     pub namespaces: Vec<String>,
     /// Runs the processes.
     pub supervisor: Arc<Supervisor>,
@@ -42,20 +41,20 @@ pub struct Containers {
     pub client: Client,
     /// Where the API server listens: host and port.
     pub api_server: (String, u16),
-    /// Who signed its certificate, as PEM.
+    /// The authority that signed its certificate, as PEM.
     pub authority: String,
     /// Pulls images.
     pub registry: Reader,
-    /// By UID of the Pod: where it listens.
+    /// The address on which each Pod listens, by its UID.
     pub addresses: Mutex<BTreeMap<String, String>>,
-    /// What went wrong, for the one who waits.
+    /// What went wrong, for error messages.
     pub problems: Mutex<Vec<String>>,
 }
 
 /// A container that was started.
 pub(super) struct Running {
     spec: Spec,
-    /// Where it listens.
+    /// The address on which it listens.
     address: String,
     /// The path of its readiness probe.
     ready: Option<String>,
@@ -63,12 +62,12 @@ pub(super) struct Running {
 }
 
 impl Containers {
-    /// Whether Pods of that namespace are to run for real.
+    /// Whether Pods of that namespace run as real processes.
     pub(super) fn handles(&self, namespace: &str) -> bool {
         self.namespaces.iter().any(|known| known == namespace)
     }
 
-    /// Remembers what went wrong.
+    /// Adds to what went wrong.
     pub(super) fn complain(&self, problem: String) {
         lock(&self.problems).push(problem);
     }
@@ -78,7 +77,7 @@ impl Containers {
         lock(&self.problems).clone()
     }
 
-    /// Where a Pod listens, and its process.
+    /// The address on which a Pod listens, and its process id.
     pub fn process(&self, pod: &Pod) -> Option<(String, u32)> {
         let address = lock(&self.addresses).get(&pod.uid()?).cloned()?;
         Some((address, self.supervisor.status(&pod.name_any()).ok()?.pid?))
@@ -100,7 +99,7 @@ impl Containers {
             .await
             .with_context(|| format!("cannot pull {reference}"))?;
         self.mount_token(pod, &root).await?;
-        // As every kubelet writes it.
+        // Every kubelet writes this file.
         write(&root, "etc/hosts", "127.0.0.1\tlocalhost\n")?;
 
         let port = free_port()?;
@@ -127,7 +126,7 @@ impl Containers {
         })
     }
 
-    /// Whether it is Ready now. One that has ended is started again.
+    /// Whether it is Ready now. A process that has ended is started again.
     pub(super) async fn is_ready(&self, running: &Running) -> Result<bool> {
         let status = self.supervisor.status(&running.spec.name)?;
         if !status.running {
@@ -139,7 +138,7 @@ impl Containers {
         Ok(http::get(&running.address, path).await.is_ok_and(|(code, _)| code == 200))
     }
 
-    /// SIGTERM, and SIGKILL when the grace period is over.
+    /// Sends SIGTERM, and SIGKILL when the grace period is over.
     pub(super) async fn stop(&self, running: &Running) -> Result<()> {
         let name = &running.spec.name;
         let deadline = Instant::now() + running.grace;
@@ -157,7 +156,7 @@ impl Containers {
         Ok(())
     }
 
-    /// The token of the Pod's ServiceAccount, for this Pod only, and what belongs to it.
+    /// Writes the token of the Pod's ServiceAccount, bound to this Pod, with the CA and the namespace.
     async fn mount_token(&self, pod: &Pod, root: &Path) -> Result<()> {
         let namespace = pod.namespace().context("a Pod without namespace")?;
         let spec = pod.spec.as_ref();
@@ -183,14 +182,14 @@ impl Containers {
             ..TokenRequest::default()
         };
         let response = accounts.create_token_request(name, &PostParams::default(), &request).await?;
-        let token = response.status.and_then(|status| status.token).context("no token came")?;
+        let token = response.status.and_then(|status| status.token).context("the response has no token")?;
         for (file, content) in [("token", &token), ("ca.crt", &self.authority), ("namespace", &namespace)] {
             write(root, &format!("{TOKEN_FOLDER}/{file}"), content)?;
         }
         Ok(())
     }
 
-    /// What the image, the kubelet and the Pod say.
+    /// The environment variables of the image, the kubelet and the Pod.
     fn environment(
         &self,
         pod: &Pod,
@@ -208,7 +207,7 @@ impl Containers {
             all.insert(variable.name.clone(), expand(&value, &all));
         }
         if let Some(source) = container.env_from.iter().flatten().next() {
-            bail!("envFrom is not known here: {source:?}");
+            bail!("envFrom is not supported by the test kubelet: {source:?}");
         }
         Ok(all)
     }
@@ -218,7 +217,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `env -i …` in the root file system, as the user.
+/// The arguments of `env` that run a command in the root file system, as the user.
 fn in_container(
     environment: &BTreeMap<String, String>,
     root: &Path,
@@ -238,7 +237,7 @@ fn in_container(
             root,
         ]
     } else {
-        // Who is not root is the only user that there is.
+        // Without root there is only one user to run as.
         let unshare = ["/usr/bin/unshare", "--user", "--map-root-user", "/usr/sbin/chroot"];
         unshare.map(str::to_owned).into_iter().chain([root]).collect()
     };
@@ -253,13 +252,14 @@ fn write(root: &Path, path: &str, content: &str) -> Result<()> {
     fs::write(&path, content).with_context(|| path.display().to_string())
 }
 
-/// User and group: the container's, else the Pod's, else the image's.
+/// User and group of the container, else of the Pod, else of the image.
 fn user_of(pod: &Pod, container: &Container, image: &ImageConfig) -> Result<(u32, u32)> {
     let own = container.security_context.as_ref();
     let pods = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     let (image_user, image_group) = image.user().split_once(':').unwrap_or((image.user(), "0"));
-    let number =
-        |text: &str| text.parse::<u32>().with_context(|| format!("the image's user {text:?} is no number"));
+    let number = |text: &str| {
+        text.parse::<u32>().with_context(|| format!("the image's user {text:?} is not a number"))
+    };
     let set = |own: Option<i64>, pods: Option<i64>| own.or(pods).and_then(|id| u32::try_from(id).ok());
     let user = set(own.and_then(|one| one.run_as_user), pods.and_then(|one| one.run_as_user));
     let group = set(own.and_then(|one| one.run_as_group), pods.and_then(|one| one.run_as_group));
@@ -273,7 +273,7 @@ fn user_of(pod: &Pod, container: &Container, image: &ImageConfig) -> Result<(u32
     Ok((user, group))
 }
 
-/// What is run: `command`, or else the image's entry point, and `args`.
+/// The command line: `command`, else the image's entry point, followed by `args`.
 fn command_of(
     container: &Container,
     image: &ImageConfig,
@@ -286,7 +286,7 @@ fn command_of(
     };
     words.extend(container.args.iter().flatten().cloned());
     if words.is_empty() {
-        bail!("neither the image nor the container says what to run");
+        bail!("neither the image nor the container has a command");
     }
     let ports = container.ports.iter().flatten().map(|port: &ContainerPort| port.container_port);
     for own in ports {
@@ -297,7 +297,7 @@ fn command_of(
     Ok(words.into_iter().map(|word| expand(&word, environment)).collect())
 }
 
-/// `$(NAME)` becomes the variable's value, where there is one.
+/// Replaces `$(NAME)` by the value of a known variable.
 fn expand(text: &str, environment: &BTreeMap<String, String>) -> String {
     environment.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("$({name})"), value))
 }
@@ -313,20 +313,20 @@ fn value_of(variable: &EnvVar, pod: &Pod, address: &str) -> Result<String> {
             pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default()
         }
         Some("status.podIP") => address.to_owned(),
-        _ => bail!("{}: this source of a value is not known here: {source:?}", variable.name),
+        _ => bail!("{}: the test kubelet does not support this source: {source:?}", variable.name),
     })
 }
 
-/// The path of an HTTP probe, which has to ask a port that the container names.
+/// The path of an HTTP probe, whose port must be one of the container's.
 fn probe_path(probe: &Probe, container: &Container) -> Result<String> {
     use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-    let get = probe.http_get.as_ref().context("only HTTP probes are known here")?;
+    let get = probe.http_get.as_ref().context("the test kubelet supports only HTTP probes")?;
     let is_asked = |port: &ContainerPort| match &get.port {
         IntOrString::Int(number) => port.container_port == *number,
         IntOrString::String(name) => port.name.as_ref() == Some(name),
     };
     if !container.ports.iter().flatten().any(is_asked) {
-        bail!("the probe asks a port that the container does not have: {:?}", get.port);
+        bail!("the container does not have the port of the probe: {:?}", get.port);
     }
     Ok(get.path.clone().unwrap_or_else(|| "/".to_owned()))
 }

@@ -1,4 +1,4 @@
-//! Addresses by the real `host-local` IPAM plugin, one range per Node.
+//! Addresses from the real `host-local` IPAM plugin, one range per Node.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ pub struct Ipam {
     plugin: PathBuf,
     folder: PathBuf,
     dual_stack: bool,
-    /// The index of each Node, in the order in which they first wanted an address.
+    /// The index of each Node, in the order of their first requests.
     nodes: Mutex<BTreeMap<String, u16>>,
 }
 
@@ -34,32 +34,32 @@ struct AnswerIp {
 }
 
 impl Ipam {
-    /// `plugin` is the executable; `folder` is where it remembers what it gave.
+    /// `plugin` is the executable. It keeps its assignments in `folder`.
     pub fn new(plugin: PathBuf, folder: &Path, dual_stack: bool) -> Self {
         Self { plugin, folder: folder.join("ipam"), dual_stack, nodes: Mutex::default() }
     }
 
-    /// The range of a Node: 10.16.0.0/20 for the first one that is asked for, 10.16.16.0/20 for the
-    /// next. It stays the same even if the Node is deleted and made anew.
+    /// The range of a Node: 10.16.0.0/20 for the first Node, 10.16.16.0/20 for the next. A Node that is deleted and
+    /// made again keeps its range.
     pub fn subnet(&self, node: &str) -> String {
         let index = self.index(node);
         format!("10.{}.{}.0/20", 16 + index / 16, index % 16 * 16)
     }
 
-    /// An address for a Pod: the wanted one if the Node has it and it is free, else the next one.
-    /// host-local goes round, so the next one is not the one that was freed last.
+    /// Assigns an address to a Pod: the wanted one if it is in the Node's range and free, else the next one.
+    /// host-local cycles through the range, so the next one is not the one that was freed last.
     pub async fn add(&self, node: &str, pod_uid: &str, wanted: Option<&str>) -> Result<Vec<String>> {
         if let Some(wanted) = wanted {
             if let Ok(addresses) = self.run("ADD", node, pod_uid, Some(wanted)).await {
                 return Ok(addresses);
             }
-            // What a half-done attempt may have left.
+            // A failed attempt may have left an assignment.
             self.delete(node, pod_uid).await?;
         }
         self.run("ADD", node, pod_uid, None).await
     }
 
-    /// Gives the Pod's addresses back. It does no harm if there are none.
+    /// Releases the Pod's addresses, if it has any.
     pub async fn delete(&self, node: &str, pod_uid: &str) -> Result<()> {
         self.run("DEL", node, pod_uid, None).await.map(drop)
     }

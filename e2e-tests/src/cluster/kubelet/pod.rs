@@ -16,11 +16,10 @@ use super::{
     shared::{Control, IP_ANNOTATION, NO_RESERVATION, Shared, persist},
 };
 
-/// How often a Pod that runs for real is asked whether it is Ready: oftener than any Pod says, for tests wait
-/// for it.
+/// How often the readiness of a real process is probed. Shorter than any Pod asks for, because tests wait for it.
 const PROBE_PERIOD: Duration = Duration::from_millis(200);
 
-/// Who it is; nothing of this changes during the Pod's life.
+/// What identifies a Pod. It does not change during the Pod's life.
 struct Identity {
     namespace: String,
     name: String,
@@ -48,29 +47,29 @@ impl Identity {
     }
 }
 
-/// Ends when the Pod is gone from the API. Its address is free by then.
+/// Runs until the Pod is gone from the API and its address is free.
 pub(super) async fn live(shared: Arc<Shared>, mut pod: watch::Receiver<Arc<Pod>>) {
     let first = pod.borrow_and_update().clone();
     let identity = Identity::of(&first);
     let api: Api<Pod> = Api::namespaced(shared.client.clone(), &identity.namespace);
-    if until(&shared, &mut pod, |pod, control| identity.works(control) || is_going(pod)).await {
+    if until(&shared, &mut pod, |pod, control| identity.works(control) || is_terminating(pod)).await {
         run(&shared, &identity, &api, &mut pod).await;
-        if until(&shared, &mut pod, |pod, control| is_going(pod) && identity.works(control)).await {
+        if until(&shared, &mut pod, |pod, control| is_terminating(pod) && identity.works(control)).await {
             end(&shared, &identity, &api, &pod).await;
         }
     }
-    // Deleted by force, without us, or done: give back what is left.
+    // However the Pod ended, release what is left.
     let _turn = shared.turns.acquire().await;
     if let Err(error) = shared.ipam.delete(&identity.node, &identity.uid).await {
         tracing::debug!("{error:#}");
     }
 }
 
-/// From bound to Ready, or to the moment when it is to go.
+/// Takes a Pod from bound to Ready, or until it is terminating.
 async fn run(shared: &Shared, identity: &Identity, api: &Api<Pod>, pod: &mut watch::Receiver<Arc<Pod>>) {
     let behaviour = shared.control.borrow().behaviour.clone();
     let first = pod.borrow().clone();
-    if is_going(&first) || is_over(&first) {
+    if is_terminating(&first) || has_finished(&first) {
         return;
     }
     let set = |key: &str| first.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
@@ -98,28 +97,28 @@ async fn run(shared: &Shared, identity: &Identity, api: &Api<Pod>, pod: &mut wat
     drop(turn);
 
     if !behaviour.ready_delay.is_zero() {
-        // Cut short when the Pod is to go.
-        let going = until(shared, pod, |pod, _| is_going(pod));
-        let _ = tokio::time::timeout(behaviour.ready_delay, going).await;
+        // Cut short when the Pod is deleted.
+        let terminating = until(shared, pod, |pod, _| is_terminating(pod));
+        let _ = tokio::time::timeout(behaviour.ready_delay, terminating).await;
     }
     let started = Timestamp::now();
     if let Some(containers) = shared.containers.get().filter(|all| all.handles(&identity.namespace)) {
-        run_for_real(shared, identity, api, pod, containers, &addresses, started).await;
+        run_container(shared, identity, api, pod, containers, &addresses, started).await;
         return;
     }
     if !identity.may_be_ready(&shared.control.borrow()) {
         set_status(shared, identity, api, pod, &addresses, started, false).await;
     }
-    if !until(shared, pod, |pod, control| identity.may_be_ready(control) || is_going(pod)).await {
+    if !until(shared, pod, |pod, control| identity.may_be_ready(control) || is_terminating(pod)).await {
         return;
     }
-    if !is_going(&pod.borrow()) {
+    if !is_terminating(&pod.borrow()) {
         set_status(shared, identity, api, pod, &addresses, started, true).await;
     }
 }
 
-/// Runs the Pod's container until the Pod is to go.
-async fn run_for_real(
+/// Runs the Pod's container until the Pod is terminating.
+async fn run_container(
     shared: &Shared,
     identity: &Identity,
     api: &Api<Pod>,
@@ -137,9 +136,9 @@ async fn run_for_real(
     let Some(running) = persist(pod, start).await else { return };
     let mut shown = None;
     loop {
-        let going = until(shared, pod, |pod, _| is_going(pod));
-        match tokio::time::timeout(PROBE_PERIOD, going).await {
-            // It has to be asked again.
+        let terminating = until(shared, pod, |pod, _| is_terminating(pod));
+        match tokio::time::timeout(PROBE_PERIOD, terminating).await {
+            // Probe again.
             Err(_) => {}
             Ok(_) => break,
         }
@@ -173,7 +172,7 @@ async fn end(shared: &Shared, identity: &Identity, api: &Api<Pod>, pod: &watch::
 }
 
 async fn annotate(identity: &Identity, api: &Api<Pod>, pod: &watch::Receiver<Arc<Pod>>, annotations: &Value) {
-    // The uid makes the patch fail on a namesake.
+    // The UID makes the patch fail on another Pod of the same name.
     let patch = json!({"metadata": {"uid": identity.uid, "annotations": annotations}});
     let patch = Patch::Merge(patch);
     let params = PatchParams::default();
@@ -221,17 +220,17 @@ fn running_status(pod: &Pod, addresses: &[String], started: &Time, ready: bool) 
         "startTime": started, "conditions": conditions, "containerStatuses": containers})
 }
 
-fn is_going(pod: &Pod) -> bool {
+fn is_terminating(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
-fn is_over(pod: &Pod) -> bool {
+fn has_finished(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Gone: then there is nothing left to do. A namesake makes the call fail, until the watch tells that
-/// this one is gone.
+/// Treats a missing Pod as success. On another Pod of the same name the call fails until the watch reports that
+/// this Pod is gone.
 async fn tolerate_absence<T>(call: impl Future<Output = kube::Result<T>>) -> Result<()> {
     match call.await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
@@ -240,7 +239,7 @@ async fn tolerate_absence<T>(call: impl Future<Output = kube::Result<T>>) -> Res
     }
 }
 
-/// Waits until the condition holds; false if the Pod is gone before.
+/// Waits until the condition holds. Returns false if the Pod is gone before.
 async fn until(
     shared: &Shared,
     pod: &mut watch::Receiver<Arc<Pod>>,

@@ -1,4 +1,4 @@
-//! What the tasks of all Pods share, and what tests can switch.
+//! State shared by the tasks of all Pods, and the switches that tests control.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,19 +13,18 @@ use tokio::sync::{Semaphore, watch};
 
 use super::{container::Containers, ipam::Ipam};
 
-/// Where the CNI reads which address a Pod wants, and writes which it got.
+/// The CNI reads the requested address here and writes the assigned one.
 pub const IP_ANNOTATION: &str = "ovn.kubernetes.io/ip_address";
 
-/// A Pod with this annotation (any value) gets whatever address comes next, and the CNI writes
-/// nothing on it.
+/// A Pod with this annotation (any value) gets the next free address, and the CNI writes nothing to it.
 pub const NO_RESERVATION: &str = "e2e.pps.kubewarden.io/no-reservation";
 
-/// How the kubelet behaves. Changes count for Pods that start later.
+/// How the kubelet behaves. Changes apply to Pods that start later.
 #[derive(Clone, Debug)]
 pub struct Behaviour {
-    /// How long a Pod takes from its address to Ready.
+    /// The time between getting an address and becoming Ready.
     pub ready_delay: Duration,
-    /// More annotations that the CNI writes on each Pod. `{ip}`, `{node}` and `{pod}` are replaced.
+    /// Further annotations that the CNI writes to each Pod. `{ip}`, `{node}` and `{pod}` are replaced.
     pub annotations: BTreeMap<String, String>,
     /// The CNI writes an empty value into [`IP_ANNOTATION`] when a Pod ends, as some do.
     pub blank_on_teardown: bool,
@@ -40,24 +39,24 @@ impl Default for Behaviour {
 pub(super) struct Shared {
     pub(super) client: Client,
     pub(super) ipam: Ipam,
-    /// How many Pods are worked on at once.
+    /// Limits how many Pods are handled at once.
     pub(super) turns: Semaphore,
-    /// For Pods that run for real.
+    /// Runs Pods as real processes.
     pub(super) containers: OnceLock<Arc<Containers>>,
     pub(super) control: watch::Sender<Control>,
 }
 
-/// What tests switch.
+/// The switches that tests control.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Control {
     pub(super) behaviour: Behaviour,
     /// `namespace/name` of Pods that must not become Ready.
     pub(super) held: BTreeSet<String>,
-    /// Nodes on which nothing happens.
+    /// Nodes that failed.
     pub(super) dead_nodes: BTreeSet<String>,
 }
 
-/// Runs `attempt` until it works or the Pod is gone; API servers restart now and then.
+/// Repeats `attempt` until it succeeds or the Pod is gone: tests restart the API server.
 pub(super) async fn persist<T, F>(
     pod: &watch::Receiver<Arc<Pod>>,
     mut attempt: impl FnMut() -> F,

@@ -1,4 +1,4 @@
-//! What a guest may ask its host, and the refusals that come before anybody is asked.
+//! Host calls of a guest: permission checks, answers and a record of both.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::metadata::Metadata;
 
-/// Answers the host calls of a policy. Only calls that the policy has the right to make arrive here.
+/// Answers the host calls of a policy. Only calls that the policy is permitted to make arrive here.
 pub trait HostCalls: Send + Sync {
     /// The answer to one call, or the error text that the guest sees.
     fn call(&self, namespace: &str, operation: &str, payload: &[u8]) -> Result<Vec<u8>, String>;
@@ -25,7 +25,7 @@ where
     }
 }
 
-/// A host that nobody is behind.
+/// A host that answers every call with an error.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHost;
 
@@ -35,16 +35,16 @@ impl HostCalls for NoHost {
     }
 }
 
-/// One host call, as it happened.
+/// A host call that was made.
 #[derive(Clone, Debug)]
 pub struct HostCall {
     /// `kubernetes`, …
     pub namespace: String,
     /// `get_resource`, …
     pub operation: String,
-    /// What the guest sent.
+    /// The request of the guest.
     pub payload: Vec<u8>,
-    /// What it got: the answer, or the error text.
+    /// The answer, or the error text.
     pub response: Result<Vec<u8>, String>,
     /// How long the host took.
     pub took: Duration,
@@ -56,32 +56,32 @@ impl HostCall {
         serde_json::from_slice(&self.payload).unwrap_or_default()
     }
 
-    /// The answer as JSON; null for an error.
+    /// The answer as JSON, or null for an error.
     pub fn response_json(&self) -> Value {
         self.response.as_ref().ok().and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default()
     }
 }
 
-/// A line that the policy logged.
+/// A log entry of the policy.
 #[derive(Clone, Debug, Deserialize)]
 pub struct LogEntry {
     /// trace, debug, info, warning or error.
     pub level: String,
-    /// The sentence.
+    /// The message.
     pub message: Option<String>,
     /// The fields.
     #[serde(flatten)]
     pub data: serde_json::Map<String, Value>,
 }
 
-/// All that a guest asked during one evaluation.
+/// All host calls and log entries of one evaluation.
 #[derive(Default)]
 pub(super) struct Record {
     pub(super) calls: Vec<HostCall>,
     pub(super) logs: Vec<LogEntry>,
 }
 
-/// Stands between the guest and [`HostCalls`].
+/// Checks, answers and records the calls of a guest.
 pub(super) struct Gate {
     pub(super) metadata: Arc<Metadata>,
     pub(super) host: Arc<dyn HostCalls>,
@@ -125,7 +125,7 @@ impl Gate {
         response
     }
 
-    /// The refusals of PolicyServer, in its words.
+    /// Refuses what PolicyServer refuses, with the same messages.
     fn admit(&self, namespace: &str, operation: &str, payload: &[u8]) -> Result<(), String> {
         let capability = format!("{namespace}/{operation}");
         if !self.metadata.may_use(&capability) {

@@ -1,4 +1,4 @@
-//! The `kubernetes` host capabilities, answered from a real API server as PolicyServer answers them.
+//! The `kubernetes` host capabilities, answered from a real API server in the way of PolicyServer.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -27,15 +27,15 @@ use super::{
     reflector::{Query, Reflectors},
 };
 
-/// How long a cached answer is used.
+/// How long a cached answer is valid.
 const CACHE_TIME: Duration = Duration::from_secs(5);
 
-/// By apiVersion and kind: the resource, and whether it is namespaced.
+/// Resources by apiVersion and kind, and whether each is namespaced.
 type Discovered = HashMap<(String, String), (ApiResource, bool)>;
 
 type Cache<T> = Arc<Mutex<HashMap<String, (Instant, T)>>>;
 
-/// Answers host calls with the rights of one user. Clones share the caches.
+/// Answers host calls with the permissions of one user. Clones share the caches.
 #[derive(Clone)]
 pub struct KubernetesHost {
     runtime: Handle,
@@ -102,7 +102,7 @@ struct CanIResource {
 }
 
 impl KubernetesHost {
-    /// The client's user is the PolicyServer. The client must belong to that runtime.
+    /// Uses a client of the PolicyServer's user, which must belong to that runtime.
     pub fn new(runtime: Handle, client: Client) -> Self {
         let inner = Inner {
             reflectors: Reflectors::new(client.clone()),
@@ -114,12 +114,12 @@ impl KubernetesHost {
         Self { runtime, inner }
     }
 
-    /// How many watches the policies' lists have made.
+    /// The number of watches that lists of policies have started.
     pub async fn watches(&self) -> usize {
         self.inner.reflectors.count().await
     }
 
-    /// Runs the asynchronous part elsewhere and waits for it, however long it takes.
+    /// Runs the future on the runtime and blocks until it ends, however long that takes.
     fn wait<T, F>(&self, answer: F) -> Result<Vec<u8>, String>
     where
         T: Serialize,
@@ -255,7 +255,7 @@ impl Inner {
         answer.status.ok_or_else(|| anyhow!("SubjectAccessReview did not return a response"))
     }
 
-    /// Looks a kind up in discovery, once. A kind that was not found is looked up again.
+    /// Looks a kind up in discovery and remembers it. A kind that was not found is looked up again.
     async fn resource(&self, api_version: &str, kind: &str) -> Result<(ApiResource, bool)> {
         let key = (api_version.to_owned(), kind.to_owned());
         if let Some(known) = self.resources.read().await.get(&key) {
@@ -287,8 +287,8 @@ impl Inner {
     }
 }
 
-/// An answer of the last five seconds, or a new one. The lock is held while it is fetched, so that
-/// all that use this cache wait for each other. Errors are not kept.
+/// Returns an answer from the last five seconds, or fetches it. The lock is held meanwhile, so that all users of this
+/// cache wait for each other. Errors are not cached.
 async fn cached<T: Clone>(
     cache: &Cache<T>,
     key: String,

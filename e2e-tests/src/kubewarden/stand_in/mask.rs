@@ -1,17 +1,17 @@
-//! Field masks: which fields of an object a policy wants.
+//! Field masks: the fields of an object that a policy asks for.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// A tree of field names. A node without children keeps all that is below it.
+/// A tree of field names. A node without children keeps everything below it.
 #[derive(Debug, Default)]
 pub struct Mask {
     fields: BTreeMap<String, Mask>,
 }
 
 impl Mask {
-    /// From paths such as `spec.containers.image`. There is no escape for a dot in a name.
+    /// Parses paths such as `spec.containers.image`. A dot in a name cannot be escaped.
     pub fn new(paths: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let mut root = Self::default();
         for path in paths {
@@ -23,7 +23,7 @@ impl Mask {
         root
     }
 
-    /// Removes what the mask does not name. Arrays are transparent: the mask goes on in each item.
+    /// Removes every field that the mask does not name. In an array the mask applies to each item.
     pub fn prune(&self, value: &mut Value) {
         if self.fields.is_empty() {
             return;
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_that_ends_keeps_all_below() {
+    fn a_leaf_keeps_everything_below_it() {
         check(
             &["spec"],
             &json!({"spec": {"replicas": 3, "list": [{"name": "a", "x": 1}, {"name": "b", "x": [2]}]}}),
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_are_transparent() {
+    fn a_mask_applies_to_each_item_of_an_array() {
         check(&["spec.list.name"], &json!({"spec": {"list": [{"name": "a"}, {"name": "b"}]}}));
     }
 
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn no_mask_keeps_everything_and_an_unknown_one_nothing() {
+    fn an_empty_mask_keeps_everything_and_an_unknown_field_nothing() {
         let all = json!({"a": 1});
         let mut value = all.clone();
         Mask::new([""; 0]).prune(&mut value);

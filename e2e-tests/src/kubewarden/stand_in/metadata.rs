@@ -1,4 +1,4 @@
-//! What a policy says about itself, in the custom section `io.kubewarden.metadata`.
+//! The metadata of a policy, in the custom section `io.kubewarden.metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,31 +14,31 @@ const SECTION: &str = "io.kubewarden.metadata";
 pub struct Metadata {
     /// Must be `v1`.
     pub protocol_version: Option<String>,
-    /// Which requests the policy wants to see.
+    /// The requests that the policy evaluates.
     pub rules: Vec<Rule>,
     /// Title, version, …
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
-    /// It may change objects.
+    /// Whether it may change objects.
     pub mutating: bool,
-    /// The audit scanner uses it too.
+    /// Whether the audit scanner uses it.
     #[serde(default = "yes")]
     pub background_audit: bool,
-    /// Which resources it may ask for.
+    /// The resources that it may read.
     #[serde(default)]
     pub context_aware_resources: BTreeSet<ContextAwareResource>,
-    /// Which host capabilities it may use; none if missing.
+    /// The host capabilities that it may use. None if missing.
     #[serde(default)]
     pub host_capabilities: Option<BTreeSet<String>>,
-    /// The oldest Kubewarden it works with.
+    /// The oldest supported Kubewarden.
     #[serde(default)]
     pub minimum_kubewarden_version: Option<String>,
-    /// How it is run; only `kubewarden-wapc` is known here.
+    /// The execution mode. The stand-in supports only `kubewarden-wapc`.
     #[serde(default = "wapc")]
     pub execution_mode: String,
 }
 
-/// Requests that a policy wants to see, as a webhook configuration has them.
+/// Requests that a policy evaluates, as in a webhook configuration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
@@ -46,13 +46,13 @@ pub struct Rule {
     pub api_groups: Vec<String>,
     /// API versions.
     pub api_versions: Vec<String>,
-    /// Plural names of kinds.
+    /// Plural names of the kinds.
     pub resources: Vec<String>,
     /// CREATE, UPDATE, …
     pub operations: Vec<String>,
 }
 
-/// A kind that a policy may ask for.
+/// A kind that a policy may read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContextAwareResource {
@@ -71,14 +71,14 @@ fn wapc() -> String {
 }
 
 impl Metadata {
-    /// Reads the metadata of a module, and refuses what PolicyServer refuses.
+    /// Reads the metadata of a module. Refuses what PolicyServer refuses.
     pub fn of_module(wasm: &[u8]) -> Result<Self> {
         let mut found = None;
         for payload in Parser::new(0).parse_all(wasm) {
             if let Payload::CustomSection(section) = payload.context("not a Wasm module")?
                 && section.name() == SECTION
             {
-                // A second section of that name is not looked at.
+                // PolicyServer ignores a second section of that name.
                 found = Some(section.data().to_vec());
                 break;
             }
@@ -89,7 +89,7 @@ impl Metadata {
         let metadata: Self =
             serde_json::from_slice(&json).with_context(|| format!("cannot read {SECTION}"))?;
         if metadata.execution_mode != wapc() {
-            bail!("this host runs waPC policies only, not {:?}", metadata.execution_mode);
+            bail!("the stand-in runs only waPC policies, not {:?}", metadata.execution_mode);
         }
         match metadata.protocol_version.as_deref() {
             Some("v1") => Ok(metadata),
@@ -102,14 +102,14 @@ impl Metadata {
         }
     }
 
-    /// May the policy ask for that kind?
+    /// Whether the policy may read that kind.
     pub(super) fn may_read(&self, api_version: &str, kind: &str) -> bool {
         self.context_aware_resources
             .iter()
             .any(|known| known.api_version == api_version && known.kind == kind)
     }
 
-    /// May it use that capability, such as `kubernetes/get_resource`?
+    /// Whether it may use that capability, such as `kubernetes/get_resource`.
     pub(super) fn may_use(&self, capability: &str) -> bool {
         self.host_capabilities.iter().flatten().map(|pattern| pattern.trim()).any(|pattern| {
             pattern == "*"

@@ -1,7 +1,5 @@
-//! A waPC host that runs a policy the way PolicyServer does: the module is compiled once, each
-//! request gets a fresh instance, and an epoch deadline ends what takes too long.
-//!
-//! Nothing here needs a cluster: [`HostCalls`] may be a closure.
+//! A policy in a waPC host that works like PolicyServer's: the module is compiled once, each request gets a fresh
+//! instance, and an epoch deadline interrupts long evaluations.
 
 use std::{
     fs,
@@ -27,9 +25,9 @@ use super::{
 };
 use crate::kubewarden::policy::Policy;
 
-/// One tick of the clock that interrupts guests.
+/// The tick of the clock that interrupts guests.
 const TICK: Duration = Duration::from_secs(1);
-/// After how many ticks a guest is interrupted: PolicyServer's default.
+/// The number of ticks after which a guest is interrupted: PolicyServer's default.
 const TIMEOUT_TICKS: u64 = 2;
 const INTERRUPTED: &str = "guest code interrupted, execution deadline exceeded";
 
@@ -45,40 +43,40 @@ pub struct PolicyModule {
 pub struct Instance(WapcHost);
 
 impl Instance {
-    /// Calls one of the guest's functions with a payload as it is.
+    /// Calls one of the guest's functions with an unchanged payload.
     pub fn call(&self, operation: &str, payload: &[u8]) -> Result<Vec<u8>> {
         self.0.call(operation, payload).map_err(|error| anyhow!("{operation}: {error}"))
     }
 }
 
-/// What became of one request.
+/// The result of one request.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
     /// The answer to the API server.
     pub response: AdmissionResponse,
     /// Its patch, decoded.
     pub patch: Option<json_patch::Patch>,
-    /// The guest's own answer, if it gave one.
+    /// The guest's own answer, if it returned one.
     pub answer: Option<PolicyResponse>,
-    /// What the guest asked the host, in order; log entries are not among them.
+    /// The host calls in order, without log entries.
     pub host_calls: Vec<HostCall>,
-    /// What it logged.
+    /// The log entries.
     pub logs: Vec<LogEntry>,
     /// How long it took, from the request to the response.
     pub took: Duration,
 }
 
-/// What a policy says of its settings.
+/// A policy's verdict on its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SettingsVerdict {
-    /// They can be used.
+    /// Whether they are valid.
     pub valid: bool,
     /// Why not.
     pub message: Option<String>,
 }
 
 impl PolicyModule {
-    /// Compiles a module (Wasm, not WAT).
+    /// Compiles a module in binary form.
     pub fn load(wasm: &[u8]) -> Result<Self> {
         let metadata = Metadata::of_module(wasm)?;
         let mut config = Config::new();
@@ -92,11 +90,11 @@ impl PolicyModule {
             .module(module)
             .build_pre()
             .context("cannot link the policy")?;
-        tick(&engine)?;
+        start_epochs(&engine)?;
         Ok(Self { id: "clusterwide-persistent-pod-state".to_owned(), metadata: Arc::new(metadata), pre })
     }
 
-    /// Compiles the module in a file; once per process, as long as the file stays the same.
+    /// Compiles the module in a file, once per process as long as the file does not change.
     pub fn load_file(path: &Path) -> Result<Self> {
         static KNOWN: Mutex<Vec<(PathBuf, Vec<u8>, PolicyModule)>> = Mutex::new(Vec::new());
         let wasm = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -110,8 +108,8 @@ impl PolicyModule {
         Ok(module)
     }
 
-    /// The same policy with the rights that a `ClusterAdmissionPolicy` gives it: what its metadata ask for does
-    /// not count any more.
+    /// The same policy with the permissions that a `ClusterAdmissionPolicy` grants, in place of those that its metadata
+    /// ask for.
     pub fn installed_by(&self, policy: &Policy) -> Result<Self> {
         let resources = match policy.spec("contextAwareResources") {
             Value::Null => json!([]),
@@ -127,19 +125,19 @@ impl PolicyModule {
         Ok(Self { id: policy.id(), metadata: Arc::new(metadata), pre: self.pre.clone() })
     }
 
-    /// The policy's id: the last part of its URL, and its name in messages.
+    /// The policy's id: the last part of its URL and its name in messages.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What the policy says about itself.
+    /// The policy's metadata.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// Evaluates the `request` of an admission review. It blocks: in async code use `spawn_blocking`.
+    /// Evaluates the `request` of an admission review. This blocks: in async code use `spawn_blocking`.
     ///
-    /// The error is about the request, which is none; whatever the policy does becomes a response.
+    /// Returns an error only if the request cannot be parsed. Whatever the policy does becomes a response.
     pub fn evaluate(
         &self,
         request: &Value,
@@ -151,7 +149,7 @@ impl PolicyModule {
         Ok(self.evaluate_request(&request, settings, host))
     }
 
-    /// The same for a request that was parsed already.
+    /// Evaluates a parsed request.
     pub fn evaluate_request(
         &self,
         request: &AdmissionRequest,
@@ -169,14 +167,13 @@ impl PolicyModule {
         Evaluation { response, patch, answer, host_calls: calls, logs, took: started.elapsed() }
     }
 
-    /// Asks the policy whether these settings are good. Host calls fail: at that time PolicyServer
-    /// answers none.
+    /// Asks the policy whether these settings are valid. Host calls fail, as they do in PolicyServer at that time.
     pub fn validate_settings(&self, settings: &Value) -> Result<SettingsVerdict> {
         let answer = self.ask("validate_settings", settings.to_string().as_bytes())?;
         serde_json::from_slice(&answer).context("not an answer to validate_settings")
     }
 
-    /// Which protocol the guest says that it speaks.
+    /// The protocol version that the guest reports.
     pub fn protocol_version(&self) -> Result<String> {
         let answer = self.ask("protocol_version", &[])?;
         serde_json::from_slice(&answer).context("not an answer to protocol_version")
@@ -186,13 +183,12 @@ impl PolicyModule {
         self.call(operation, payload, Arc::new(NoHost))
     }
 
-    /// Calls one of the guest's functions with a payload as it is, which need not be one that PolicyServer
-    /// would make.
+    /// Calls one of the guest's functions with an unchanged payload, which PolicyServer need not be able to send.
     pub fn call(&self, operation: &str, payload: &[u8], host: Arc<dyn HostCalls>) -> Result<Vec<u8>> {
         self.instance(host)?.call(operation, payload)
     }
 
-    /// An instance that takes any number of calls. PolicyServer uses one only once.
+    /// An instance that accepts any number of calls. PolicyServer uses each instance once.
     pub fn instance(&self, host: Arc<dyn HostCalls>) -> Result<Instance> {
         Ok(Instance(self.instantiate(self.gate(host))?))
     }
@@ -201,7 +197,7 @@ impl PolicyModule {
         Arc::new(Gate { metadata: self.metadata.clone(), host, record: Mutex::default() })
     }
 
-    /// A fresh instance: nothing in a guest survives a request.
+    /// A fresh instance, so that no state survives a request.
     fn instantiate(&self, gate: Arc<Gate>) -> Result<WapcHost> {
         let deadlines = EpochDeadlines { wapc_init: TIMEOUT_TICKS, wapc_func: TIMEOUT_TICKS };
         let engine = self.pre.rehydrate(Some(deadlines))?;
@@ -250,7 +246,7 @@ impl PolicyModule {
     }
 }
 
-/// Reads the settings of a policy: an object, or nothing.
+/// Fails if the policy refuses these settings.
 pub(super) fn check_settings(module: &PolicyModule, settings: &Value) -> Result<()> {
     let verdict = module.validate_settings(settings)?;
     if !verdict.valid {
@@ -260,8 +256,8 @@ pub(super) fn check_settings(module: &PolicyModule, settings: &Value) -> Result<
     Ok(())
 }
 
-/// Lets the engine's clock tick for as long as the engine lives.
-fn tick(engine: &Engine) -> Result<()> {
+/// Advances the engine's epoch regularly until the engine is dropped.
+fn start_epochs(engine: &Engine) -> Result<()> {
     let engine = engine.weak();
     thread::Builder::new().name("epochs".to_owned()).spawn(move || {
         loop {

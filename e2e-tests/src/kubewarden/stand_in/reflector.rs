@@ -1,4 +1,4 @@
-//! Lists: each distinct query becomes a watch that is never removed, and is answered from memory.
+//! Lists: each distinct query starts a watch that is never removed and is answered from memory.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -20,7 +20,7 @@ use tokio::sync::RwLock;
 
 use super::mask::Mask;
 
-/// A list that a policy asks for.
+/// A list query of a policy.
 #[derive(Clone, Debug)]
 pub(super) struct Query {
     pub(super) resource: ApiResource,
@@ -31,7 +31,7 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// Equal queries share a watch.
+    /// Queries with equal ids share a watch.
     fn id(&self) -> String {
         let Self { resource, namespace, label_selector, field_selector, field_masks } = self;
         let (version, kind) = (&resource.api_version, &resource.kind);
@@ -51,13 +51,13 @@ impl Reflectors {
         Self { client, known: Arc::default() }
     }
 
-    /// How many watches there are.
+    /// The number of watches.
     pub(super) async fn count(&self) -> usize {
         self.known.read().await.len()
     }
 
-    /// Answers a list. The first one of its kind waits for the watch to have seen everything: for
-    /// ever if the permission is missing, since the watch tries again and again.
+    /// Answers a list. The first list of a query waits for the initial list of its watch: indefinitely if the
+    /// permission is missing, because the watch keeps retrying.
     pub(super) async fn list(&self, query: Query) -> Result<ObjectList<DynamicObject>> {
         let id = query.id();
         let types = kube::api::TypeMeta {
@@ -68,7 +68,7 @@ impl Reflectors {
         let store = if let Some(store) = known {
             store
         } else {
-            // Two at once make two watches, as in PolicyServer; the later one is kept.
+            // As in PolicyServer, two lists at the same time start two watches, and the later one is kept.
             let store = self.watch(query).await?;
             self.known.write().await.insert(id, store.clone());
             store
@@ -107,7 +107,7 @@ impl Reflectors {
     }
 }
 
-/// What the cache does not keep.
+/// Removes what the cache does not keep.
 fn strip(object: &mut DynamicObject, mask: Option<&Mask>) {
     object.managed_fields_mut().clear();
     object.annotations_mut().remove("kubectl.kubernetes.io/last-applied-configuration");

@@ -1,4 +1,4 @@
-//! An admission review as PolicyServer reads and writes it.
+//! Admission reviews as PolicyServer reads and writes them.
 
 use std::collections::BTreeMap;
 
@@ -7,29 +7,29 @@ use k8s_openapi::{api::authentication::v1::UserInfo, apimachinery::pkg::runtime:
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The request, with the fields that PolicyServer knows: it hands no others to the policy.
+/// A request, with the fields that PolicyServer knows and passes to the policy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionRequest {
-    /// Names the request.
+    /// Identifies the request.
     pub uid: String,
-    /// What the object is.
+    /// The kind of the object.
     pub kind: Kind,
-    /// Which resource is called.
+    /// The resource of the request.
     pub resource: Resource,
-    /// Which subresource.
+    /// Its subresource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sub_resource: Option<String>,
-    /// What the client asked for.
+    /// The kind in the client's request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_kind: Option<Kind>,
-    /// What the client asked for.
+    /// The resource in the client's request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_resource: Option<Resource>,
-    /// What the client asked for.
+    /// The subresource in the client's request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_sub_resource: Option<String>,
-    /// The object's name, if it is known.
+    /// The object's name, if it has one yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Its namespace.
@@ -37,18 +37,18 @@ pub struct AdmissionRequest {
     pub namespace: Option<String>,
     /// CREATE, UPDATE, DELETE or CONNECT.
     pub operation: String,
-    /// Who asks.
+    /// The client.
     pub user_info: UserInfo,
-    /// The object as it is to be.
+    /// The new object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<RawExtension>,
-    /// The object as it is.
+    /// The existing object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old_object: Option<RawExtension>,
-    /// Nothing will be stored.
+    /// Whether nothing will be stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
-    /// Options of the operation.
+    /// The options of the operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options: Option<RawExtension>,
 }
@@ -75,14 +75,14 @@ pub struct Resource {
     pub resource: String,
 }
 
-/// What comes in.
+/// A review from the API server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReviewRequest {
     /// The request.
     pub request: AdmissionRequest,
 }
 
-/// What goes out.
+/// The review that goes back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReviewResponse {
@@ -104,9 +104,9 @@ impl From<AdmissionResponse> for ReviewResponse {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionResponse {
-    /// Names the request.
+    /// Identifies the request.
     pub uid: String,
-    /// The request may go on.
+    /// Whether the request is allowed.
     pub allowed: bool,
     /// `JSONPatch` if there is a patch.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,40 +114,40 @@ pub struct AdmissionResponse {
     /// Base64 of the patch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patch: Option<String>,
-    /// Why not.
+    /// Why the request is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<ResponseStatus>,
-    /// For the audit log.
+    /// Annotations for the audit log.
     pub audit_annotations: Option<BTreeMap<String, String>>,
-    /// For the client.
+    /// Warnings for the client.
     pub warnings: Option<Vec<String>>,
 }
 
-/// Why a request was refused.
+/// Why a request is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResponseStatus {
-    /// In words.
+    /// The message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// As an HTTP status.
+    /// An HTTP status code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
 }
 
-/// What the guest answers.
+/// The guest's answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PolicyResponse {
-    /// The request may go on.
+    /// Whether the request is allowed.
     pub accepted: bool,
-    /// Why not.
+    /// Why the request is refused.
     pub message: Option<String>,
-    /// As an HTTP status.
+    /// An HTTP status code.
     pub code: Option<u16>,
-    /// The object as the policy wants it.
+    /// The object as the policy changed it.
     pub mutated_object: Option<Value>,
-    /// For the audit log.
+    /// Annotations for the audit log.
     pub audit_annotations: Option<BTreeMap<String, String>>,
-    /// For the client.
+    /// Warnings for the client.
     pub warnings: Option<Vec<String>>,
 }
 
@@ -158,12 +158,12 @@ impl AdmissionResponse {
         Self { uid: uid.to_owned(), status: Some(status), ..Self::default() }
     }
 
-    /// Something went wrong that the policy has not handled.
+    /// An error that the policy did not handle.
     pub fn internal_error(uid: &str, message: impl std::fmt::Display) -> Self {
         Self::reject(uid, format!("internal server error: {message}"), Some(500))
     }
 
-    /// From the guest's answer; the difference between the two objects becomes the patch.
+    /// Converts the guest's answer. The difference between the two objects becomes the patch.
     pub(super) fn from_policy(
         uid: &str,
         object: Option<&Value>,
@@ -198,7 +198,7 @@ impl AdmissionResponse {
         })
     }
 
-    /// A policy that does not declare itself mutating must not change anything.
+    /// Refuses a patch of a policy that is not declared as mutating.
     pub(super) fn without_right_to_mutate(self, policy: &str) -> Self {
         if self.patch.is_none() {
             return self;

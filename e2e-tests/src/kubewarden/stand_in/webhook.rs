@@ -1,4 +1,4 @@
-//! An HTTPS admission webhook around a policy: what PolicyServer is to the API server.
+//! An HTTPS admission webhook around a policy. To the API server it looks like PolicyServer.
 
 use std::{
     fmt::Write as _,
@@ -47,7 +47,7 @@ use crate::{
 pub struct WebhookOptions {
     /// The policy's settings.
     pub settings: Value,
-    /// How many requests are evaluated at once; PolicyServer has one worker per CPU.
+    /// How many requests are evaluated at once. PolicyServer has one worker per CPU.
     pub workers: usize,
     /// How long the API server waits for an answer.
     pub timeout_seconds: u8,
@@ -63,22 +63,22 @@ impl Default for WebhookOptions {
     }
 }
 
-/// What became of one request, and for whom it was.
+/// A request that was served.
 #[derive(Clone, Debug)]
 pub struct Served {
     /// Kind of the object.
     pub kind: String,
     /// Namespace of the object.
     pub namespace: String,
-    /// Name of the object, if it was known.
+    /// Name of the object, if it had one.
     pub name: String,
-    /// CREATE, …
+    /// CREATE, UPDATE, ….
     pub operation: String,
-    /// The evaluation itself.
+    /// The evaluation.
     pub evaluation: Evaluation,
 }
 
-/// A running webhook. It stops when this is dropped.
+/// A running webhook. Dropping it stops it.
 pub struct Webhook {
     shared: Arc<Shared>,
     host: KubernetesHost,
@@ -98,8 +98,8 @@ struct Shared {
 }
 
 impl Webhook {
-    /// Starts the server on that runtime. The client is PolicyServer's own, with its rights, and must
-    /// belong to that runtime. The policy is installed as its own metadata asks for.
+    /// Starts the server on that runtime, with the permissions that the policy's metadata ask for. The client is that of
+    /// PolicyServer's user and must belong to the runtime.
     pub fn start(
         runtime: &Handle,
         client: Client,
@@ -110,8 +110,8 @@ impl Webhook {
         Self::serve(runtime, client, module, policy, options)
     }
 
-    /// The same for a policy that was installed by a `ClusterAdmissionPolicy`: what that does not say does not
-    /// hold, whatever the module's metadata say. Its settings count.
+    /// Starts the server for a policy that a `ClusterAdmissionPolicy` installs, with its settings and only the
+    /// permissions that it grants, whatever the module's metadata ask for.
     pub fn start_installed(
         runtime: &Handle,
         client: Client,
@@ -160,30 +160,30 @@ impl Webhook {
         Ok(Self { shared, host, url, authority, policy, server, handle })
     }
 
-    /// Tells the API server to ask this webhook, and waits until it does.
+    /// Registers this webhook and waits until the API server calls it.
     pub async fn register(&self, admin: &Client, version: Version) -> Result<()> {
         let configurations: Api<MutatingWebhookConfiguration> = Api::all(admin.clone());
         let configuration = self.configuration(version);
         let params = PatchParams::apply("pps-e2e").force();
         configurations.patch(self.shared.module.id(), &params, &Patch::Apply(configuration)).await?;
-        self.wait_until_asked(admin).await?;
+        self.wait_until_called(admin).await?;
         self.forget();
         Ok(())
     }
 
-    /// The API server asks no more.
+    /// Removes the registration.
     pub async fn unregister(&self, admin: &Client) -> Result<()> {
         let configurations: Api<MutatingWebhookConfiguration> = Api::all(admin.clone());
         configurations.delete(self.shared.module.id(), &DeleteParams::default()).await?;
         Ok(())
     }
 
-    /// The configuration as Kubewarden's controller would write it.
+    /// The webhook configuration that Kubewarden's controller would write.
     pub fn configuration(&self, version: Version) -> Value {
         self.policy.webhook_configuration(&self.url, &self.authority, version)
     }
 
-    /// Uses other settings from now on, if the policy finds them good.
+    /// Uses other settings from now on. Fails if the policy refuses them.
     pub fn set_settings(&self, settings: Value) -> Result<()> {
         check_settings(&self.shared.module, &settings)?;
         *lock(&self.shared.settings) = settings;
@@ -200,30 +200,29 @@ impl Webhook {
         &self.url
     }
 
-    /// All requests since the start or since [`forget`](Self::forget), in the order in which they
-    /// were answered.
+    /// All requests since the start or since [`forget`](Self::forget), in the order of their answers.
     pub fn served(&self) -> Vec<Served> {
         lock(&self.shared.served).clone()
     }
 
-    /// How many requests that is.
+    /// The number of these requests.
     pub fn evaluations(&self) -> usize {
         lock(&self.shared.served).len()
     }
 
-    /// All host calls of all these requests.
+    /// The host calls of these requests.
     pub fn host_calls(&self) -> Vec<HostCall> {
         lock(&self.shared.served).iter().flat_map(|served| served.evaluation.host_calls.clone()).collect()
     }
 
-    /// How many of them were of that operation, such as `get_resource`.
+    /// The number of these host calls with that operation, such as `get_resource`.
     pub fn host_call_count(&self, operation: &str) -> usize {
         let served = lock(&self.shared.served);
         let calls = served.iter().flat_map(|served| &served.evaluation.host_calls);
         calls.filter(|call| call.operation == operation).count()
     }
 
-    /// The wall time of each evaluation, from the shortest to the longest.
+    /// The wall time of each evaluation, in ascending order.
     pub fn evaluation_times(&self) -> Vec<Duration> {
         let mut times: Vec<Duration> =
             lock(&self.shared.served).iter().map(|served| served.evaluation.took).collect();
@@ -231,12 +230,12 @@ impl Webhook {
         times
     }
 
-    /// How many watches the policy's lists keep on the API server.
+    /// The number of watches that the policy's lists have started.
     pub async fn watches(&self) -> usize {
         self.host.watches().await
     }
 
-    /// How many workers have nothing to do.
+    /// The number of idle workers.
     pub fn idle_workers(&self) -> usize {
         self.shared.workers.available_permits()
     }
@@ -246,9 +245,9 @@ impl Webhook {
         lock(&self.shared.served).clear();
     }
 
-    /// The API server learns of a configuration a moment later. Tries a Pod (as a dry run) until the
-    /// webhook was asked, if the policy wants to see Pods at all.
-    async fn wait_until_asked(&self, admin: &Client) -> Result<()> {
+    /// Waits until the API server calls the webhook, which happens a moment after registration: creates a Pod (as a dry
+    /// run) until a request arrives. Does nothing for a policy that does not evaluate Pods.
+    async fn wait_until_called(&self, admin: &Client) -> Result<()> {
         let rules = &self.shared.module.metadata().rules;
         if !rules.iter().any(|rule| rule.resources.iter().any(|name| name == "pods" || name == "*")) {
             return Ok(());
@@ -258,7 +257,7 @@ impl Webhook {
             "spec": {"containers": [{"name": "c", "image": "none"}], "automountServiceAccountToken": false}});
         let probe: Pod = serde_json::from_value(probe)?;
         let dry = PostParams { dry_run: true, ..PostParams::default() };
-        wait_for("the API server to ask the webhook", Duration::from_secs(20), async || {
+        wait_for("the API server to call the webhook", Duration::from_secs(20), async || {
             let answer =
                 pods.create(&dry, &probe).await.map(|_| "accepted").map_err(|error| error.to_string());
             Ok(Progress::when(self.evaluations() > 0, (), format!("{answer:?}")))
@@ -289,7 +288,7 @@ async fn validate(
     let Ok(worker) = shared.workers.clone().acquire_owned().await else {
         return refuse(StatusCode::INTERNAL_SERVER_ERROR, "shutting down");
     };
-    // The worker is busy until the guest is done, whether or not the API server still waits.
+    // The worker is busy until the guest returns, whether or not the API server still waits.
     let evaluated = tokio::task::spawn_blocking(move || {
         let _worker = worker;
         let settings = lock(&shared.settings).clone();
@@ -331,7 +330,7 @@ fn tls(certificate: &ServerCertificate) -> Result<ServerConfig> {
     Ok(config)
 }
 
-/// The `ClusterAdmissionPolicy` that a module's metadata ask for.
+/// A `ClusterAdmissionPolicy` with what a module's metadata ask for.
 fn policy_of(module: &PolicyModule, timeout_seconds: u8) -> Result<Policy> {
     let metadata = module.metadata();
     let name = module.id().strip_prefix("clusterwide-").context("not the id of a cluster-wide policy")?;
@@ -352,7 +351,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A table of how long evaluations took, for reports.
+/// The percentiles of evaluation times, for reports.
 pub fn summary(times: &[Duration]) -> String {
     let Some(last) = times.last() else { return "no evaluations".to_owned() };
     let mut text = format!("{} evaluations", times.len());
