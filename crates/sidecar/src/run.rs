@@ -294,7 +294,7 @@ impl Worker {
             } else if let Some((key, retry)) = self.statuses.take(of, now) {
                 self.write_status(&key, retry);
                 self.take_questions();
-            } else if let Some(node) = self.grace.question() {
+            } else if let Some(node) = self.grace.take_confirmation() {
                 self.look_for(node);
             } else if let Some((pod, _)) = self.evictions.take(Of::All, now) {
                 self.evict(&pod, now);

@@ -21,14 +21,14 @@ impl Worker {
     pub(super) fn on_node_absence(&mut self, node: &Arc<str>, now: Instant) {
         if self.index.is_missing(node) {
             info!(%node, "a node is missing that a PersistentPodState is to forget when it is gone");
-            self.grace.begins(node, now);
+            self.grace.start_grace_period(node, now);
         } else {
-            self.grace.ends(node);
+            self.grace.cancel(node);
         }
     }
 
     pub(super) fn next_gone(&self) -> Option<Instant> {
-        [self.evictions.next(Of::All), self.unschedulable.next(), self.grace.next()]
+        [self.evictions.next(Of::All), self.unschedulable.next_deadline(), self.grace.next_deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -37,11 +37,11 @@ impl Worker {
     /// Tells the index which nodes are overdue; whether there are any. All that the index has brought up
     /// has to be taken before: a node may have been back for a moment.
     pub(super) fn overdue(&mut self, now: Instant) -> bool {
-        while let Some(pod) = self.unschedulable.take(now) {
+        while let Some(pod) = self.unschedulable.take_overdue(now) {
             self.evictions.mark(&pod, now);
         }
         let mut any = false;
-        while let Some(node) = self.grace.take(now) {
+        while let Some(node) = self.grace.take_overdue(now) {
             self.index.on_node_overdue(&node);
             any = true;
         }
@@ -51,7 +51,7 @@ impl Worker {
     /// Takes up the questions that decisions have brought up.
     pub(super) fn take_questions(&mut self) {
         for node in self.index.take_questions() {
-            self.grace.ask(&node);
+            self.grace.request_confirmation(&node);
         }
     }
 
@@ -65,20 +65,20 @@ impl Worker {
         match sight {
             Ok(NodeLookup::Gone) => {
                 self.metrics.node_looked_for("gone");
-                if self.grace.gone(node, now) {
+                if self.grace.confirm_missing(node, now) {
                     self.index.on_node_gone(node);
                 }
             }
             Ok(NodeLookup::There) => {
                 self.metrics.node_looked_for("there");
-                if self.grace.there(node, now) {
+                if self.grace.confirm_present(node, now) {
                     self.index.on_node_there(node);
                 }
             }
             Err(failure) => {
                 self.metrics.node_looked_for("unknown");
                 // Once per absence: a whole zone may be missing.
-                let before = self.grace.unknown(node, retry_after(&failure), now);
+                let before = self.grace.confirmation_failed(node, retry_after(&failure), now);
                 if before == 0 {
                     warn!(%node, error = %failure, "it cannot be told whether a node is gone; nothing is dropped, and it is tried again");
                 } else {
@@ -98,7 +98,7 @@ impl Worker {
         for (node, pod) in &write.forgotten {
             let key = NamespacedName { namespace: write.key.namespace.clone(), name: pod.clone() };
             if self.index.is_waiting(&key) {
-                self.unschedulable.at_once(&key, now);
+                self.unschedulable.skip_grace_period(&key, now);
             }
             info!(object = %write.key, %node, %pod, "dropped what was recorded on a node that is gone");
         }
@@ -119,9 +119,9 @@ impl Worker {
     /// Deletes a Pod that waits for a node that no longer exists, if it has done so for long enough.
     pub(super) fn evict(&mut self, pod: &NamespacedName, now: Instant) {
         match self.index.eviction(pod) {
-            None => self.unschedulable.ends(pod),
+            None => self.unschedulable.cancel(pod),
             Some(eviction) => {
-                if self.unschedulable.found(pod, now) {
+                if self.unschedulable.observe(pod, now) {
                     self.begin(false, self.writer.clone().evict(eviction));
                 }
             }
@@ -135,7 +135,7 @@ impl Worker {
             Ok(()) => {
                 self.metrics.write("pod", "ok");
                 self.evictions.written(pod, 0, now);
-                self.unschedulable.ends(pod);
+                self.unschedulable.cancel(pod);
                 let message = format!(
                     "deleted Pod {}, which waited for a node that no longer exists, so that it is made anew",
                     pod.name
