@@ -1,4 +1,5 @@
-//! The index in that cluster: facts reach it late, writes are answered late, wrongly or never.
+//! A sidecar process in the simulated cluster: watch events reach its index late, and writes are answered
+//! late, wrongly or never.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,331 +9,342 @@ use pps_sidecar::decide::index::{Index, StatusWrite};
 use pps_sidecar::facts::interest::Interest;
 use pps_sidecar::facts::{NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
 
-use super::cluster::{Answer, Cluster, NAMED_NODES, Name, Node, OBJECTS, Object, Pod, Workload};
-use super::model::{status_of, wanted};
-use super::view::{Absence, Known, Queue, View};
+use super::cluster::{Cluster, NAMED_NODES, Name, Node, PPS_OBJECTS, PatchResponse, Pod, Pps, Workload};
+use super::model::{COMPLETE, ExpectedStatus, expected_status, parse_status};
+use super::snapshot::{NodeAbsence, Snapshot, WatchCache, WatchQueue};
 
 #[path = "watches.rs"]
 mod watches;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
-/// At rest, this many writes of one object are enough for anything.
-const ENOUGH: usize = 3;
+/// At rest, no PPS may need more writes than this.
+const MAX_WRITES_AT_REST: usize = 3;
 
-/// A write that was handed out.
+/// A write that the index has handed out.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub(crate) struct PendingWrite {
     name: Name,
     uid: String,
     write: StatusWrite,
-    /// What the API server has said, if it has got it.
-    answer: Option<Answer>,
+    /// The API server's response, once it has received the request.
+    response: Option<PatchResponse>,
     /// Whether the object that it was made for is still the one that the index knows.
-    is_awaited: bool,
-    /// What the watch told of the object meanwhile.
-    told: Option<Object>,
+    is_current: bool,
+    /// The newest version that the watch has delivered while the write was pending.
+    watched: Option<Pps>,
 }
 
-/// An index with all that goes to it and comes from it.
+/// The index with everything that goes into it and comes out of it.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct Simulation {
     pub(crate) cluster: Cluster,
     index: Index,
     interest: Interest,
-    view: View,
-    pods: Queue<Pod, PodFact>,
-    nodes: Queue<Node, NodeFact>,
-    objects: Queue<Object, Box<PpsFact>>,
-    kinds: [Queue<Workload, WorkloadFact>; 3],
-    later_watches: bool,
+    snapshot: Snapshot,
+    pods: WatchQueue<Pod, PodFact>,
+    nodes: WatchQueue<Node, NodeFact>,
+    objects: WatchQueue<Pps, Box<PpsFact>>,
+    kinds: [WatchQueue<Workload, WorkloadFact>; 3],
+    /// Whether Pods and Nodes are watched yet: the index must first know which labels and annotations to
+    /// keep.
+    are_pods_and_nodes_watched: bool,
+    /// The PPS whose status the index wants to decide.
     due: BTreeSet<Name>,
-    asked: BTreeSet<Name>,
-    flights: Vec<Flight>,
-    /// Requests of which nobody awaits an answer any longer. They may still be served.
-    strays: Vec<(Name, StatusWrite)>,
-    writes: [usize; OBJECTS.len()],
+    /// The Nodes whose absence the index wants to have confirmed.
+    unconfirmed: BTreeSet<Name>,
+    pending: Vec<PendingWrite>,
+    /// Requests whose sender no longer waits for the response. The API server may still serve them.
+    abandoned: Vec<(Name, StatusWrite)>,
+    writes: [usize; PPS_OBJECTS.len()],
 }
 
 fn key(name: Name) -> NamespacedName {
     NamespacedName::new("n", name)
 }
 
-fn object_number(name: Name) -> usize {
-    OBJECTS.iter().position(|(object, _)| *object == name).unwrap()
+fn pps_number(name: Name) -> usize {
+    PPS_OBJECTS.iter().position(|(object, _)| *object == name).unwrap()
 }
 
-impl Run {
+impl Simulation {
     pub(crate) fn new(cluster: Cluster) -> Self {
         let interest = Interest::default();
-        let mut run = Self {
+        let mut simulation = Self {
             cluster,
             index: Index::new(interest.clone()),
             interest,
-            view: View::default(),
-            pods: Queue::new(),
-            nodes: Queue::new(),
-            objects: Queue::new(),
+            snapshot: Snapshot::default(),
+            pods: WatchQueue::new(),
+            nodes: WatchQueue::new(),
+            objects: WatchQueue::new(),
             kinds: Default::default(),
-            later_watches: false,
+            are_pods_and_nodes_watched: false,
             due: BTreeSet::new(),
-            asked: BTreeSet::new(),
-            flights: Vec::new(),
-            strays: Vec::new(),
-            writes: [0; OBJECTS.len()],
+            unconfirmed: BTreeSet::new(),
+            pending: Vec::new(),
+            abandoned: Vec::new(),
+            writes: [0; PPS_OBJECTS.len()],
         };
-        run.begin(&BTreeSet::from([1, 2]));
-        run
+        simulation.start_watches(&BTreeSet::from([1, 2]));
+        simulation
     }
 
-    /// The process ends without a word, and another one begins.
+    /// The process is killed, and a new one starts.
     pub(crate) fn restart(&mut self) {
-        let others: BTreeSet<usize> = self.view.kinds.keys().copied().filter(|number| *number > 0).collect();
-        self.strays.extend(
-            self.flights
-                .drain(..)
-                .filter(|flight| flight.answer.is_none())
-                .map(|flight| (flight.name, flight.write)),
-        );
+        let other_kinds: BTreeSet<usize> =
+            self.snapshot.kinds.keys().copied().filter(|number| *number > 0).collect();
+        let unserved = self.pending.drain(..).filter(|pending| pending.response.is_none());
+        self.abandoned.extend(unserved.map(|pending| (pending.name, pending.write)));
         self.interest = Interest::default();
         self.index = Index::new(self.interest.clone());
-        self.view = View::default();
+        self.snapshot = Snapshot::default();
         self.pods.clear();
         self.nodes.clear();
-        self.later_watches = false;
+        self.are_pods_and_nodes_watched = false;
         self.due.clear();
-        self.asked.clear();
-        self.begin(&others);
+        self.unconfirmed.clear();
+        self.start_watches(&other_kinds);
     }
 
-    fn begin(&mut self, others: &BTreeSet<usize>) {
-        self.view.kinds.insert(0, Known::default());
-        for number in others {
+    fn start_watches(&mut self, other_kinds: &BTreeSet<usize>) {
+        self.snapshot.kinds.insert(0, WatchCache::default());
+        for number in other_kinds {
             self.watch_kind(*number);
         }
         self.relist(2);
         self.relist(3);
     }
 
-    // ---- Nodes that are gone -----------------------------------------------------------------------
+    // ---- Missing Nodes -----------------------------------------------------------------------------
 
-    pub(crate) fn overdue(&mut self, node: Name) {
-        if let Some(absence) = self.view.absences.get_mut(node) {
-            *absence = Absence::Overdue;
+    /// The grace period of a missing Node ends.
+    pub(crate) fn end_grace_period(&mut self, node: Name) {
+        if let Some(absence) = self.snapshot.absences.get_mut(node) {
+            *absence = NodeAbsence::Overdue;
         }
         self.index.on_node_overdue(&Arc::from(node));
-        self.take_up();
+        self.take_work();
     }
 
-    /// The API server answers whether there is such a node, if that was asked.
-    pub(crate) fn confirm(&mut self, node: Name) {
-        if !self.asked.remove(node) {
+    /// Reads a Node from the API server, if the index has requested that.
+    pub(crate) fn look_up_node(&mut self, node: Name) {
+        if !self.unconfirmed.remove(node) {
             return;
         }
-        let (absence, node) = (self.view.absences.get_mut(node), Arc::from(node));
+        let (absence, node) = (self.snapshot.absences.get_mut(node), Arc::from(node));
         if self.cluster.nodes.contains_key(&*node) {
             self.index.on_node_there(&node);
             if let Some(absence) = absence {
-                *absence = Absence::Excused;
+                *absence = NodeAbsence::InGracePeriod;
             }
         } else {
             self.index.on_node_gone(&node);
-            if let Some(absence) = absence.filter(|absence| **absence == Absence::Overdue) {
-                *absence = Absence::Confirmed;
+            if let Some(absence) = absence.filter(|absence| **absence == NodeAbsence::Overdue) {
+                *absence = NodeAbsence::ConfirmedGone;
             }
         }
-        self.take_up();
+        self.take_work();
     }
 
     // ---- Writes ------------------------------------------------------------------------------------
 
-    /// A status that has come up is decided.
-    pub(crate) fn decide(&mut self, name: Name) -> bool {
-        self.due.remove(name) && self.ask(name)
+    /// Decides the status of a PPS if the index wants to. Returns whether there is something to write.
+    pub(crate) fn decide_if_due(&mut self, name: Name) -> bool {
+        self.due.remove(name) && self.decide(name)
     }
 
-    /// Asks for the write of an object, and judges it.
-    pub(crate) fn ask(&mut self, name: Name) -> bool {
-        let is_away = self.flights.iter().any(|flight| flight.name == name && flight.is_awaited);
-        // What other objects name does not matter. That it is met is not taken on trust: what is written is
-        // held against all that the cluster shows.
-        let is_met = self.view.objects.facts.get(name).is_none_or(|object| {
-            let spec = serde_json::from_value(object.spec.clone()).unwrap();
-            self.interest.is_met(&spec, self.view.nodes.listed, self.view.pods.listed)
-        });
-        let is_listed = self.view.objects.listed.is_some() && self.view.kinds[&0].listed.is_some();
-        let wanted = if is_away || !is_met || !is_listed { None } else { wanted(&self.view, name) };
+    /// Lets the index decide the status of a PPS, and compares the decision with the model's. Returns whether
+    /// there is something to write.
+    pub(crate) fn decide(&mut self, name: Name) -> bool {
+        let expected = self.expected_status(name);
         let write = self.index.status_write(&key(name), NOW);
-        let questions = self.index.take_questions();
-        self.take_up();
-        let Some(wanted) = wanted else {
-            assert_eq!(write, None, "{name}: nothing can be decided now");
+        let confirmations = self.index.take_questions();
+        self.take_work();
+        let Some(expected) = expected else {
+            assert_eq!(write, None, "{name}: the index knows too little to decide this status");
             return false;
         };
-        for node in &wanted.questions {
+        for node in &expected.confirmations {
             let known = NAMED_NODES.into_iter().find(|known| *known == node);
-            self.asked.extend(known.filter(|_| questions.contains(&**node)));
+            self.unconfirmed.extend(known.filter(|_| confirmations.contains(&**node)));
         }
-        let object = &self.view.objects.facts[name];
+        self.assert_decision(name, write.as_ref(), &expected);
+        let Some(write) = write else { return false };
+        let uid = self.snapshot.pps.objects[name].uid.clone();
+        self.pending.push(PendingWrite { name, uid, write, response: None, is_current: true, watched: None });
+        self.writes[pps_number(name)] += 1;
+        true
+    }
+
+    /// What the model expects, unless the index must wait: for a pending write, or for the watches.
+    fn expected_status(&self, name: Name) -> Option<ExpectedStatus> {
+        let snapshot = &self.snapshot;
+        let is_pending = self.pending.iter().any(|pending| pending.name == name && pending.is_current);
+        // Each PPS waits only for the keys that it names itself. This is the product's own judgement, but not
+        // the last word: at rest, what is recorded is compared with the whole cluster.
+        let is_interest_met = snapshot.pps.objects.get(name).is_none_or(|object| {
+            let spec = serde_json::from_value(object.spec.clone()).unwrap();
+            self.interest.is_met(&spec, snapshot.nodes.listed, snapshot.pods.listed)
+        });
+        let is_listed = snapshot.pps.listed.is_some() && snapshot.kinds[&0].listed.is_some();
+        if is_pending || !is_interest_met || !is_listed { None } else { expected_status(snapshot, name) }
+    }
+
+    fn assert_decision(&self, name: Name, write: Option<&StatusWrite>, expected: &ExpectedStatus) {
+        let object = &self.snapshot.pps.objects[name];
         let mut after = object.status.clone();
-        if let Some(write) = &write {
+        if let Some(write) = write {
             let version = object.version.to_string();
-            let made_for = (&write.patch["metadata"]["uid"], &write.patch["metadata"]["resourceVersion"]);
+            let metadata = &write.patch["metadata"];
             assert_eq!(
-                made_for,
+                (&metadata["uid"], &metadata["resourceVersion"]),
                 (&object.uid.as_str().into(), &version.as_str().into()),
-                "{name}: the newest"
+                "{name}: the patch is not for the newest known version"
             );
             json_patch::merge(&mut after, &write.patch["status"]);
         }
-        let (before, after) = (status_of(&object.status), status_of(&after));
-        let view = &self.view;
-        let context = || format!("{name}: {before:?}\nbecomes {after:?}\n{wanted:?}\n{write:?}\n{view:?}");
-        assert_eq!(after.pod_states, wanted.entries, "{}", context());
-        assert_eq!(after.recorded, Some(i32::try_from(wanted.entries.len()).unwrap()), "{}", context());
-        assert_eq!(after.target_uid, wanted.target_uid, "{}", context());
-        assert_eq!(after.desired, wanted.desired, "{}", context());
-        assert_eq!(after.observed_generation, Some(wanted.generation), "{}", context());
+        let (before, after) = (parse_status(&object.status), parse_status(&after));
+        let snapshot = &self.snapshot;
+        let context = || {
+            format!(
+                "{name}\nbefore: {before:?}\nafter: {after:?}\nexpected: {expected:?}\n{write:?}\n{snapshot:?}"
+            )
+        };
+        assert_eq!(after.pod_states, expected.entries, "{}", context());
+        assert_eq!(after.recorded, Some(i32::try_from(expected.entries.len()).unwrap()), "{}", context());
+        assert_eq!(after.target_uid, expected.target_uid, "{}", context());
+        assert_eq!(after.desired, expected.desired, "{}", context());
+        assert_eq!(after.observed_generation, Some(expected.generation), "{}", context());
         let recording = after.conditions.iter().find(|condition| condition.type_ == RECORDING);
-        let recording = recording.expect("a condition");
-        assert!(wanted.reasons.contains(&recording.reason.as_str()), "{}", context());
-        assert_eq!(recording.status == "True", recording.reason == "Recording", "{}", context());
+        let recording = recording.expect("the condition Recording is set");
+        assert!(expected.reasons.contains(&recording.reason.as_str()), "{}", context());
+        assert_eq!(recording.status == "True", recording.reason == COMPLETE, "{}", context());
         let others = |status: &pps_core::Status| {
             status.conditions.iter().filter(|one| one.type_ != RECORDING).cloned().collect::<Vec<_>>()
         };
         assert_eq!(others(&before), others(&after), "{}", context());
-
-        if let Some(write) = &write {
-            assert_eq!(write.recorded, wanted.entries.len(), "{}", context());
+        if let Some(write) = write {
+            assert_eq!(write.recorded, expected.entries.len(), "{}", context());
         }
-        let Some(write) = write else { return false };
-        let uid = object.uid.clone();
-        self.flights.push(Flight { name, uid, write, answer: None, is_awaited: true, told: None });
-        self.writes[object_number(name)] += 1;
-        true
     }
 
-    /// The API server gets a write, if it has not got it yet.
-    pub(crate) fn serve(&mut self, number: usize) {
-        let Some(flight) = self.flights.get_mut(number).filter(|flight| flight.answer.is_none()) else {
+    /// The API server receives a pending write, unless it has already.
+    pub(crate) fn serve_write(&mut self, number: usize) {
+        let Some(pending) = self.pending.get_mut(number).filter(|pending| pending.response.is_none()) else {
             return;
         };
-        let answer = self.cluster.patch_status(flight.name, &flight.write.patch);
-        let name = flight.name;
-        flight.answer = Some(answer.clone());
-        if matches!(answer, Answer::ApplyResult(_)) {
-            self.tell_object(name);
+        let name = pending.name;
+        let response = self.cluster.patch_status(name, &pending.write.patch);
+        pending.response = Some(response.clone());
+        if matches!(response, PatchResponse::Applied(_)) {
+            self.queue_pps(name);
         }
     }
 
-    /// A request that nobody waits for any longer is served after all.
-    pub(crate) fn serve_stray(&mut self, number: usize) {
-        if number < self.strays.len() {
-            let (name, write) = self.strays.swap_remove(number);
-            if matches!(self.cluster.patch_status(name, &write.patch), Answer::ApplyResult(_)) {
-                self.tell_object(name);
+    /// The API server receives a request whose sender no longer waits.
+    pub(crate) fn serve_abandoned(&mut self, number: usize) {
+        if number < self.abandoned.len() {
+            let (name, write) = self.abandoned.swap_remove(number);
+            if matches!(self.cluster.patch_status(name, &write.patch), PatchResponse::Applied(_)) {
+                self.queue_pps(name);
             }
         }
     }
 
-    /// The outcome of a write is heard, or that there is no answer.
-    pub(crate) fn answer(&mut self, number: usize, lost: bool) {
-        if number >= self.flights.len() {
+    /// The sidecar learns the response to a write, or that it got none.
+    pub(crate) fn answer_write(&mut self, number: usize, is_lost: bool) {
+        if number >= self.pending.len() {
             return;
         }
-        let flight = self.flights.swap_remove(number);
-        let name = flight.name;
-        match flight.answer.filter(|_| !lost) {
-            Some(Answer::ApplyResult(version)) => {
-                self.index.on_status_written(&key(name), &flight.uid, &version.to_string());
-                if flight.is_awaited {
-                    self.view.objects.facts.insert(name, self.cluster.history[&version].clone());
+        let pending = self.pending.swap_remove(number);
+        let name = pending.name;
+        match pending.response.filter(|_| !is_lost) {
+            Some(PatchResponse::Applied(version)) => {
+                self.index.on_status_written(&key(name), &pending.uid, &version.to_string());
+                if pending.is_current {
+                    self.snapshot.pps.objects.insert(name, self.cluster.history[&version].clone());
                 }
-                self.landed(name, flight.told);
             }
-            Some(_) => {
-                self.index.on_status_not_written(&key(name), &flight.uid);
-                self.landed(name, flight.told);
-            }
-            None => {
-                self.strays.push((name, flight.write.clone()));
-                self.index.on_status_not_written(&key(name), &flight.uid);
-                self.landed(name, flight.told);
+            response => {
+                let entries = pending.write.patch["status"]["podStates"].as_object().into_iter().flatten();
+                let entries = entries.map(|(pod, _)| (pending.uid.clone(), pod.clone()));
+                self.snapshot.unapplied.extend(entries);
+                self.index.on_status_not_written(&key(name), &pending.uid);
+                if response.is_none() {
+                    self.abandoned.push((name, pending.write));
+                }
             }
         }
-        self.take_up();
-    }
-
-    /// The write that was decided last is served and answered.
-    pub(crate) fn write_last(&mut self) {
-        let last = self.flights.len() - 1;
-        self.serve(last);
-        self.answer(last, false);
-    }
-
-    fn landed(&mut self, name: Name, told: Option<Object>) {
-        if let Some(told) = told {
-            self.see(name, told);
+        if let Some(watched) = pending.watched {
+            self.update_known_pps(name, watched);
         }
+        self.take_work();
+    }
+
+    /// Serves and answers the newest pending write.
+    pub(crate) fn finish_last_write(&mut self) {
+        let last = self.pending.len() - 1;
+        self.serve_write(last);
+        self.answer_write(last, false);
     }
 
     // ---- Rest --------------------------------------------------------------------------------------
 
-    /// Everything is told and written, until nothing is left.
+    /// Delivers and writes everything, until nothing is left to do.
     pub(crate) fn settle(&mut self) {
-        self.know_kinds();
-        while !self.flights.is_empty() {
-            self.serve(0);
-            self.answer(0, false);
+        self.finish_discovery();
+        while !self.pending.is_empty() {
+            self.serve_write(0);
+            self.answer_write(0, false);
         }
-        self.strays.clear();
+        self.abandoned.clear();
         while self.deliver_all() {}
-        self.writes = [0; OBJECTS.len()];
+        self.writes = [0; PPS_OBJECTS.len()];
         loop {
-            let due = self.due.pop_first();
-            let Some(name) = due else {
-                if let Some(node) = self.asked.first().copied() {
-                    self.confirm(node);
+            let Some(name) = self.due.pop_first() else {
+                if let Some(node) = self.unconfirmed.first().copied() {
+                    self.look_up_node(node);
                     continue;
                 }
                 break;
             };
-            if self.ask(name) {
-                let writes = self.writes[object_number(name)];
-                assert!(writes <= ENOUGH, "{name} does not come to rest");
-                self.write_last();
+            if self.decide(name) {
+                let writes = self.writes[pps_number(name)];
+                assert!(
+                    writes <= MAX_WRITES_AT_REST,
+                    "{name}: more than {MAX_WRITES_AT_REST} writes at rest"
+                );
+                self.finish_last_write();
             }
             while self.deliver_all() {}
         }
     }
 
+    /// Delivers all queued watch events. Returns whether there were any.
     pub(crate) fn deliver_all(&mut self) -> bool {
         let mut any = false;
-        for stream in 0..6 {
-            while self.deliver(stream) {
+        for watch in 0..6 {
+            while self.deliver(watch) {
                 any = true;
             }
         }
         any
     }
 
-    /// All that is known is what there is.
-    pub(crate) fn assert_known(&self) {
-        assert_eq!(self.view.pods.facts, self.cluster.pods);
-        assert_eq!(self.view.nodes.facts, self.cluster.nodes);
-        assert_eq!(self.view.objects.facts, self.cluster.objects);
-        let workloads = self
-            .view
-            .kinds
-            .iter()
-            .flat_map(|(number, kind)| kind.facts.values().map(move |fact| (*number, fact)));
-        let states = |object: &Object| status_of(&object.status).pod_states.len();
+    /// Asserts that the watches have delivered the whole cluster, and that the index counts the same.
+    pub(crate) fn assert_up_to_date(&self) {
+        let (snapshot, cluster) = (&self.snapshot, &self.cluster);
+        assert_eq!(snapshot.pods.objects, cluster.pods);
+        assert_eq!(snapshot.nodes.objects, cluster.nodes);
+        assert_eq!(snapshot.pps.objects, cluster.objects);
+        let states = |object: &Pps| parse_status(&object.status).pod_states.len();
         let expected = [
-            ("pods", self.cluster.pods.len()),
-            ("nodes", self.cluster.nodes.len()),
-            ("workloads", workloads.count()),
-            ("objects", self.cluster.objects.len()),
-            ("states", self.cluster.objects.values().map(states).sum()),
-            ("missing_nodes", self.view.absences.len()),
+            ("pods", cluster.pods.len()),
+            ("nodes", cluster.nodes.len()),
+            ("workloads", snapshot.kinds.values().map(|kind| kind.objects.len()).sum()),
+            ("objects", cluster.objects.len()),
+            ("states", cluster.objects.values().map(states).sum()),
+            ("missing_nodes", snapshot.absences.len()),
         ];
         let counts = self.index.counts();
         for (kind, number) in expected {
@@ -340,11 +352,15 @@ impl Run {
         }
     }
 
-    pub(crate) fn view(&self) -> &View {
-        &self.view
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
     }
 
-    pub(crate) fn missing(&self) -> Vec<Name> {
-        self.view.absences.keys().copied().collect()
+    pub(crate) fn unconfirmed_nodes(&self) -> Vec<Name> {
+        self.unconfirmed.iter().copied().collect()
+    }
+
+    pub(crate) fn missing_nodes(&self) -> Vec<Name> {
+        self.snapshot.absences.keys().copied().collect()
     }
 }
