@@ -1,79 +1,96 @@
-//! Random interleavings of what happens in a cluster, against the index: watches that tell late, in
-//! pieces and anew, writes that are refused, lost or answered late, processes that end at any moment.
+//! Random interleavings of what can happen in a cluster, run against the index: watches deliver late, in
+//! pieces and as new lists; writes conflict, get lost or are answered late; the process can be killed at any
+//! moment.
 //!
-//! Each decision of the index is compared with what follows from all that it was told, computed anew by a
-//! plain model; and when everything is told and written, the outcome is compared with the cluster itself.
+//! A plain model recomputes each decision of the index from everything delivered so far. Once everything is
+//! delivered and written, the outcome is compared with the cluster itself.
 //!
-//! `PROPTEST_CASES=20000` runs more of them.
+//! A failing test prints its seed and the smallest failing input. To replay it, or to run more cases:
+//!
+//! ```console
+//! $ PROPTEST_RNG_SEED=7 cargo test -p pps-sidecar --test interleavings
+//! $ PROPTEST_CASES=20000 cargo test -p pps-sidecar --test interleavings
+//! ```
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic")]
 
 #[path = "interleavings/cluster.rs"]
 mod cluster;
-#[path = "interleavings/events.rs"]
-mod events;
 #[path = "interleavings/model.rs"]
 mod model;
-#[path = "interleavings/run.rs"]
-mod run;
-#[path = "interleavings/view.rs"]
-mod view;
+#[path = "interleavings/simulation.rs"]
+mod simulation;
+#[path = "interleavings/snapshot.rs"]
+mod snapshot;
+#[path = "interleavings/steps.rs"]
+mod steps;
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 
-use pps_core::pps::{PodState, RetentionPolicy};
+use pps_core::Spec;
+use pps_core::pps::{NodeDeletionPolicy, PodState, RetentionPolicy};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use serde_json::Value;
 
-use self::cluster::{Choice, Cluster, NODES, Name, OBJECTS, PODS, Pod, WORKLOADS};
-use self::events::{Event, choice, event};
-use self::model::{demand, running, spec_of, status_of};
-use self::run::Run;
+use self::cluster::{Cluster, NODES, Name, PODS, PPS_OBJECTS, Pod, SpecOptions};
+use self::model::{expected_status, parse_status, running_state, wants};
+use self::simulation::Simulation;
+use self::steps::{Step, spec_options, step};
 
-/// As many cases as take a few seconds, unless the environment says how many.
+/// Runs `cases` cases, unless `PROPTEST_CASES` says otherwise, from a printed seed. A test prints it before
+/// it starts, and libtest shows what a failed test has printed.
 fn config(cases: u32) -> ProptestConfig {
     let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = cases;
     }
-    config
+    let seed = match config.rng_seed {
+        RngSeed::Fixed(seed) => seed,
+        RngSeed::Random => RandomState::new().hash_one(()),
+    };
+    println!("to replay: PROPTEST_RNG_SEED={seed} PROPTEST_CASES={}", config.cases);
+    ProptestConfig { rng_seed: RngSeed::Fixed(seed), ..config }
 }
 
 proptest! {
     #![proptest_config(config(300))]
 
     #[test]
-    fn what_is_recorded_follows_from_the_cluster(
-        choices in vec(choice(), OBJECTS.len()),
-        is_settled in proptest::bool::weighted(0.8),
-        events in vec(event(), 0..90),
+    fn decisions_match_the_model_and_converge_on_the_cluster(
+        options in vec(spec_options(), PPS_OBJECTS.len()),
+        start in start(),
+        steps in vec(step(), 0..90),
     ) {
-        let mut run = Run::new(Cluster::new(&choices));
-        if is_settled {
-            run.settle();
+        let mut simulation = Simulation::new(Cluster::new(&options));
+        if start == Start::Running {
+            simulation.recover_workloads();
         }
-        for event in &events {
-            run.happen(event);
+        if start != Start::Unsettled {
+            simulation.settle();
         }
-        run.settle();
-        assert_rest(&mut run);
+        for step in &steps {
+            simulation.apply(step);
+        }
+        simulation.settle();
+        assert_at_rest(&mut simulation);
 
-        // The grace period of all nodes that are missing ends.
-        for node in run.missing() {
-            run.overdue(node);
+        for node in simulation.missing_nodes() {
+            simulation.end_grace_period(node);
         }
-        run.settle();
-        assert_rest(&mut run);
-        assert_forgotten(&run);
+        simulation.settle();
+        assert_at_rest(&mut simulation);
+        assert_forgotten(&simulation);
 
-        // All of it told anew says nothing new; nor does a new process find anything to do.
-        for stream in 0..6 {
-            run.relist(stream);
+        // Neither new lists of the same objects nor a new process cause a write.
+        for watch in 0..6 {
+            simulation.relist(watch);
         }
-        run.settle_without_writing(false);
-        run.restart();
-        run.settle_without_writing(true);
+        simulation.settle_without_writes(false);
+        simulation.restart();
+        simulation.settle_without_writes(true);
     }
 }
 
@@ -81,41 +98,61 @@ proptest! {
     #![proptest_config(config(80))]
 
     #[test]
-    fn it_makes_no_difference_when_writes_are_made(
-        choices in vec(choice(), OBJECTS.len()),
-        events in vec(event(), 0..60),
+    fn the_outcome_does_not_depend_on_when_writes_are_made(
+        options in vec(spec_options(), PPS_OBJECTS.len()),
+        steps in vec(step(), 0..60),
     ) {
-        let outcomes = [Schedule::AsItComes, Schedule::AtOnce, Schedule::AtTheEnd].map(|schedule| {
-            let mut run = Run::new(Cluster::new(&choices));
-            for event in &events {
-                run.happen_as(schedule, event);
+        let timings = [WriteTiming::Interleaved, WriteTiming::AfterEachChange, WriteTiming::AtTheEnd];
+        let outcomes = timings.map(|timing| {
+            let mut simulation = Simulation::new(Cluster::new(&options));
+            for step in &steps {
+                simulation.apply_with(timing, step);
             }
-            run.recover();
-            run.settle();
-            assert_rest(&mut run);
-            outcome(&run)
+            simulation.recover_workloads();
+            simulation.settle();
+            assert_at_rest(&mut simulation);
+            outcome(&simulation)
         });
         prop_assert_eq!(&outcomes[0], &outcomes[1]);
         prop_assert_eq!(&outcomes[0], &outcomes[2]);
     }
 }
 
-/// When what happens is told and written.
+/// What happens before the first step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Start {
+    /// Nothing: not even the first lists are delivered.
+    Unsettled,
+    /// There are no Pods yet.
+    WithoutPods,
+    /// Each workload's Pods are Ready and recorded.
+    Running,
+}
+
+fn start() -> impl Strategy<Value = Start> {
+    prop_oneof![1 => Just(Start::Unsettled), 1 => Just(Start::WithoutPods), 3 => Just(Start::Running)]
+}
+
+/// When changes are delivered and written.
 #[derive(Clone, Copy, PartialEq)]
-enum Schedule {
-    AsItComes,
-    AtOnce,
+enum WriteTiming {
+    /// As the steps say.
+    Interleaved,
+    AfterEachChange,
     AtTheEnd,
 }
 
-impl Run {
-    fn happen_as(&mut self, schedule: Schedule, event: &Event) {
-        match (schedule, event) {
-            // What is watched at the end makes a difference.
-            (Schedule::AsItComes, _) | (_, Event::TurnKind(_) | Event::ForbidKind(_)) => self.happen(event),
-            (_, Event::World(world)) => {
-                self.change(world);
-                if schedule == Schedule::AtOnce {
+impl Simulation {
+    fn apply_with(&mut self, timing: WriteTiming, step: &Step) {
+        match (timing, step) {
+            // The outcome does depend on which kinds are watched at the end.
+            (WriteTiming::Interleaved, _)
+            | (_, Step::ToggleWatchedKind(_) | Step::ToggleForbiddenKind(_)) => {
+                self.apply(step);
+            }
+            (_, Step::Change(change)) => {
+                self.change_cluster(change);
+                if timing == WriteTiming::AfterEachChange {
                     self.settle();
                 }
             }
@@ -123,8 +160,8 @@ impl Run {
         }
     }
 
-    /// Every workload gets the Pods that it wants, Ready on nodes that are there, and no others.
-    fn recover(&mut self) {
+    /// Gives each workload exactly the Pods that it wants, all Ready on existing Nodes.
+    fn recover_workloads(&mut self) {
         for node in NODES {
             if !self.cluster.nodes.contains_key(node) {
                 self.put_node(node, Some(1), true);
@@ -133,12 +170,9 @@ impl Run {
         for (number, (name, workload)) in PODS.into_iter().enumerate() {
             let owner =
                 self.cluster.workloads.get(&workload).filter(|workload| !workload.terminating).cloned();
-            let wanted = owner.filter(|owner| {
-                demand(workload, owner).wants(WORKLOADS[workload].2, name, 99)
-                    == pps_core::demand::Wanted::Yes
-            });
-            self.remove_pod(name);
-            if let Some(owner) = wanted {
+            let wanting = owner.filter(|owner| wants(workload, owner, name));
+            self.delete_pod(name);
+            if let Some(owner) = wanting {
                 let pod = Pod {
                     owner: Some(owner.uid),
                     node: Some(NODES[number % NODES.len()]),
@@ -152,112 +186,127 @@ impl Run {
         }
     }
 
-    /// What is due after a while in which nothing happened: nothing. A new process does not know what an
-    /// earlier one has said of Pods that are no longer Ready.
-    fn settle_without_writing(&mut self, is_new: bool) {
+    /// Settles, and asserts that no status changes. A new process may change the condition: it does not know
+    /// the missing topology keys of Pods that are no longer Ready.
+    fn settle_without_writes(&mut self, is_new_process: bool) {
         let before = self.cluster.objects.clone();
         self.settle();
         for (name, object) in &self.cluster.objects {
             let mut expected = before[name].clone();
-            let lacks = |condition: &Value| condition["reason"] == "TopologyKeyMissing";
-            if is_new && expected.status["conditions"].as_array().is_some_and(|all| all.iter().any(lacks)) {
+            let reports_keys = |condition: &Value| condition["reason"] == "TopologyKeyMissing";
+            if is_new_process
+                && expected.status["conditions"].as_array().is_some_and(|all| all.iter().any(reports_keys))
+            {
                 expected.status["conditions"] = object.status["conditions"].clone();
                 expected.version = object.version;
             }
-            assert_eq!(*object, expected, "{name} was written at rest");
+            assert_eq!(*object, expected, "{name} was written although nothing had changed");
         }
     }
 }
 
-/// Entries, how many are desired, and of which workload.
+/// Entries, desired Pods and target UID of one PPS.
 type Outcome = (BTreeMap<String, PodState>, Option<i32>, Option<String>);
 
-/// What is recorded in the objects that are in charge of a workload whose Pods are all Ready: of all names
-/// that can be the workload's if the policy leaves no others, else of these Pods.
-fn outcome(run: &Run) -> BTreeMap<Name, Outcome> {
-    let objects = run.cluster.objects.iter();
+/// The outcome of each PPS that governs a workload with all its Pods Ready. Compares the entries of the
+/// workload's own Pod names: all of them if the retention policy drops the unwanted ones, else those of
+/// existing Pods.
+fn outcome(simulation: &Simulation) -> BTreeMap<Name, Outcome> {
+    let objects = simulation.cluster.objects.iter();
     objects
         .filter_map(|(name, object)| {
-            let wanted = model::wanted(run.view(), name)?;
-            if !wanted.reasons.contains(&"Recording") {
+            let expected = expected_status(simulation.snapshot(), name)?;
+            if !expected.may_be_healthy() {
                 return None;
             }
-            let status = status_of(&object.status);
-            let all = spec_of(object).retention() == RetentionPolicy::WhenScaled && object.target != 2;
-            let counts = |entry: &str| {
+            let status = parse_status(&object.status);
+            let drops_unwanted =
+                object.options.retention == RetentionPolicy::WhenScaled && object.target != 2;
+            let is_compared = |entry: &str| {
                 PODS.iter().any(|(pod, workload)| *pod == entry && *workload == object.target)
-                    && (all || run.cluster.pods.contains_key(entry))
+                    && (drops_unwanted || simulation.cluster.pods.contains_key(entry))
             };
-            let entries = status.pod_states.into_iter().filter(|(entry, _)| counts(entry)).collect();
+            let entries = status.pod_states.into_iter().filter(|(entry, _)| is_compared(entry)).collect();
             Some((*name, (entries, status.desired, status.target_uid)))
         })
         .collect()
 }
 
-/// When everything is told and written: what is known is what there is, nothing is left to write, and what is
-/// recorded is what the cluster shows.
-fn assert_rest(run: &mut Run) {
-    run.assert_known();
-    for (name, _) in OBJECTS {
-        if run.cluster.objects.contains_key(name) {
-            assert!(!run.ask(name), "{name} was to be written and nobody said so");
+/// Asserts, once everything is delivered and written: the watches have caught up, nothing is left to write,
+/// and the recorded states agree with the cluster.
+fn assert_at_rest(simulation: &mut Simulation) {
+    simulation.assert_up_to_date();
+    for (name, _) in PPS_OBJECTS {
+        if simulation.cluster.objects.contains_key(name) {
+            assert!(!simulation.decide(name), "{name}: a write is needed that the index did not announce");
         }
     }
-    for (name, object) in run.cluster.objects.iter().filter(|(_, object)| !object.terminating) {
-        let Some(wanted) = model::wanted(run.view(), name) else {
-            panic!("{name} is not decided at the end")
+    let cluster = &simulation.cluster;
+    for (name, object) in cluster.objects.iter().filter(|(_, object)| !object.terminating) {
+        let Some(expected) = expected_status(simulation.snapshot(), name) else {
+            panic!("{name}: the model cannot decide this status at rest")
         };
-        let (spec, states) = (spec_of(object), status_of(&object.status).pod_states);
+        let states = parse_status(&object.status).pod_states;
         for entry in states.keys() {
-            let known = run.cluster.ever_ready.contains(entry)
-                || run.cluster.foreign.contains(&(object.uid.clone(), entry.clone()));
-            assert!(known, "{name}: {entry} is invented");
+            let has_source = cluster.ever_ready.contains(entry)
+                || cluster.foreign.contains(&(object.uid.clone(), entry.clone()));
+            assert!(has_source, "{name}: {entry} was never Ready, and no other client wrote it");
         }
-        if !wanted.reasons.contains(&"Recording") && !wanted.reasons.contains(&"TopologyKeyMissing") {
+        if !expected.may_be_healthy() && !expected.reasons.contains(&"TopologyKeyMissing") {
             continue;
         }
-        let uid = &run.cluster.workloads[&object.target].uid;
-        let ours = run.cluster.pods.iter().filter(|(_, pod)| pod.owner.as_ref() == Some(uid));
-        for (pod_name, pod) in ours {
+        let uid = &cluster.workloads[&object.target].uid;
+        for (pod_name, pod) in cluster.pods.iter().filter(|(_, pod)| pod.owner.as_ref() == Some(uid)) {
             let entry = states.get(*pod_name);
-            if let Some(state) = running(run.view(), &spec, pod, entry) {
+            if let Some(state) = running_state(simulation.snapshot(), object.options, pod, entry) {
                 assert_eq!(entry, Some(&state), "{name}: {pod_name}");
             }
         }
     }
 }
 
-/// After the grace period of all missing nodes no entry names one where the policy says Forget, but for those
-/// that a Pod backs.
-fn assert_forgotten(run: &Run) {
-    for (name, object) in run.cluster.objects.iter().filter(|(_, object)| !object.terminating) {
-        let wanted = model::wanted(run.view(), name).unwrap();
+/// Asserts, once all grace periods have ended: no PPS with `nodeDeletionPolicy: Forget` names a missing Node,
+/// except for Pods that exist.
+fn assert_forgotten(simulation: &Simulation) {
+    let cluster = &simulation.cluster;
+    for (name, object) in cluster.objects.iter().filter(|(_, object)| !object.terminating) {
+        let expected = expected_status(simulation.snapshot(), name).unwrap();
         assert!(
-            wanted.questions.is_empty(),
-            "{name}: {:?} was not asked or not acted upon",
-            wanted.questions
+            expected.confirmations.is_empty(),
+            "{name}: not confirmed, or confirmed without effect: {:?}",
+            expected.confirmations
         );
-        let records = ["Recording", "TopologyKeyMissing", "WorkloadNotFound"]
-            .iter()
-            .any(|one| wanted.reasons.contains(one));
-        if object.spec["nodeDeletionPolicy"] != "Forget" || !records {
+        let is_reported = |reason| expected.reasons.contains(reason);
+        let decides_entries =
+            expected.may_be_healthy() || ["TopologyKeyMissing", "WorkloadNotFound"].iter().any(is_reported);
+        if !object.options.forget || !decides_entries {
             continue;
         }
-        for (pod_name, state) in &status_of(&object.status).pod_states {
-            let there = run.cluster.nodes.contains_key(state.node_name.as_str());
-            let backed = run.cluster.pods.contains_key(pod_name.as_str());
-            assert!(there || backed, "{name}: {pod_name} still names {}", state.node_name);
+        for (pod_name, state) in &parse_status(&object.status).pod_states {
+            let is_node_present = cluster.nodes.contains_key(state.node_name.as_str());
+            let is_backed = cluster.pods.contains_key(pod_name.as_str());
+            assert!(is_node_present || is_backed, "{name}: {pod_name} still names {}", state.node_name);
         }
     }
 }
 
-/// One of each, for the eye.
+/// The model reads [`SpecOptions`] and the index reads the spec; this is where the two meet.
 #[test]
-fn a_choice_says_what_it_says() {
-    let choice =
-        Choice { target: 0, zone: true, host: true, ip: true, net: true, retention: 2, forget: true };
-    let cluster = Cluster::new(&[choice; OBJECTS.len()]);
-    let spec = spec_of(&cluster.objects["p"]);
+fn spec_options_produce_the_spec_that_they_describe() {
+    let options = SpecOptions {
+        target: 0,
+        zone: true,
+        host: true,
+        ip: true,
+        net: true,
+        retention: RetentionPolicy::Retain,
+        forget: true,
+    };
+    let cluster = Cluster::new(&[options; PPS_OBJECTS.len()]);
+    let spec: Spec = serde_json::from_value(cluster.objects["p"].spec.clone()).unwrap();
     assert_eq!(spec.retention(), RetentionPolicy::Retain);
+    assert_eq!(spec.node_deletion(), NodeDeletionPolicy::Forget);
     assert_eq!(spec.topology_keys().collect::<Vec<_>>(), ["zone", "host"]);
+    let annotations: Vec<_> = spec.persistent_pod_annotations.iter().map(|it| it.key.as_str()).collect();
+    assert_eq!(annotations, ["ip", "net"]);
 }

@@ -1,8 +1,8 @@
-//! How long a node has been missing, and when to ask whether it is gone.
+//! Tracks how long each Node has been missing, and when to ask the API server whether it is really gone.
 //!
-//! A node that is not there may come back: nothing happens for the grace period. After that its absence is
-//! confirmed by a question to the API server whenever something would be dropped because of it. An
-//! answer counts only for a while.
+//! A missing Node may come back, so nothing happens during the grace period. After it, the sidecar reads the
+//! Node from the API server before it drops any state because of it. A confirmation is valid for
+//! `CONFIRMATION_VALIDITY` only; then the Node is overdue again and needs another one.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,126 +10,138 @@ use std::time::{Duration, Instant};
 
 use crate::decide::schedule::backoff;
 
-/// How long an answer counts.
-const FRESH: Duration = Duration::from_secs(10);
+/// How long a confirmation that a Node is gone stays valid.
+const CONFIRMATION_VALIDITY: Duration = Duration::from_secs(10);
 
-/// The nodes that are missing, each with the time at which it is overdue.
+/// The missing Nodes, each with its next deadline.
 #[derive(Debug)]
 pub struct MissingNodes {
     period: Duration,
-    due: BTreeSet<(Instant, Arc<str>)>,
+    deadlines: BTreeSet<(Instant, Arc<str>)>,
     nodes: HashMap<Arc<str>, Countdown>,
-    questions: BTreeSet<Arc<str>>,
+    /// Nodes whose absence is to be confirmed by a read.
+    requests: BTreeSet<Arc<str>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Countdown {
-    due: Option<Instant>,
-    /// A question is waiting or on its way.
-    asked: bool,
+    /// `None` while the Node is overdue.
+    deadline: Option<Instant>,
+    /// Whether a confirmation is requested or in flight.
+    requested: bool,
     failures: u32,
 }
 
 impl MissingNodes {
-    /// Nodes are excused for this long.
+    /// Waits for this grace period before a missing Node is overdue.
     pub fn new(period: Duration) -> Self {
-        Self { period, due: BTreeSet::new(), nodes: HashMap::new(), questions: BTreeSet::new() }
+        Self { period, deadlines: BTreeSet::new(), nodes: HashMap::new(), requests: BTreeSet::new() }
     }
 
-    /// How long nodes are excused.
+    /// The grace period.
     pub fn period(&self) -> Duration {
         self.period
     }
 
-    /// A node is missing from now on. What was asked before is void: it may have been back meanwhile.
-    pub fn begins(&mut self, node: &Arc<str>, now: Instant) {
-        self.ends(node);
+    /// Starts the grace period of a Node, from the beginning if one was running. Discards any confirmation
+    /// that is in flight: the Node may have been back in the meantime.
+    pub fn start_grace_period(&mut self, node: &Arc<str>, now: Instant) {
+        self.cancel(node);
         self.nodes.insert(node.clone(), Countdown::default());
-        self.wait(node, self.period, now);
+        self.set_deadline(node, self.period, now);
     }
 
-    /// A node is back, or nobody cares for it any longer.
-    pub fn ends(&mut self, node: &Arc<str>) {
-        self.questions.remove(node);
-        if let Some(Countdown { due: Some(due), .. }) = self.nodes.remove(node) {
-            self.due.remove(&(due, node.clone()));
+    /// Stops tracking a Node: it is back, or no recorded state names it any more.
+    pub fn cancel(&mut self, node: &Arc<str>) {
+        self.requests.remove(node);
+        if let Some(Countdown { deadline: Some(deadline), .. }) = self.nodes.remove(node) {
+            self.deadlines.remove(&(deadline, node.clone()));
         }
     }
 
-    /// When the next node is overdue.
-    pub fn next(&self) -> Option<Instant> {
-        self.due.first().map(|(due, _)| *due)
+    /// When the next Node becomes overdue.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Takes a node that is overdue: because its grace period has ended, or the last answer is too old.
-    pub fn take(&mut self, now: Instant) -> Option<Arc<str>> {
-        if self.next()? > now {
+    /// Takes one overdue Node: its grace period has ended, its confirmation has expired, or the wait after a
+    /// failed confirmation is over.
+    pub fn take_overdue(&mut self, now: Instant) -> Option<Arc<str>> {
+        if self.next_deadline()? > now {
             return None;
         }
-        let (_, node) = self.due.pop_first()?;
-        if let Some(timing) = self.nodes.get_mut(&node) {
-            timing.due = None;
+        let (_, node) = self.deadlines.pop_first()?;
+        if let Some(countdown) = self.nodes.get_mut(&node) {
+            countdown.deadline = None;
         }
         Some(node)
     }
 
-    /// Whether a missing node is gone is to be asked.
-    pub fn ask(&mut self, node: &Arc<str>) {
-        if let Some(timing) = self.nodes.get_mut(node)
-            && timing.due.is_none()
-            && !std::mem::replace(&mut timing.asked, true)
+    /// Requests a confirmation that an overdue Node is gone. Does nothing for other Nodes, or while one is
+    /// requested already.
+    pub fn request_confirmation(&mut self, node: &Arc<str>) {
+        if let Some(countdown) = self.nodes.get_mut(node)
+            && countdown.deadline.is_none()
+            && !std::mem::replace(&mut countdown.requested, true)
         {
-            self.questions.insert(node.clone());
+            self.requests.insert(node.clone());
         }
     }
 
-    /// Takes a question.
-    pub fn question(&mut self) -> Option<Arc<str>> {
-        self.questions.pop_first()
+    /// Takes one Node whose absence the caller must confirm.
+    pub fn take_confirmation(&mut self) -> Option<Arc<str>> {
+        self.requests.pop_first()
     }
 
-    /// The answer is that the node is gone. False if the question is no longer of interest.
-    pub fn gone(&mut self, node: &Arc<str>, now: Instant) -> bool {
-        let asked = self.answered(node);
-        if asked {
+    /// The API server has no such Node. Returns false if the confirmation is obsolete.
+    pub fn confirm_missing(&mut self, node: &Arc<str>, now: Instant) -> bool {
+        let is_current = self.end_confirmation(node);
+        if is_current {
             self.nodes.insert(node.clone(), Countdown::default());
-            self.wait(node, FRESH, now);
+            self.set_deadline(node, CONFIRMATION_VALIDITY, now);
         }
-        asked
+        is_current
     }
 
-    /// The answer is that the node is there: it is excused anew.
-    pub fn there(&mut self, node: &Arc<str>, now: Instant) -> bool {
-        let asked = self.answered(node);
-        if asked {
-            self.begins(node, now);
+    /// The API server has the Node, so its grace period starts again. Returns false if the confirmation is
+    /// obsolete.
+    pub fn confirm_present(&mut self, node: &Arc<str>, now: Instant) -> bool {
+        let is_current = self.end_confirmation(node);
+        if is_current {
+            self.start_grace_period(node, now);
         }
-        asked
+        is_current
     }
 
-    /// There was no answer that counts. The question is put again later, after a longer time at each
-    /// failure. Gives how many failures went before.
-    pub fn unknown(&mut self, node: &Arc<str>, asked_to_wait: Option<Duration>, now: Instant) -> u32 {
-        let asked = self.answered(node);
-        let Some(timing) = self.nodes.get_mut(node).filter(|_| asked) else { return 0 };
-        let failures = timing.failures;
-        timing.failures += 1;
-        self.wait(node, backoff(failures).max(asked_to_wait.unwrap_or_default()), now);
+    /// The confirmation failed. The Node becomes overdue again after a backoff, or after `retry_after` if the
+    /// server asked for a longer wait. Returns the number of earlier failures.
+    pub fn confirmation_failed(
+        &mut self,
+        node: &Arc<str>,
+        retry_after: Option<Duration>,
+        now: Instant,
+    ) -> u32 {
+        let is_current = self.end_confirmation(node);
+        let Some(countdown) = self.nodes.get_mut(node).filter(|_| is_current) else { return 0 };
+        let failures = countdown.failures;
+        countdown.failures += 1;
+        self.set_deadline(node, backoff(failures).max(retry_after.unwrap_or_default()), now);
         failures
     }
 
-    /// Whether the answer is to a question of this absence: the node may have come and gone meanwhile.
-    fn answered(&mut self, node: &Arc<str>) -> bool {
-        self.nodes.get_mut(node).is_some_and(|timing| std::mem::take(&mut timing.asked))
+    /// Whether a confirmation of this absence was in flight. It is obsolete if the Node was back in the
+    /// meantime.
+    fn end_confirmation(&mut self, node: &Arc<str>) -> bool {
+        self.nodes.get_mut(node).is_some_and(|countdown| std::mem::take(&mut countdown.requested))
     }
 
-    fn wait(&mut self, node: &Arc<str>, time: Duration, now: Instant) {
-        if let Some(timing) = self.nodes.get_mut(node) {
-            let due = now + time;
-            if let Some(before) = timing.due.replace(due) {
-                self.due.remove(&(before, node.clone()));
+    fn set_deadline(&mut self, node: &Arc<str>, wait: Duration, now: Instant) {
+        if let Some(countdown) = self.nodes.get_mut(node) {
+            let deadline = now + wait;
+            if let Some(before) = countdown.deadline.replace(deadline) {
+                self.deadlines.remove(&(before, node.clone()));
             }
-            self.due.insert((due, node.clone()));
+            self.deadlines.insert((deadline, node.clone()));
         }
     }
 }
@@ -142,86 +154,87 @@ mod tests {
     const ALMOST: Duration = Duration::from_secs(299);
 
     fn missing(node: &str) -> (MissingNodes, Arc<str>, Instant) {
-        let (mut grace, node, now) = (MissingNodes::new(PERIOD), Arc::from(node), Instant::now());
-        grace.begins(&node, now);
-        (grace, node, now)
+        let (mut nodes, node, now) = (MissingNodes::new(PERIOD), Arc::from(node), Instant::now());
+        nodes.start_grace_period(&node, now);
+        (nodes, node, now)
     }
 
     #[test]
-    fn a_node_is_overdue_after_the_grace_period_and_not_before() {
-        let (mut grace, node, now) = missing("n");
-        grace.ask(&node);
-        assert_eq!(grace.question(), None, "it is excused");
-        assert_eq!(grace.take(now + ALMOST), None);
-        assert_eq!(grace.take(now + PERIOD), Some(node.clone()));
-        assert_eq!(grace.next(), None);
-        grace.ask(&node);
-        grace.ask(&node);
-        assert_eq!((grace.question(), grace.question()), (Some(node), None));
+    fn requests_a_confirmation_once_the_grace_period_has_ended() {
+        let (mut nodes, node, now) = missing("n");
+        nodes.request_confirmation(&node);
+        assert_eq!(nodes.take_confirmation(), None, "the grace period is still running");
+        assert_eq!(nodes.take_overdue(now + ALMOST), None);
+        assert_eq!(nodes.take_overdue(now + PERIOD), Some(node.clone()));
+        assert_eq!(nodes.next_deadline(), None);
+        nodes.request_confirmation(&node);
+        nodes.request_confirmation(&node);
+        assert_eq!((nodes.take_confirmation(), nodes.take_confirmation()), (Some(node), None));
     }
 
     #[test]
-    fn a_node_that_comes_back_is_forgotten_and_begins_anew() {
-        for seen in [true, false] {
-            let (mut grace, node, now) = missing("n");
-            grace.take(now + PERIOD);
-            grace.ask(&node);
-            assert!(grace.question().is_some());
-            // It may be gone again before anybody has looked.
-            if seen {
-                grace.ends(&node);
+    fn ignores_a_confirmation_of_an_earlier_absence() {
+        for is_return_seen in [true, false] {
+            let (mut nodes, node, now) = missing("n");
+            nodes.take_overdue(now + PERIOD);
+            nodes.request_confirmation(&node);
+            assert!(nodes.take_confirmation().is_some());
+            // The Node may be missing again before the sidecar has seen it back.
+            if is_return_seen {
+                nodes.cancel(&node);
             }
-            grace.begins(&node, now + PERIOD);
-            assert!(!grace.gone(&node, now + PERIOD), "an answer about its last absence");
-            assert_eq!(grace.take(now + PERIOD + ALMOST), None);
-            assert_eq!(grace.take(now + PERIOD + PERIOD), Some(node));
-            assert_eq!(grace.next(), None);
+            nodes.start_grace_period(&node, now + PERIOD);
+            assert!(!nodes.confirm_missing(&node, now + PERIOD), "an answer about the earlier absence");
+            assert_eq!(nodes.take_overdue(now + PERIOD + ALMOST), None);
+            assert_eq!(nodes.take_overdue(now + PERIOD + PERIOD), Some(node));
+            assert_eq!(nodes.next_deadline(), None);
         }
     }
 
     #[test]
-    fn a_grace_period_that_begins_anew_ends_later() {
-        let (mut grace, node, now) = missing("n");
-        grace.begins(&node, now + ALMOST);
-        assert_eq!(grace.take(now + PERIOD), None);
-        assert_eq!(grace.take(now + ALMOST + PERIOD), Some(node));
+    fn restarting_a_grace_period_moves_its_end() {
+        let (mut nodes, node, now) = missing("n");
+        nodes.start_grace_period(&node, now + ALMOST);
+        assert_eq!(nodes.take_overdue(now + PERIOD), None);
+        assert_eq!(nodes.take_overdue(now + ALMOST + PERIOD), Some(node));
     }
 
     #[test]
-    fn an_answer_counts_for_a_while() {
-        let (mut grace, node, now) = missing("n");
+    fn a_confirmation_expires() {
+        let (mut nodes, node, now) = missing("n");
         let now = now + PERIOD;
-        grace.take(now);
-        grace.ask(&node);
-        grace.question();
-        assert!(grace.gone(&node, now));
-        grace.ask(&node);
-        assert_eq!(grace.question(), None, "it is known");
-        assert_eq!(grace.take(now + FRESH), Some(node.clone()));
-        grace.ask(&node);
-        assert_eq!(grace.question(), Some(node.clone()));
-        assert!(grace.there(&node, now + FRESH));
-        assert_eq!(grace.next(), Some(now + FRESH + PERIOD));
+        nodes.take_overdue(now);
+        nodes.request_confirmation(&node);
+        nodes.take_confirmation();
+        assert!(nodes.confirm_missing(&node, now));
+        nodes.request_confirmation(&node);
+        assert_eq!(nodes.take_confirmation(), None, "the confirmation is still valid");
+        let expired = now + CONFIRMATION_VALIDITY;
+        assert_eq!(nodes.take_overdue(expired), Some(node.clone()));
+        nodes.request_confirmation(&node);
+        assert_eq!(nodes.take_confirmation(), Some(node.clone()));
+        assert!(nodes.confirm_present(&node, expired));
+        assert_eq!(nodes.next_deadline(), Some(expired + PERIOD));
     }
 
     #[test]
-    fn without_an_answer_it_is_asked_again_ever_later() {
-        let (mut grace, node, now) = missing("n");
+    fn retries_a_failed_confirmation_with_backoff() {
+        let (mut nodes, node, now) = missing("n");
         let mut now = now + PERIOD;
         let mut waits = Vec::new();
         for _ in 0..4 {
-            assert_eq!(grace.take(now), Some(node.clone()));
-            grace.ask(&node);
-            grace.question();
-            assert_eq!(grace.unknown(&node, None, now) as usize, waits.len());
-            let due = grace.next().unwrap();
-            waits.push(due - now);
-            now = due;
+            assert_eq!(nodes.take_overdue(now), Some(node.clone()));
+            nodes.request_confirmation(&node);
+            nodes.take_confirmation();
+            assert_eq!(nodes.confirmation_failed(&node, None, now) as usize, waits.len());
+            let deadline = nodes.next_deadline().unwrap();
+            waits.push(deadline - now);
+            now = deadline;
         }
         assert!(waits.is_sorted_by(|a, b| a < b), "{waits:?}");
-        grace.take(now);
-        grace.ask(&node);
-        grace.unknown(&node, Some(PERIOD), now);
-        assert_eq!(grace.next(), Some(now + PERIOD), "as long as the server asks for");
+        nodes.take_overdue(now);
+        nodes.request_confirmation(&node);
+        nodes.confirmation_failed(&node, Some(PERIOD), now);
+        assert_eq!(nodes.next_deadline(), Some(now + PERIOD), "waits as long as the server asks for");
     }
 }

@@ -1,58 +1,59 @@
-//! Since when Pods have waited that no node can take.
+//! Tracks since when Pods have been unschedulable because the Node that they require is gone.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use crate::facts::NamespacedName;
 
-/// Pods that no node can take, each with the time from which on it may be deleted. A node that could take
-/// it may just have been away for a moment.
+/// The unschedulable Pods, each with the time from which it may be evicted. Until then the sidecar waits: a
+/// Node that fits the Pod may be missing only for a moment.
 #[derive(Debug)]
 pub struct UnschedulablePods {
     period: Duration,
-    from: HashMap<NamespacedName, Instant>,
-    due: BTreeSet<(Instant, NamespacedName)>,
+    evictable_from: HashMap<NamespacedName, Instant>,
+    deadlines: BTreeSet<(Instant, NamespacedName)>,
 }
 
 impl UnschedulablePods {
-    /// Pods have to be hopeless for this long.
+    /// Waits for this grace period before a Pod may be evicted.
     pub fn new(period: Duration) -> Self {
-        Self { period, from: HashMap::new(), due: BTreeSet::new() }
+        Self { period, evictable_from: HashMap::new(), deadlines: BTreeSet::new() }
     }
 
-    /// A Pod is found to be hopeless. Whether it has been so for long enough; otherwise it becomes due.
-    pub fn found(&mut self, pod: &NamespacedName, now: Instant) -> bool {
-        let from = *self.from.entry(pod.clone()).or_insert(now + self.period);
+    /// Records that a Pod is unschedulable now. Returns whether it has been so for the whole grace period;
+    /// if not, [`Self::take_overdue`] yields it at the end of the period.
+    pub fn observe(&mut self, pod: &NamespacedName, now: Instant) -> bool {
+        let from = *self.evictable_from.entry(pod.clone()).or_insert(now + self.period);
         if from > now {
-            self.due.insert((from, pod.clone()));
+            self.deadlines.insert((from, pod.clone()));
         }
         from <= now
     }
 
-    /// A Pod waits for a node that has been gone for long enough.
-    pub fn at_once(&mut self, pod: &NamespacedName, now: Instant) {
-        self.ends(pod);
-        self.from.insert(pod.clone(), now);
+    /// Makes a Pod evictable now: the Node that it requires has been missing for the grace period already.
+    pub fn skip_grace_period(&mut self, pod: &NamespacedName, now: Instant) {
+        self.cancel(pod);
+        self.evictable_from.insert(pod.clone(), now);
     }
 
-    /// A Pod is not hopeless, or not there.
-    pub fn ends(&mut self, pod: &NamespacedName) {
-        if let Some(from) = self.from.remove(pod) {
-            self.due.remove(&(from, pod.clone()));
+    /// Stops tracking a Pod: it is schedulable, or deleted.
+    pub fn cancel(&mut self, pod: &NamespacedName) {
+        if let Some(from) = self.evictable_from.remove(pod) {
+            self.deadlines.remove(&(from, pod.clone()));
         }
     }
 
-    /// When the next Pod is due.
-    pub fn next(&self) -> Option<Instant> {
-        self.due.first().map(|(due, _)| *due)
+    /// When the next grace period ends.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Takes a Pod that is due, to be looked at again.
-    pub fn take(&mut self, now: Instant) -> Option<NamespacedName> {
-        if self.next()? > now {
+    /// Takes one Pod whose grace period has ended. The caller checks again whether it is unschedulable.
+    pub fn take_overdue(&mut self, now: Instant) -> Option<NamespacedName> {
+        if self.next_deadline()? > now {
             return None;
         }
-        self.due.pop_first().map(|(_, pod)| pod)
+        self.deadlines.pop_first().map(|(_, pod)| pod)
     }
 }
 
@@ -63,30 +64,32 @@ mod tests {
     const PERIOD: Duration = Duration::from_mins(5);
     const ALMOST: Duration = Duration::from_secs(299);
 
-    #[test]
-    fn a_pod_has_to_be_hopeless_for_the_whole_period() {
-        let (mut pods, pod, now) =
-            (UnschedulablePods::new(PERIOD), NamespacedName::new("n", "w-0"), Instant::now());
-        assert!(!pods.found(&pod, now));
-        assert!(!pods.found(&pod, now + ALMOST));
-        assert_eq!((pods.next(), pods.take(now + ALMOST)), (Some(now + PERIOD), None));
-        assert_eq!(pods.take(now + PERIOD), Some(pod.clone()));
-        assert_eq!(pods.next(), None);
-        assert!(pods.found(&pod, now + PERIOD));
-
-        pods.ends(&pod);
-        assert!(!pods.found(&pod, now + PERIOD), "there was hope meanwhile");
-        pods.ends(&pod);
-        assert_eq!(pods.next(), None);
+    fn tracker() -> (UnschedulablePods, NamespacedName, Instant) {
+        (UnschedulablePods::new(PERIOD), NamespacedName::new("n", "w-0"), Instant::now())
     }
 
     #[test]
-    fn a_pod_whose_node_has_been_gone_for_the_period_waits_no_longer() {
-        let (mut pods, pod, now) =
-            (UnschedulablePods::new(PERIOD), NamespacedName::new("n", "w-0"), Instant::now());
-        assert!(!pods.found(&pod, now));
-        pods.at_once(&pod, now);
-        assert!(pods.found(&pod, now));
-        assert_eq!(pods.next(), None);
+    fn a_pod_is_evictable_after_the_whole_grace_period() {
+        let (mut pods, pod, now) = tracker();
+        assert!(!pods.observe(&pod, now));
+        assert!(!pods.observe(&pod, now + ALMOST));
+        assert_eq!((pods.next_deadline(), pods.take_overdue(now + ALMOST)), (Some(now + PERIOD), None));
+        assert_eq!(pods.take_overdue(now + PERIOD), Some(pod.clone()));
+        assert_eq!(pods.next_deadline(), None);
+        assert!(pods.observe(&pod, now + PERIOD));
+
+        pods.cancel(&pod);
+        assert!(!pods.observe(&pod, now + PERIOD), "it was schedulable in the meantime");
+        pods.cancel(&pod);
+        assert_eq!(pods.next_deadline(), None);
+    }
+
+    #[test]
+    fn a_pod_whose_node_has_been_missing_for_the_grace_period_is_evictable_at_once() {
+        let (mut pods, pod, now) = tracker();
+        assert!(!pods.observe(&pod, now));
+        pods.skip_grace_period(&pod, now);
+        assert!(pods.observe(&pod, now));
+        assert_eq!(pods.next_deadline(), None);
     }
 }

@@ -23,27 +23,30 @@ impl Worker {
     pub(super) fn on_node_absence(&mut self, node: &Arc<str>, now: Instant) {
         if self.index.is_missing(node) {
             info!(%node, "node missing; grace period started (nodeDeletionPolicy: Forget)");
-            self.missing_nodes.begins(node, now);
+            self.missing_nodes.start_grace_period(node, now);
         } else {
-            self.missing_nodes.ends(node);
+            self.missing_nodes.cancel(node);
         }
     }
 
     /// When the next eviction or grace period is due.
     pub(super) fn next_absence_due(&self) -> Option<Instant> {
-        let due =
-            [self.evictions.next(Candidates::All), self.unschedulable.next(), self.missing_nodes.next()];
+        let due = [
+            self.evictions.next(Candidates::All),
+            self.unschedulable.next_deadline(),
+            self.missing_nodes.next_deadline(),
+        ];
         due.into_iter().flatten().min()
     }
 
     /// Reports nodes whose grace period has ended to the index. Returns whether there are any. Call it after all of the
     /// index's work was taken, because a node may have been back for a moment.
     pub(super) fn apply_overdue(&mut self, now: Instant) -> bool {
-        while let Some(pod) = self.unschedulable.take(now) {
+        while let Some(pod) = self.unschedulable.take_overdue(now) {
             self.evictions.mark(&pod, now);
         }
         let mut is_any = false;
-        while let Some(node) = self.missing_nodes.take(now) {
+        while let Some(node) = self.missing_nodes.take_overdue(now) {
             self.index.on_node_overdue(&node);
             is_any = true;
         }
@@ -51,9 +54,9 @@ impl Worker {
     }
 
     /// Schedules the lookups that decisions need.
-    pub(super) fn take_questions(&mut self) {
+    pub(super) fn schedule_node_lookups(&mut self) {
         for node in self.index.take_unconfirmed_nodes() {
-            self.missing_nodes.ask(&node);
+            self.missing_nodes.request_confirmation(&node);
         }
     }
 
@@ -66,19 +69,19 @@ impl Worker {
         match result {
             Ok(NodeLookup::NotFound) => {
                 self.metrics.count_node_lookup(LookupOutcome::NotFound);
-                if self.missing_nodes.gone(node, now) {
+                if self.missing_nodes.confirm_missing(node, now) {
                     self.index.on_node_gone(node);
                 }
             }
             Ok(NodeLookup::Found) => {
                 self.metrics.count_node_lookup(LookupOutcome::Found);
-                if self.missing_nodes.there(node, now) {
+                if self.missing_nodes.confirm_present(node, now) {
                     self.index.on_node_there(node);
                 }
             }
             Err(failure) => {
                 self.metrics.count_node_lookup(LookupOutcome::Unknown);
-                let failures = self.missing_nodes.unknown(node, failure.retry_after(), now);
+                let failures = self.missing_nodes.confirmation_failed(node, failure.retry_after(), now);
                 // Warns once for each absence: a whole zone may be missing.
                 if failures == 0 {
                     warn!(%node, error = %failure, "cannot confirm that a node does not exist; its states are kept; retrying");
@@ -99,7 +102,7 @@ impl Worker {
         for (node, pod) in &write.forgotten {
             let key = NamespacedName { namespace: write.key.namespace.clone(), name: pod.clone() };
             if self.index.is_pending(&key) {
-                self.unschedulable.at_once(&key, now);
+                self.unschedulable.skip_grace_period(&key, now);
             }
             info!(object = %write.key, %node, %pod, "dropped a state whose node does not exist");
         }
@@ -120,9 +123,9 @@ impl Worker {
     /// Deletes a Pod that waits for a node that does not exist, if it has done so for the grace period.
     pub(super) fn evict(&mut self, pod: &NamespacedName, now: Instant) {
         match self.index.eviction(pod) {
-            None => self.unschedulable.ends(pod),
+            None => self.unschedulable.cancel(pod),
             Some(eviction) => {
-                if self.unschedulable.found(pod, now) {
+                if self.unschedulable.observe(pod, now) {
                     self.begin_write(false, self.writer.clone().evict(eviction));
                 }
             }
@@ -135,7 +138,7 @@ impl Worker {
             Ok(()) => {
                 self.metrics.count_write(WrittenResource::Pod, WriteOutcome::Success);
                 self.evictions.written(pod, 0, now);
-                self.unschedulable.ends(pod);
+                self.unschedulable.cancel(pod);
                 let message = format!(
                     "deleted Pod {}, which was Pending for a node that does not exist; its controller re-creates it",
                     pod.name

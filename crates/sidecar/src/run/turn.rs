@@ -91,8 +91,8 @@ impl Worker {
             self.write_generated_pps(workload, is_retry);
         } else if let Some((key, is_retry)) = self.status_writes.take(candidates, now) {
             self.write_status(&key, is_retry);
-            self.take_questions();
-        } else if let Some(node) = self.missing_nodes.question() {
+            self.schedule_node_lookups();
+        } else if let Some(node) = self.missing_nodes.take_confirmation() {
             self.look_up_node(node);
         } else if let Some((pod, _)) = self.evictions.take(Candidates::All, now) {
             self.evict(&pod, now);

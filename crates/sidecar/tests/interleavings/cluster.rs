@@ -1,7 +1,8 @@
-//! The cluster as it is: what its API server holds, and how that changes.
+//! The simulated cluster: what its API server stores, and how that changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pps_core::pps::RetentionPolicy;
 use serde_json::{Value, json};
 
 /// API version, kind and name of each workload.
@@ -10,7 +11,7 @@ pub(crate) const WORKLOADS: [(&str, &str, &str); 3] = [
     ("apps.kruise.io/v1beta1", "StatefulSet", "v"),
     ("a.io/v1", "Database", "d"),
 ];
-/// Each Pod that there can be, with the number of its workload.
+/// Every Pod name that occurs, with the number of its workload.
 pub(crate) const PODS: [(&str, usize); 13] = [
     ("w-0", 0),
     ("w-1", 0),
@@ -27,20 +28,22 @@ pub(crate) const PODS: [(&str, usize); 13] = [
     ("d-blue", 2),
 ];
 pub(crate) const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
-/// The same, and one that never was.
+/// The Nodes that recorded states may name: `NODES`, and one that never existed.
 pub(crate) const NAMED_NODES: [&str; 5] = ["n0", "n1", "n2", "n3", "n9"];
-/// Each object that there can be, with the numbers of the workloads that it may name. Two of them compete.
-pub(crate) const OBJECTS: [(&str, &[usize]); 4] = [("w", &[0]), ("p", &[0, 1]), ("v", &[1]), ("d", &[2])];
+/// Every PPS name that occurs, with the numbers of the workloads that it may target. `p` competes with `w`
+/// and with `v`.
+pub(crate) const PPS_OBJECTS: [(&str, &[usize]); 4] = [("w", &[0]), ("p", &[0, 1]), ("v", &[1]), ("d", &[2])];
 
 pub(crate) type Name = &'static str;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Pod {
+    /// UID of the controller owner.
     pub(crate) owner: Option<String>,
     pub(crate) node: Option<Name>,
     pub(crate) ready: bool,
     pub(crate) terminating: bool,
-    /// The annotation `ip`: none, blank, or some value.
+    /// The annotation `ip`: `None` is absent, 0 is blank.
     pub(crate) ip: Option<u8>,
     /// `status.podIP`.
     pub(crate) address: Option<u8>,
@@ -48,7 +51,9 @@ pub(crate) struct Pod {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Node {
+    /// The label `zone`.
     pub(crate) zone: Option<u8>,
+    /// Whether it has the label `host`.
     pub(crate) host: bool,
 }
 
@@ -60,32 +65,40 @@ pub(crate) struct Workload {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Object {
+pub(crate) struct Pps {
     pub(crate) uid: String,
     pub(crate) version: u64,
     pub(crate) generation: i64,
     pub(crate) created: String,
     pub(crate) terminating: bool,
-    /// The number of the workload that it names.
+    /// The number of the targeted workload.
     pub(crate) target: usize,
+    /// What `spec` was made from; the model reads these options instead of the spec.
+    pub(crate) options: SpecOptions,
     pub(crate) spec: Value,
     pub(crate) status: Value,
 }
 
-/// What an object's spec says.
-#[derive(Clone, Copy, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "they say what is named")]
-pub(crate) struct Choice {
+/// What the spec of a PPS asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent options")]
+pub(crate) struct SpecOptions {
+    /// Chooses among the workloads that the PPS may target.
     pub(crate) target: u8,
+    /// Required topology key `zone`.
     pub(crate) zone: bool,
+    /// Preferred topology key `host`.
     pub(crate) host: bool,
+    /// Annotation `ip`.
     pub(crate) ip: bool,
+    /// Annotation `net`, which is made from the Pod's address.
     pub(crate) net: bool,
-    pub(crate) retention: u8,
+    pub(crate) retention: RetentionPolicy,
+    /// `nodeDeletionPolicy: Forget`.
     pub(crate) forget: bool,
 }
 
-impl Choice {
+impl SpecOptions {
     fn spec(self, target: usize) -> Value {
         let (api_version, kind, name) = WORKLOADS[target];
         let mut annotations = Vec::new();
@@ -95,7 +108,11 @@ impl Choice {
         if self.net {
             annotations.push(json!({"key": "net", "valueFrom": "PodIPsCSV"}));
         }
-        let retention = ["WhenScaled", "WhenDeleted", "Retain"][usize::from(self.retention % 3)];
+        let retention = match self.retention {
+            RetentionPolicy::WhenScaled => "WhenScaled",
+            RetentionPolicy::WhenDeleted => "WhenDeleted",
+            RetentionPolicy::Retain => "Retain",
+        };
         let mut spec = json!({
             "targetRef": {"apiVersion": api_version, "kind": kind, "name": name},
             "persistentPodAnnotations": annotations,
@@ -113,12 +130,13 @@ impl Choice {
     }
 }
 
-/// What an API server says to a write of a status.
+/// How the API server answers a status patch.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
-    ApplyResult(u64),
+pub(crate) enum PatchResponse {
+    /// Applied; the object now has this resource version.
+    Applied(u64),
     Conflict,
-    Gone,
+    NotFound,
 }
 
 #[derive(Debug, Default)]
@@ -126,38 +144,38 @@ pub(crate) struct Cluster {
     pub(crate) pods: BTreeMap<Name, Pod>,
     pub(crate) nodes: BTreeMap<Name, Node>,
     pub(crate) workloads: BTreeMap<usize, Workload>,
-    pub(crate) objects: BTreeMap<Name, Object>,
-    /// Each version of each object that there ever was.
-    pub(crate) history: BTreeMap<u64, Object>,
-    /// Pods that were Ready on a node at some time.
+    pub(crate) objects: BTreeMap<Name, Pps>,
+    /// Every version of every PPS.
+    pub(crate) history: BTreeMap<u64, Pps>,
+    /// Pods that were Ready on a Node at some time.
     pub(crate) ever_ready: BTreeSet<String>,
-    /// Entries that somebody else wrote, by the object's UID.
+    /// Entries that another writer has put into a status: UID of the PPS, and Pod name.
     pub(crate) foreign: BTreeSet<(String, String)>,
     version: u64,
-    made: u64,
+    uids: u64,
 }
 
 impl Cluster {
-    pub(crate) fn new(choices: &[Choice]) -> Self {
+    pub(crate) fn new(options: &[SpecOptions]) -> Self {
         let mut cluster = Self { version: 100, ..Self::default() };
         for (number, replicas) in [(0, 3), (1, 2), (2, 2)] {
-            cluster.make_workload(number, json!({"replicas": replicas}));
+            cluster.create_workload(number, json!({"replicas": replicas}));
         }
         for node in &NODES[..3] {
             cluster.nodes.insert(node, Node { zone: Some(1), host: true });
         }
-        for (number, choice) in choices.iter().enumerate().skip(1) {
-            cluster.make_object(number, *choice);
+        for (number, options) in options.iter().enumerate().skip(1) {
+            cluster.create_pps(number, *options);
         }
         cluster
     }
 
     fn new_uid(&mut self) -> String {
-        self.made += 1;
-        format!("uid-{}", self.made)
+        self.uids += 1;
+        format!("uid-{}", self.uids)
     }
 
-    pub(crate) fn make_workload(&mut self, number: usize, spec: Value) {
+    pub(crate) fn create_workload(&mut self, number: usize, spec: Value) {
         if !self.workloads.contains_key(&number) {
             let uid = self.new_uid();
             self.workloads.insert(number, Workload { uid, terminating: false, spec });
@@ -171,47 +189,48 @@ impl Cluster {
         self.pods.insert(name, pod);
     }
 
-    /// Makes an object, unless it is there. Some are made in the same second.
-    pub(crate) fn make_object(&mut self, number: usize, choice: Choice) -> bool {
-        let (name, targets) = OBJECTS[number];
+    /// Creates a PPS; false if it exists. Some of them share a creation time.
+    pub(crate) fn create_pps(&mut self, number: usize, options: SpecOptions) -> bool {
+        let (name, targets) = PPS_OBJECTS[number];
         if self.objects.contains_key(name) {
             return false;
         }
-        let target = targets[usize::from(choice.target) % targets.len()];
+        let target = targets[usize::from(options.target) % targets.len()];
         let uid = self.new_uid();
-        let created = format!("2026-01-01T00:{:02}:00Z", self.made / 2 % 60);
-        let spec = choice.spec(target);
-        let object = Object {
+        let created = format!("2026-01-01T00:{:02}:00Z", self.uids / 2 % 60);
+        let object = Pps {
             uid,
             version: 0,
             generation: 1,
             created,
             terminating: false,
             target,
-            spec,
+            options,
+            spec: options.spec(target),
             status: json!({}),
         };
         self.store(name, object);
         true
     }
 
-    /// Changes what an object names; false if nothing changes.
-    pub(crate) fn edit_object(&mut self, number: usize, choice: Choice) -> bool {
-        let (name, targets) = OBJECTS[number];
+    /// Changes the spec of a PPS; false if nothing changes.
+    pub(crate) fn edit_pps(&mut self, number: usize, options: SpecOptions) -> bool {
+        let (name, targets) = PPS_OBJECTS[number];
         let Some(mut object) = self.objects.get(name).cloned() else { return false };
-        object.target = targets[usize::from(choice.target) % targets.len()];
-        let spec = choice.spec(object.target);
+        object.target = targets[usize::from(options.target) % targets.len()];
+        let spec = options.spec(object.target);
         if object.spec == spec {
             return false;
         }
+        object.options = options;
         object.spec = spec;
         object.generation += 1;
         self.store(name, object);
         true
     }
 
-    /// Somebody asks for the deletion of an object that has a finalizer.
-    pub(crate) fn object_goes(&mut self, name: Name) -> bool {
+    /// Requests the deletion of a PPS that has a finalizer.
+    pub(crate) fn terminate_pps(&mut self, name: Name) -> bool {
         let Some(mut object) = self.objects.get(name).filter(|object| !object.terminating).cloned() else {
             return false;
         };
@@ -220,8 +239,8 @@ impl Cluster {
         true
     }
 
-    /// Somebody else writes a status.
-    pub(crate) fn foreign_status(&mut self, name: Name, patch: &Value) -> bool {
+    /// Another client patches the status.
+    pub(crate) fn patch_status_as_other(&mut self, name: Name, patch: &Value) -> bool {
         let Some(mut object) = self.objects.get(name).cloned() else { return false };
         let before = object.status.clone();
         json_patch::merge(&mut object.status, patch);
@@ -235,22 +254,22 @@ impl Cluster {
         true
     }
 
-    /// A status patch arrives. It counts only for the object that it was made for.
-    pub(crate) fn patch_status(&mut self, name: &str, patch: &Value) -> Answer {
-        let Some((name, current)) = self.objects.get_key_value(name) else { return Answer::Gone };
+    /// Receives a status patch. It applies only to the object and the version that it names.
+    pub(crate) fn patch_status(&mut self, name: &str, patch: &Value) -> PatchResponse {
+        let Some((name, current)) = self.objects.get_key_value(name) else { return PatchResponse::NotFound };
         let (name, mut object) = (*name, current.clone());
         let version = object.version.to_string();
         if patch["metadata"]["uid"] != object.uid || patch["metadata"]["resourceVersion"] != version {
-            return Answer::Conflict;
+            return PatchResponse::Conflict;
         }
         let before = object.status.clone();
         json_patch::merge(&mut object.status, &patch["status"]);
-        assert_ne!(before, object.status, "a write that changes nothing: {patch}");
+        assert_ne!(before, object.status, "this patch changes nothing: {patch}");
         self.store(name, object);
-        Answer::ApplyResult(self.version)
+        PatchResponse::Applied(self.version)
     }
 
-    fn store(&mut self, name: Name, mut object: Object) {
+    fn store(&mut self, name: Name, mut object: Pps) {
         self.version += 1;
         object.version = self.version;
         self.history.insert(self.version, object.clone());

@@ -1,197 +1,275 @@
-//! What a status has to be by what is known: computed anew from all of it, as if nothing had been kept.
+//! The model: computes from a snapshot, each time from scratch, what a status must say.
+//!
+//! It is the judge of the index, so it shares only data types with it. Each rule is written out here again,
+//! as plainly as possible: which names a workload wants, what a running Pod's state is, which states stay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use pps_core::Spec;
-use pps_core::demand::{Demand, Wanted};
-use pps_core::pps::{NodeDeletionPolicy, PodState, RetentionPolicy, Status};
-use pps_core::record::{Running, record};
-use pps_core::workload::Ordinals;
+use pps_core::pps::{PodState, RetentionPolicy, Status};
 use serde_json::Value;
 
-use super::cluster::{Name, Object, Pod, WORKLOADS, Workload};
-use super::view::{Absence, View, address, ip, label, naming};
+use super::cluster::{Name, Pod, SpecOptions, WORKLOADS, Workload};
+use super::snapshot::{NodeAbsence, Snapshot, host_label, ip_annotation, pod_ip, zone_label};
 
-/// What a status has to say.
+/// The condition's reasons when nothing keeps Pods from being recorded with all their topology keys.
+pub(crate) const HEALTHY: [&str; 3] = ["AllRecorded", "WaitingForPods", "ReplicasUnknown"];
+
+/// What a status must say.
 #[derive(Debug)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedStatus {
     pub(crate) entries: BTreeMap<String, PodState>,
     pub(crate) target_uid: Option<String>,
     pub(crate) desired: Option<i32>,
     pub(crate) generation: i64,
-    /// What the condition may give as its reason.
+    /// The reasons that the condition may give.
     pub(crate) reasons: Vec<&'static str>,
-    /// Nodes of which it has to be asked whether they are gone.
-    pub(crate) questions: Vec<String>,
+    /// Nodes whose absence the index must have confirmed.
+    pub(crate) confirmations: Vec<String>,
 }
 
-/// Whose the Pod of a name is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PodOwnership {
-    Nobodys,
-    Going,
-    Ours,
-    Orphan,
-    Strangers,
-}
-
-pub(crate) fn demand(number: usize, workload: &Workload) -> Demand {
-    if number == 0 {
-        let spec = &workload.spec;
-        let start = spec["ordinals"]["start"].as_u64().unwrap_or(0);
-        return Demand::of_ordinals(Ordinals::new(start, spec["replicas"].as_u64().unwrap_or(1), []));
+impl ExpectedStatus {
+    /// Whether the condition may be True.
+    pub(crate) fn may_be_healthy(&self) -> bool {
+        self.reasons.iter().any(|reason| HEALTHY.contains(reason))
     }
-    Demand::read(&workload.spec, &naming(number))
+
+    /// The reason when the condition is True.
+    fn healthy_reason(&self) -> &'static str {
+        let recorded = i32::try_from(self.entries.len()).unwrap();
+        match self.desired {
+            None => "ReplicasUnknown",
+            Some(desired) if recorded < desired => "WaitingForPods",
+            Some(_) => "AllRecorded",
+        }
+    }
 }
 
-pub(crate) fn spec_of(object: &Object) -> Spec {
-    serde_json::from_value(object.spec.clone()).unwrap()
+/// What holds the name of a recorded Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NameHolder {
+    Nothing,
+    /// A Pod of the workload that is being deleted.
+    Terminating,
+    /// A living Pod of the workload.
+    Owned,
+    /// A living Pod without a controller.
+    Orphan,
+    /// A Pod of another owner.
+    Foreign,
 }
 
-pub(crate) fn status_of(status: &Value) -> Status {
+/// How many Pods a workload wants; `None` if its spec does not say.
+fn replicas(number: usize, workload: &Workload) -> Option<u64> {
+    let stated = workload.spec["replicas"].as_u64();
+    // A StatefulSet defaults to one Pod, a custom kind has no default.
+    if number == 2 { stated } else { stated.or(Some(1)) }
+}
+
+/// The names that follow from the workload's ordinals, counted one by one.
+fn ordinal_names(number: usize, workload: &Workload) -> BTreeSet<String> {
+    let spec = &workload.spec;
+    let mut reserved = BTreeSet::new();
+    // A StatefulSet of apps/v1 has no such field.
+    let items = spec["reserveOrdinals"].as_array().filter(|_| number != 0);
+    for item in items.into_iter().flatten() {
+        match item.as_u64() {
+            Some(ordinal) => {
+                reserved.insert(ordinal);
+            }
+            None => {
+                assert_eq!(item, "1-2", "the only range that the tests generate");
+                reserved.extend([1, 2]);
+            }
+        }
+    }
+    let mut names = BTreeSet::new();
+    let mut ordinal = spec["ordinals"]["start"].as_u64().unwrap_or(0);
+    while (names.len() as u64) < replicas(number, workload).unwrap_or(0) {
+        if !reserved.contains(&ordinal) {
+            names.insert(format!("{}-{ordinal}", WORKLOADS[number].2));
+        }
+        ordinal += 1;
+    }
+    names
+}
+
+/// Whether a workload wants a Pod of this name for certain.
+pub(crate) fn wants(number: usize, workload: &Workload, pod: &str) -> bool {
+    replicas(number, workload).is_none() || ordinal_names(number, workload).contains(pod)
+}
+
+/// Whether it may want that Pod, while `living` Pods are its own and not terminating. A custom kind that has
+/// fewer Pods than it wants may want any name.
+fn may_want(number: usize, workload: &Workload, pod: &str, living: usize) -> bool {
+    let is_short = replicas(number, workload).is_some_and(|replicas| (living as u64) < replicas);
+    wants(number, workload, pod) || (number == 2 && is_short)
+}
+
+pub(crate) fn parse_status(status: &Value) -> Status {
     serde_json::from_value(status.clone()).unwrap()
 }
 
-/// Which object is in charge of a workload.
-fn in_charge(view: &View, target: usize) -> Option<Name> {
-    let rivals =
-        view.objects.facts.iter().filter(|(_, object)| object.target == target && !object.terminating);
-    let workload = WORKLOADS[target].2;
-    rivals
-        .min_by_key(|(name, object)| (**name != workload, object.created.clone(), **name))
+/// Which PPS governs a workload: the one of the workload's name, else the oldest, else the first by name.
+fn governing_pps(snapshot: &Snapshot, target: usize) -> Option<Name> {
+    let objects = snapshot.pps.objects.iter();
+    objects
+        .filter(|(_, object)| object.target == target && !object.terminating)
+        .min_by_key(|(name, object)| (**name != WORKLOADS[target].2, object.created.clone(), **name))
         .map(|(name, _)| *name)
 }
 
-fn bearer(pod: Option<&Pod>, workload: Option<&Workload>) -> PodOwnership {
-    let Some(pod) = pod else { return PodOwnership::Nobodys };
+fn name_holder(pod: Option<&Pod>, workload: Option<&Workload>) -> NameHolder {
+    let Some(pod) = pod else { return NameHolder::Nothing };
     match (&pod.owner, workload) {
         (Some(owner), Some(workload)) if *owner == workload.uid => {
             if pod.terminating {
-                PodOwnership::Going
+                NameHolder::Terminating
             } else {
-                PodOwnership::Ours
+                NameHolder::Owned
             }
         }
-        (Some(_), Some(_)) => PodOwnership::Strangers,
-        (Some(_), None) if !pod.terminating => PodOwnership::Ours,
-        (None, _) if !pod.terminating => PodOwnership::Orphan,
-        _ => PodOwnership::Nobodys,
+        (Some(_), Some(_)) => NameHolder::Foreign,
+        // The workload is deleted; the garbage collector has yet to delete this Pod.
+        (Some(_), None) if !pod.terminating => NameHolder::Owned,
+        (None, _) if !pod.terminating => NameHolder::Orphan,
+        _ => NameHolder::Nothing,
     }
 }
 
-/// What the state of a running Pod is; nothing if it does not run, or on a node that is not known.
-pub(crate) fn running(view: &View, spec: &Spec, pod: &Pod, before: Option<&PodState>) -> Option<PodState> {
+/// The state of a running Pod; `None` if it is not Ready on a known Node.
+pub(crate) fn running_state(
+    snapshot: &Snapshot,
+    options: SpecOptions,
+    pod: &Pod,
+    before: Option<&PodState>,
+) -> Option<PodState> {
     let node_name = pod.node.filter(|_| pod.ready && !pod.terminating)?;
-    let node = view.nodes.facts.get(node_name)?;
-    let labels = ["zone", "host"].map(|key| (key, label(node_name, node, key)));
-    let (ip, addresses) = (ip(pod), Vec::from_iter(address(pod)));
-    let running = Running {
-        node_name,
-        node_label: &|key| labels.iter().find(|(name, _)| *name == key)?.1.as_deref(),
-        annotation: &|key| ip.as_deref().filter(|_| key == "ip"),
-        pod_ips: &addresses,
-    };
-    Some(record(spec, &running, before))
+    let node = snapshot.nodes.objects.get(node_name)?;
+    let mut state = PodState { node_name: node_name.to_owned(), ..PodState::default() };
+    for (key, is_named, value) in
+        [("zone", options.zone, zone_label(node)), ("host", options.host, host_label(node_name, node))]
+    {
+        if let Some(value) = value.filter(|_| is_named) {
+            state.node_topology_labels.insert(key.to_owned(), value);
+        }
+    }
+    // A blank or missing value keeps what was recorded. No Pod has the annotation `net` itself.
+    let ip = ip_annotation(pod).filter(|ip| !ip.is_empty());
+    for (key, is_named, value) in [("ip", options.ip, ip), ("net", options.net, pod_ip(pod))] {
+        let value = value.or_else(|| before?.annotations.get(key).cloned());
+        if let Some(value) = value.filter(|_| is_named) {
+            state.annotations.insert(key.to_owned(), value);
+        }
+    }
+    Some(state)
 }
 
-fn lacks(spec: &Spec, state: &PodState) -> bool {
-    spec.topology_keys().any(|key| !state.node_topology_labels.contains_key(key))
+fn lacks_topology_key(options: SpecOptions, state: &PodState) -> bool {
+    [("zone", options.zone), ("host", options.host)]
+        .iter()
+        .any(|(key, is_named)| *is_named && !state.node_topology_labels.contains_key(*key))
 }
 
-/// Whether an entry stays that no running Pod makes.
-fn stays(retention: RetentionPolicy, gone: bool, replaced: bool, wanted: bool, bearer: PodOwnership) -> bool {
-    let lives = matches!(bearer, PodOwnership::Ours | PodOwnership::Orphan);
+/// Whether an entry stays that no running Pod backs.
+fn should_keep(
+    retention: RetentionPolicy,
+    is_workload_gone: bool,
+    is_workload_replaced: bool,
+    is_wanted: bool,
+    holder: NameHolder,
+) -> bool {
+    let lives = matches!(holder, NameHolder::Owned | NameHolder::Orphan);
     match retention {
         RetentionPolicy::Retain => true,
-        _ if gone => lives || bearer == PodOwnership::Strangers,
-        _ if replaced => lives || bearer == PodOwnership::Going,
+        _ if is_workload_gone => lives || holder == NameHolder::Foreign,
+        _ if is_workload_replaced => lives || holder == NameHolder::Terminating,
         RetentionPolicy::WhenDeleted => true,
-        RetentionPolicy::WhenScaled => wanted || bearer != PodOwnership::Nobodys,
+        RetentionPolicy::WhenScaled => is_wanted || holder != NameHolder::Nothing,
     }
 }
 
-/// What the status of this object has to be; nothing if that cannot be told yet.
-pub(crate) fn wanted(view: &View, name: Name) -> Option<Expected> {
-    let object = view.objects.facts.get(name).filter(|object| !object.terminating)?;
-    let (spec, base) = (spec_of(object), status_of(&object.status));
-    let all = |entries, reason, desired| Expected {
+/// What the status of this PPS must say; `None` if the snapshot does not suffice to decide it.
+pub(crate) fn expected_status(snapshot: &Snapshot, name: Name) -> Option<ExpectedStatus> {
+    let object = snapshot.pps.objects.get(name).filter(|object| !object.terminating)?;
+    let (options, base) = (object.options, parse_status(&object.status));
+    let expect = |entries, reason, desired| ExpectedStatus {
         entries,
         target_uid: base.target_uid.clone(),
         desired,
         generation: object.generation,
         reasons: vec![reason],
-        questions: Vec::new(),
+        confirmations: Vec::new(),
     };
-    let workload = view.workload(object.target);
-    let Some(kind) = view.kinds.get(&object.target) else {
-        let nothing = all(base.pod_states.clone(), "WorkloadKindNotWatched", base.desired);
-        return view.kinds_known.then_some(nothing);
+    let unchanged = |reason, desired| expect(base.pod_states.clone(), reason, desired);
+    let workload = snapshot.workload(object.target);
+    let Some(kind) = snapshot.kinds.get(&object.target) else {
+        return snapshot.kinds_known.then(|| unchanged("WorkloadKindNotWatched", base.desired));
     };
     if kind.listed.is_none() {
-        let nothing = all(base.pod_states.clone(), "WorkloadKindForbidden", base.desired);
-        return view.forbidden.contains(&object.target).then_some(nothing);
+        let is_forbidden = snapshot.forbidden.contains(&object.target);
+        return is_forbidden.then(|| unchanged("WorkloadKindForbidden", base.desired));
     }
-    let demand = workload.map(|workload| demand(object.target, workload));
-    let desired =
-        demand.as_ref().map_or(Some(0), Demand::replicas).map(|number| i32::try_from(number).unwrap());
-    if in_charge(view, object.target) != Some(name) {
-        return Some(all(base.pod_states.clone(), "Superseded", desired));
+    let desired = workload
+        .map_or(Some(0), |workload| replicas(object.target, workload))
+        .map(|replicas| i32::try_from(replicas).unwrap());
+    if governing_pps(snapshot, object.target) != Some(name) {
+        return Some(unchanged("Superseded", desired));
     }
 
     let present = workload.filter(|workload| !workload.terminating);
-    let replaced =
+    let is_replaced =
         present.is_some_and(|present| base.target_uid.as_ref().is_some_and(|uid| *uid != present.uid));
-    let is_ours = |pod: &Pod| workload.is_some_and(|workload| pod.owner.as_ref() == Some(&workload.uid));
-    let living = view.pods.facts.values().filter(|pod| is_ours(pod) && !pod.terminating).count();
-    let mut wanted = all(BTreeMap::new(), "Recording", desired);
-    let (mut must_lack, mut may_lack) = (false, false);
-    let owned = view.pods.facts.iter().filter(|(_, pod)| is_ours(pod)).map(|(name, _)| (*name).to_owned());
-    let names: std::collections::BTreeSet<String> = base.pod_states.keys().cloned().chain(owned).collect();
+    let is_owned = |pod: &Pod| workload.is_some_and(|workload| pod.owner.as_ref() == Some(&workload.uid));
+    let living = snapshot.pods.objects.values().filter(|pod| is_owned(pod) && !pod.terminating).count();
+    let mut expected = expect(BTreeMap::new(), "WorkloadNotFound", desired);
+    // The index may go on reporting what it found when it made a write that failed.
+    let is_unapplied = |pod: &str| snapshot.unapplied.contains(&(object.uid.clone(), pod.to_owned()));
+    let (mut must_report_keys, mut may_report_keys) = (false, false);
+    let owned = snapshot.pods.objects.iter().filter(|(_, pod)| is_owned(pod));
+    let owned = owned.map(|(name, _)| (*name).to_owned());
+    let names: BTreeSet<String> = base.pod_states.keys().cloned().chain(owned).collect();
     for pod_name in names {
         let before = base.pod_states.get(&pod_name);
-        let pod = view.pods.facts.get(pod_name.as_str());
-        let bearer = bearer(pod, workload);
-        let runs = pod.filter(|pod| present.is_some() && bearer == PodOwnership::Ours && pod.ready);
+        let pod = snapshot.pods.objects.get(pod_name.as_str());
+        let holder = name_holder(pod, workload);
+        let runs = pod.filter(|pod| present.is_some() && holder == NameHolder::Owned && pod.ready);
         if let Some(pod) = runs.filter(|pod| pod.node.is_some()) {
-            // The labels of a node that is not known are not known either.
-            let state = running(view, &spec, pod, before).or_else(|| before.cloned());
-            must_lack |= running(view, &spec, pod, before).is_some_and(|state| lacks(&spec, &state));
-            may_lack |= state.as_ref().is_some_and(|state| lacks(&spec, state));
-            wanted.entries.extend(state.map(|state| (pod_name, state)));
+            let current = running_state(snapshot, options, pod, before);
+            must_report_keys |= current.as_ref().is_some_and(|state| lacks_topology_key(options, state));
+            // The labels of an unknown Node are unknown too, so the entry stays.
+            let state = current.or_else(|| before.cloned());
+            may_report_keys |= state.as_ref().is_some_and(|state| lacks_topology_key(options, state));
+            may_report_keys |= is_unapplied(&pod_name);
+            expected.entries.extend(state.map(|state| (pod_name, state)));
             continue;
         }
         let Some(before) = before else { continue };
-        let absence =
-            view.absences.iter().find(|(node, _)| **node == before.node_name).map(|(_, absence)| *absence);
-        let lives = matches!(bearer, PodOwnership::Ours | PodOwnership::Orphan);
-        let elsewhere = pod.and_then(|pod| pod.node).is_some_and(|node| node != before.node_name);
-        let backed = lives && (pod.is_some_and(|pod| pod.ready) || elsewhere);
-        let absence = absence.filter(|_| spec.node_deletion() == NodeDeletionPolicy::Forget && !backed);
-        if absence == Some(Absence::Confirmed) {
+        let absence = snapshot.absences.iter().find(|(node, _)| **node == before.node_name);
+        let lives = matches!(holder, NameHolder::Owned | NameHolder::Orphan);
+        let runs_elsewhere = pod.and_then(|pod| pod.node).is_some_and(|node| node != before.node_name);
+        let is_backed = lives && (pod.is_some_and(|pod| pod.ready) || runs_elsewhere);
+        let absence = absence.map(|(_, absence)| *absence).filter(|_| options.forget && !is_backed);
+        if absence == Some(NodeAbsence::ConfirmedGone) {
             continue;
         }
-        let want = present
-            .and(demand.as_ref())
-            .map_or(Wanted::No, |demand| demand.wants(WORKLOADS[object.target].2, &pod_name, living));
-        if stays(spec.retention(), present.is_none(), replaced, want != Wanted::No, bearer) {
-            if absence == Some(Absence::Overdue) {
-                wanted.questions.push(before.node_name.clone());
+        let is_wanted = present.is_some_and(|workload| may_want(object.target, workload, &pod_name, living));
+        if should_keep(options.retention, present.is_none(), is_replaced, is_wanted, holder) {
+            if absence == Some(NodeAbsence::Overdue) {
+                expected.confirmations.push(before.node_name.clone());
             }
-            may_lack |= lacks(&spec, before);
-            wanted.entries.insert(pod_name, before.clone());
+            may_report_keys |= lacks_topology_key(options, before) || is_unapplied(&pod_name);
+            expected.entries.insert(pod_name, before.clone());
         }
     }
-    if let Some(present) = present {
-        wanted.target_uid = Some(present.uid.clone());
-    } else {
-        wanted.reasons = vec!["WorkloadNotFound"];
-        return Some(wanted);
-    }
-    wanted.reasons = match (must_lack, may_lack) {
-        (true, _) => vec!["TopologyKeyMissing"],
-        // What was said of a Pod may stay as long as its entry does.
-        (false, true) => vec!["Recording", "TopologyKeyMissing"],
-        (false, false) => vec!["Recording"],
+    let Some(present) = present else {
+        return Some(expected);
     };
-    Some(wanted)
+    expected.target_uid = Some(present.uid.clone());
+    expected.reasons = match (must_report_keys, may_report_keys) {
+        (true, _) => vec!["TopologyKeyMissing"],
+        // What was reported of a Pod may stay as long as its entry does.
+        (false, true) => vec![expected.healthy_reason(), "TopologyKeyMissing"],
+        (false, false) => vec![expected.healthy_reason()],
+    };
+    Some(expected)
 }

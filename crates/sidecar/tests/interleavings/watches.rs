@@ -1,19 +1,22 @@
-//! What happens in the cluster reaches the index: late, in pieces, and sometimes anew.
+//! The six watches (0 Pods, 1 Nodes, 2 PPS, 3 to 5 the workload kinds): what changes in the cluster is queued
+//! as events, which reach the index late, in pieces, and sometimes as a new list.
 
 use std::sync::Arc;
 
 use pps_sidecar::decide::index::Work;
 use pps_sidecar::facts::store::Update;
 
-use super::super::cluster::{NAMED_NODES, Name, OBJECTS, Object, WORKLOADS};
-use super::super::view::{Absence, Known, Told, group_kind, node_fact, object_fact, pod_fact, workload_fact};
-use super::{Run, key};
+use super::super::cluster::{NAMED_NODES, Name, PPS_OBJECTS, Pps, WORKLOADS};
+use super::super::snapshot::{
+    NodeAbsence, WatchCache, WatchEvent, group_kind, node_fact, pod_fact, pps_fact, workload_fact,
+};
+use super::{Simulation, key};
 
-impl Run {
-    /// A watch begins anew: with a list of what there is now. What it had not told yet is lost.
-    pub(crate) fn relist(&mut self, stream: usize) {
-        match stream {
-            0 | 1 if !self.later_watches => {}
+impl Simulation {
+    /// Restarts a watch with a list of the present objects. Events that it has not delivered are lost.
+    pub(crate) fn relist(&mut self, watch: usize) {
+        match watch {
+            0 | 1 if !self.are_pods_and_nodes_watched => {}
             0 => {
                 self.pods.clear();
                 self.list_pods();
@@ -24,169 +27,171 @@ impl Run {
             }
             2 => {
                 self.objects.clear();
-                self.objects.push_back(Told::Begin(0));
+                self.objects.push_back(WatchEvent::ListStart(0));
                 for (name, object) in &self.cluster.objects {
-                    self.objects.push_back(Told::Apply(name, object.clone(), object_fact(name, object)));
+                    self.objects.push_back(WatchEvent::Apply(name, object.clone(), pps_fact(name, object)));
                 }
-                self.objects.push_back(Told::Done);
+                self.objects.push_back(WatchEvent::ListEnd);
             }
-            stream => {
-                let number = stream - 3;
+            watch => {
+                let number = watch - 3;
                 self.kinds[number].clear();
-                if self.view.kinds.contains_key(&number) {
-                    self.kinds[number].push_back(Told::Begin(0));
-                    self.tell_workload(number);
-                    self.kinds[number].push_back(Told::Done);
+                if self.snapshot.kinds.contains_key(&number) {
+                    self.kinds[number].push_back(WatchEvent::ListStart(0));
+                    self.queue_workload(number);
+                    self.kinds[number].push_back(WatchEvent::ListEnd);
                 }
             }
         }
     }
 
     fn list_pods(&mut self) {
-        self.pods.push_back(Told::Begin(self.interest.annotations().revision()));
+        self.pods.push_back(WatchEvent::ListStart(self.interest.annotations().revision()));
         for (name, pod) in &self.cluster.pods {
-            self.pods.push_back(Told::Apply(name, pod.clone(), pod_fact(name, pod, &self.interest)));
+            self.pods.push_back(WatchEvent::Apply(name, pod.clone(), pod_fact(name, pod, &self.interest)));
         }
-        self.pods.push_back(Told::Done);
+        self.pods.push_back(WatchEvent::ListEnd);
     }
 
     fn list_nodes(&mut self) {
-        self.nodes.push_back(Told::Begin(self.interest.labels().revision()));
+        self.nodes.push_back(WatchEvent::ListStart(self.interest.labels().revision()));
         for (name, node) in &self.cluster.nodes {
-            self.nodes.push_back(Told::Apply(name, node.clone(), node_fact(name, node, &self.interest)));
+            self.nodes.push_back(WatchEvent::Apply(
+                name,
+                node.clone(),
+                node_fact(name, node, &self.interest),
+            ));
         }
-        self.nodes.push_back(Told::Done);
+        self.nodes.push_back(WatchEvent::ListEnd);
     }
 
-    /// A Pod has changed, or gone.
-    pub(crate) fn tell_pod(&mut self, name: Name) {
-        if self.later_watches {
+    /// Queues the present version of a Pod, or its deletion.
+    pub(crate) fn queue_pod(&mut self, name: Name) {
+        if self.are_pods_and_nodes_watched {
             self.pods.push_back(match self.cluster.pods.get(name) {
-                Some(pod) => Told::Apply(name, pod.clone(), pod_fact(name, pod, &self.interest)),
-                None => Told::Delete(name),
+                Some(pod) => WatchEvent::Apply(name, pod.clone(), pod_fact(name, pod, &self.interest)),
+                None => WatchEvent::Delete(name),
             });
         }
     }
 
-    pub(crate) fn tell_node(&mut self, name: Name) {
-        if self.later_watches {
+    pub(crate) fn queue_node(&mut self, name: Name) {
+        if self.are_pods_and_nodes_watched {
             self.nodes.push_back(match self.cluster.nodes.get(name) {
-                Some(node) => Told::Apply(name, node.clone(), node_fact(name, node, &self.interest)),
-                None => Told::Delete(name),
+                Some(node) => WatchEvent::Apply(name, node.clone(), node_fact(name, node, &self.interest)),
+                None => WatchEvent::Delete(name),
             });
         }
     }
 
-    pub(crate) fn tell_object(&mut self, name: Name) {
+    pub(crate) fn queue_pps(&mut self, name: Name) {
         self.objects.push_back(match self.cluster.objects.get(name) {
-            Some(object) => Told::Apply(name, object.clone(), object_fact(name, object)),
-            None => Told::Delete(name),
+            Some(object) => WatchEvent::Apply(name, object.clone(), pps_fact(name, object)),
+            None => WatchEvent::Delete(name),
         });
     }
 
-    pub(crate) fn tell_workload(&mut self, number: usize) {
-        if self.view.kinds.contains_key(&number) {
+    pub(crate) fn queue_workload(&mut self, number: usize) {
+        if self.snapshot.kinds.contains_key(&number) {
             let name = WORKLOADS[number].2;
             match self.cluster.workloads.get(&number) {
                 Some(workload) => {
                     let fact = workload_fact(number, workload);
-                    self.kinds[number].push_back(Told::Apply(name, workload.clone(), fact));
+                    self.kinds[number].push_back(WatchEvent::Apply(name, workload.clone(), fact));
                 }
                 None if self.kinds[number].is_empty()
-                    && !self.view.kinds[&number].facts.contains_key(name) => {}
-                None => self.kinds[number].push_back(Told::Delete(name)),
+                    && !self.snapshot.kinds[&number].objects.contains_key(name) => {}
+                None => self.kinds[number].push_back(WatchEvent::Delete(name)),
             }
         }
     }
 
     pub(super) fn watch_kind(&mut self, number: usize) {
         self.index.watch_kind(group_kind(number));
-        self.view.kinds.insert(number, Known::default());
+        self.snapshot.kinds.insert(number, WatchCache::default());
         self.relist(3 + number);
-        self.take_up();
+        self.take_work();
     }
 
-    /// A kind is taken up, or let go.
-    pub(crate) fn turn_kind(&mut self, number: usize) {
-        if self.view.kinds.remove(&number).is_none() {
+    /// Stops watching a workload kind, or starts to.
+    pub(crate) fn toggle_watched_kind(&mut self, number: usize) {
+        if self.snapshot.kinds.remove(&number).is_none() {
             self.watch_kind(number);
             return;
         }
         self.kinds[number].clear();
-        self.view.forbidden.remove(&number);
+        self.snapshot.forbidden.remove(&number);
         self.index.unwatch_kind(&group_kind(number));
-        self.take_up();
+        self.take_work();
     }
 
-    /// A kind may not be listed, or may be after all.
-    pub(crate) fn forbid_kind(&mut self, number: usize) {
-        if self.view.kinds.contains_key(&number) {
-            let forbidden = self.view.forbidden.insert(number) || !self.view.forbidden.remove(&number);
-            self.index.forbid_kind(&group_kind(number), forbidden);
-            self.take_up();
+    /// Revokes the permission to list a workload kind, or grants it.
+    pub(crate) fn toggle_forbidden_kind(&mut self, number: usize) {
+        if self.snapshot.kinds.contains_key(&number) {
+            let is_forbidden =
+                self.snapshot.forbidden.insert(number) || !self.snapshot.forbidden.remove(&number);
+            self.index.forbid_kind(&group_kind(number), is_forbidden);
+            self.take_work();
         }
     }
 
-    pub(crate) fn know_kinds(&mut self) {
-        self.view.kinds_known = true;
+    pub(crate) fn finish_discovery(&mut self) {
+        self.snapshot.kinds_known = true;
         self.index.set_kinds_known();
-        self.take_up();
+        self.take_work();
     }
 
-    /// The index is told the next of what a watch tells; false if there is nothing.
-    pub(crate) fn deliver(&mut self, stream: usize) -> bool {
-        let told = match stream {
+    /// Delivers the next event of a watch. Returns false if there is none.
+    pub(crate) fn deliver(&mut self, watch: usize) -> bool {
+        let is_delivered = match watch {
             0 => self.deliver_pod(),
             1 => self.deliver_node(),
-            2 => self.deliver_object(),
-            stream => self.deliver_workload(stream - 3),
+            2 => self.deliver_pps(),
+            watch => self.deliver_workload(watch - 3),
         };
-        self.take_up();
-        told
+        self.take_work();
+        is_delivered
     }
 
     fn deliver_pod(&mut self) -> bool {
-        let (known, Some(told)) = (&mut self.view.pods, self.pods.pop_front()) else { return false };
-        let update = known.hear(told, key);
-        self.index.apply_pods(update);
+        let Some(event) = self.pods.pop_front() else { return false };
+        self.index.apply_pods(self.snapshot.pods.apply(event, key));
         true
     }
 
     fn deliver_node(&mut self) -> bool {
-        let (known, Some(told)) = (&mut self.view.nodes, self.nodes.pop_front()) else { return false };
-        let update = known.hear(told, Arc::from);
-        self.index.apply_nodes(update);
+        let Some(event) = self.nodes.pop_front() else { return false };
+        self.index.apply_nodes(self.snapshot.nodes.apply(event, Arc::from));
         true
     }
 
     fn deliver_workload(&mut self, number: usize) -> bool {
-        let Some(told) = self.kinds[number].pop_front() else { return false };
-        let known = self.view.kinds.get_mut(&number).unwrap();
-        let update = known.hear(told, key);
-        self.index.apply_workloads(&group_kind(number), update);
+        let Some(event) = self.kinds[number].pop_front() else { return false };
+        let cache = self.snapshot.kinds.get_mut(&number).unwrap();
+        self.index.apply_workloads(&group_kind(number), cache.apply(event, key));
         true
     }
 
-    fn deliver_object(&mut self) -> bool {
-        let Some(told) = self.objects.pop_front() else { return false };
-        let update = match told {
-            Told::Begin(revision) => {
-                self.view.objects.begin(revision);
+    fn deliver_pps(&mut self) -> bool {
+        let Some(event) = self.objects.pop_front() else { return false };
+        let update = match event {
+            WatchEvent::ListStart(revision) => {
+                self.snapshot.pps.start_list(revision);
                 Update::Begin(revision)
             }
-            Told::Apply(name, object, fact) => {
-                self.view.objects.names(name);
-                self.see(name, object);
+            WatchEvent::Apply(name, object, fact) => {
+                self.snapshot.pps.note_listed(name);
+                self.update_known_pps(name, object);
                 Update::Apply(key(name), fact)
             }
-            Told::Delete(name) => {
-                self.view.objects.delete(name);
-                self.forget_flights();
+            WatchEvent::Delete(name) => {
+                self.snapshot.pps.delete(name);
+                self.mark_obsolete_writes();
                 Update::Delete(key(name))
             }
-            Told::Done => {
-                self.view.objects.done();
-                self.forget_flights();
+            WatchEvent::ListEnd => {
+                self.snapshot.pps.end_list();
+                self.mark_obsolete_writes();
                 Update::Done
             }
         };
@@ -194,51 +199,54 @@ impl Run {
         true
     }
 
-    /// An object is like this, as a watch or a read says. While a write of it is on its way, that waits.
-    pub(super) fn see(&mut self, name: Name, object: Object) {
-        match self.view.objects.facts.get(name) {
+    /// Takes a version of a PPS that a watch or a response has delivered. While a write of that PPS is
+    /// pending, it is set aside.
+    pub(super) fn update_known_pps(&mut self, name: Name, object: Pps) {
+        match self.snapshot.pps.objects.get(name) {
             Some(known) if known.uid == object.uid => {
-                if let Some(flight) = self.flights.iter_mut().find(|one| one.name == name && one.is_awaited) {
-                    flight.told = Some(object);
+                let pending = self.pending.iter_mut().find(|one| one.name == name && one.is_current);
+                if let Some(pending) = pending {
+                    pending.watched = Some(object);
                 } else if object.version > known.version {
-                    self.view.objects.facts.insert(name, object);
+                    self.snapshot.pps.objects.insert(name, object);
                 }
             }
             _ => {
-                self.view.objects.facts.insert(name, object);
-                self.forget_flights();
+                self.snapshot.pps.objects.insert(name, object);
+                self.mark_obsolete_writes();
             }
         }
     }
 
-    fn forget_flights(&mut self) {
-        for flight in &mut self.flights {
-            let known = self.view.objects.facts.get(flight.name);
-            flight.is_awaited &= known.is_some_and(|known| known.uid == flight.uid);
-            flight.told.take_if(|_| !flight.is_awaited);
+    /// Marks the pending writes whose object is deleted or replaced.
+    fn mark_obsolete_writes(&mut self) {
+        for pending in &mut self.pending {
+            let known = self.snapshot.pps.objects.get(pending.name);
+            pending.is_current &= known.is_some_and(|known| known.uid == pending.uid);
+            pending.watched.take_if(|_| !pending.is_current);
         }
     }
 
-    /// Takes up what has come up.
-    pub(super) fn take_up(&mut self) {
+    /// Takes the work that the index has handed out.
+    pub(super) fn take_work(&mut self) {
         let Work { statuses, absences, relist, .. } = self.index.take_work();
         for object in statuses {
-            let (name, _) = OBJECTS.iter().find(|(name, _)| **name == *object.name).unwrap();
+            let (name, _) = PPS_OBJECTS.iter().find(|(name, _)| **name == *object.name).unwrap();
             self.due.insert(name);
         }
         for node in absences {
             let Some(name) = NAMED_NODES.iter().find(|name| ***name == *node) else { continue };
             if self.index.is_missing(&node) {
-                self.view.absences.insert(name, Absence::Excused);
+                self.snapshot.absences.insert(name, NodeAbsence::InGracePeriod);
             } else {
-                self.view.absences.remove(name);
+                self.snapshot.absences.remove(name);
             }
         }
-        if !self.later_watches && self.index.is_interest_known() {
-            self.later_watches = true;
+        if !self.are_pods_and_nodes_watched && self.index.is_interest_known() {
+            self.are_pods_and_nodes_watched = true;
             self.list_pods();
             self.list_nodes();
-        } else if self.later_watches {
+        } else if self.are_pods_and_nodes_watched {
             if relist.annotations {
                 self.list_pods();
             }

@@ -1,0 +1,366 @@
+//! A sidecar process in the simulated cluster: watch events reach its index late, and writes are answered
+//! late, wrongly or never.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pps_core::status::RECORDING;
+use pps_sidecar::decide::index::{Index, StatusWrite};
+use pps_sidecar::facts::interest::Interest;
+use pps_sidecar::facts::{NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
+
+use super::cluster::{Cluster, NAMED_NODES, Name, Node, PPS_OBJECTS, PatchResponse, Pod, Pps, Workload};
+use super::model::{ExpectedStatus, HEALTHY, expected_status, parse_status};
+use super::snapshot::{NodeAbsence, Snapshot, WatchCache, WatchQueue};
+
+#[path = "watches.rs"]
+mod watches;
+
+const NOW: &str = "2026-01-01T00:00:00Z";
+/// At rest, no PPS may need more writes than this.
+const MAX_WRITES_AT_REST: usize = 3;
+
+/// A write that the index has handed out.
+#[derive(Debug)]
+pub(crate) struct PendingWrite {
+    name: Name,
+    uid: String,
+    write: StatusWrite,
+    /// The API server's response, once it has received the request.
+    response: Option<PatchResponse>,
+    /// Whether the object that it was made for is still the one that the index knows.
+    is_current: bool,
+    /// The newest version that the watch has delivered while the write was pending.
+    watched: Option<Pps>,
+}
+
+/// The index with everything that goes into it and comes out of it.
+#[derive(Debug)]
+pub(crate) struct Simulation {
+    pub(crate) cluster: Cluster,
+    index: Index,
+    interest: Interest,
+    snapshot: Snapshot,
+    pods: WatchQueue<Pod, PodFact>,
+    nodes: WatchQueue<Node, NodeFact>,
+    objects: WatchQueue<Pps, Box<PpsFact>>,
+    kinds: [WatchQueue<Workload, WorkloadFact>; 3],
+    /// Whether Pods and Nodes are watched yet: the index must first know which labels and annotations to
+    /// keep.
+    are_pods_and_nodes_watched: bool,
+    /// The PPS whose status the index wants to decide.
+    due: BTreeSet<Name>,
+    /// The Nodes whose absence the index wants to have confirmed.
+    unconfirmed: BTreeSet<Name>,
+    pending: Vec<PendingWrite>,
+    /// Requests whose sender no longer waits for the response. The API server may still serve them.
+    abandoned: Vec<(Name, StatusWrite)>,
+    writes: [usize; PPS_OBJECTS.len()],
+}
+
+fn key(name: Name) -> NamespacedName {
+    NamespacedName::new("n", name)
+}
+
+fn pps_number(name: Name) -> usize {
+    PPS_OBJECTS.iter().position(|(object, _)| *object == name).unwrap()
+}
+
+impl Simulation {
+    pub(crate) fn new(cluster: Cluster) -> Self {
+        let interest = Interest::default();
+        let mut simulation = Self {
+            cluster,
+            index: Index::new(interest.clone()),
+            interest,
+            snapshot: Snapshot::default(),
+            pods: WatchQueue::new(),
+            nodes: WatchQueue::new(),
+            objects: WatchQueue::new(),
+            kinds: Default::default(),
+            are_pods_and_nodes_watched: false,
+            due: BTreeSet::new(),
+            unconfirmed: BTreeSet::new(),
+            pending: Vec::new(),
+            abandoned: Vec::new(),
+            writes: [0; PPS_OBJECTS.len()],
+        };
+        simulation.start_watches(&BTreeSet::from([1, 2]));
+        simulation
+    }
+
+    /// The process is killed, and a new one starts.
+    pub(crate) fn restart(&mut self) {
+        let other_kinds: BTreeSet<usize> =
+            self.snapshot.kinds.keys().copied().filter(|number| *number > 0).collect();
+        let unserved = self.pending.drain(..).filter(|pending| pending.response.is_none());
+        self.abandoned.extend(unserved.map(|pending| (pending.name, pending.write)));
+        self.interest = Interest::default();
+        self.index = Index::new(self.interest.clone());
+        self.snapshot = Snapshot::default();
+        self.pods.clear();
+        self.nodes.clear();
+        self.are_pods_and_nodes_watched = false;
+        self.due.clear();
+        self.unconfirmed.clear();
+        self.start_watches(&other_kinds);
+    }
+
+    fn start_watches(&mut self, other_kinds: &BTreeSet<usize>) {
+        self.snapshot.kinds.insert(0, WatchCache::default());
+        for number in other_kinds {
+            self.watch_kind(*number);
+        }
+        self.relist(2);
+        self.relist(3);
+    }
+
+    // ---- Missing Nodes -----------------------------------------------------------------------------
+
+    /// The grace period of a missing Node ends.
+    pub(crate) fn end_grace_period(&mut self, node: Name) {
+        if let Some(absence) = self.snapshot.absences.get_mut(node) {
+            *absence = NodeAbsence::Overdue;
+        }
+        self.index.on_node_overdue(&Arc::from(node));
+        self.take_work();
+    }
+
+    /// Reads a Node from the API server, if the index has requested that.
+    pub(crate) fn look_up_node(&mut self, node: Name) {
+        if !self.unconfirmed.remove(node) {
+            return;
+        }
+        let (absence, node) = (self.snapshot.absences.get_mut(node), Arc::from(node));
+        if self.cluster.nodes.contains_key(&*node) {
+            self.index.on_node_there(&node);
+            if let Some(absence) = absence {
+                *absence = NodeAbsence::InGracePeriod;
+            }
+        } else {
+            self.index.on_node_gone(&node);
+            if let Some(absence) = absence.filter(|absence| **absence == NodeAbsence::Overdue) {
+                *absence = NodeAbsence::ConfirmedGone;
+            }
+        }
+        self.take_work();
+    }
+
+    // ---- Writes ------------------------------------------------------------------------------------
+
+    /// Decides the status of a PPS if the index wants to. Returns whether there is something to write.
+    pub(crate) fn decide_if_due(&mut self, name: Name) -> bool {
+        self.due.remove(name) && self.decide(name)
+    }
+
+    /// Lets the index decide the status of a PPS, and compares the decision with the model's. Returns whether
+    /// there is something to write.
+    pub(crate) fn decide(&mut self, name: Name) -> bool {
+        let expected = self.expected_status(name);
+        let write = self.index.status_write(&key(name), NOW);
+        let confirmations = self.index.take_unconfirmed_nodes();
+        self.take_work();
+        let Some(expected) = expected else {
+            assert_eq!(write, None, "{name}: the index knows too little to decide this status");
+            return false;
+        };
+        for node in &expected.confirmations {
+            let known = NAMED_NODES.into_iter().find(|known| *known == node);
+            self.unconfirmed.extend(known.filter(|_| confirmations.contains(&**node)));
+        }
+        self.assert_decision(name, write.as_ref(), &expected);
+        let Some(write) = write else { return false };
+        let uid = self.snapshot.pps.objects[name].uid.clone();
+        self.pending.push(PendingWrite { name, uid, write, response: None, is_current: true, watched: None });
+        self.writes[pps_number(name)] += 1;
+        true
+    }
+
+    /// What the model expects, unless the index must wait: for a pending write, or for the watches.
+    fn expected_status(&self, name: Name) -> Option<ExpectedStatus> {
+        let snapshot = &self.snapshot;
+        let is_pending = self.pending.iter().any(|pending| pending.name == name && pending.is_current);
+        // Each PPS waits only for the keys that it names itself. This is the product's own judgement, but not
+        // the last word: at rest, what is recorded is compared with the whole cluster.
+        let is_interest_met = snapshot.pps.objects.get(name).is_none_or(|object| {
+            let spec = serde_json::from_value(object.spec.clone()).unwrap();
+            self.interest.is_met(&spec, snapshot.nodes.listed, snapshot.pods.listed)
+        });
+        let is_listed = snapshot.pps.listed.is_some() && snapshot.kinds[&0].listed.is_some();
+        if is_pending || !is_interest_met || !is_listed { None } else { expected_status(snapshot, name) }
+    }
+
+    fn assert_decision(&self, name: Name, write: Option<&StatusWrite>, expected: &ExpectedStatus) {
+        let object = &self.snapshot.pps.objects[name];
+        let mut after = object.status.clone();
+        if let Some(write) = write {
+            let version = object.version.to_string();
+            let metadata = &write.patch["metadata"];
+            assert_eq!(
+                (&metadata["uid"], &metadata["resourceVersion"]),
+                (&object.uid.as_str().into(), &version.as_str().into()),
+                "{name}: the patch is not for the newest known version"
+            );
+            json_patch::merge(&mut after, &write.patch["status"]);
+        }
+        let (before, after) = (parse_status(&object.status), parse_status(&after));
+        let snapshot = &self.snapshot;
+        let context = || {
+            format!(
+                "{name}\nbefore: {before:?}\nafter: {after:?}\nexpected: {expected:?}\n{write:?}\n{snapshot:?}"
+            )
+        };
+        assert_eq!(after.pod_states, expected.entries, "{}", context());
+        assert_eq!(after.recorded, Some(i32::try_from(expected.entries.len()).unwrap()), "{}", context());
+        assert_eq!(after.target_uid, expected.target_uid, "{}", context());
+        assert_eq!(after.desired, expected.desired, "{}", context());
+        assert_eq!(after.observed_generation, Some(expected.generation), "{}", context());
+        let recording = after.conditions.iter().find(|condition| condition.type_ == RECORDING);
+        let recording = recording.expect("the condition Recording is set");
+        assert!(expected.reasons.contains(&recording.reason.as_str()), "{}", context());
+        assert_eq!(recording.status == "True", HEALTHY.contains(&recording.reason.as_str()), "{}", context());
+        let others = |status: &pps_core::Status| {
+            status.conditions.iter().filter(|one| one.type_ != RECORDING).cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(others(&before), others(&after), "{}", context());
+        if let Some(write) = write {
+            assert_eq!(write.recorded, expected.entries.len(), "{}", context());
+        }
+    }
+
+    /// The API server receives a pending write, unless it has already.
+    pub(crate) fn serve_write(&mut self, number: usize) {
+        let Some(pending) = self.pending.get_mut(number).filter(|pending| pending.response.is_none()) else {
+            return;
+        };
+        let name = pending.name;
+        let response = self.cluster.patch_status(name, &pending.write.patch);
+        pending.response = Some(response.clone());
+        if matches!(response, PatchResponse::Applied(_)) {
+            self.queue_pps(name);
+        }
+    }
+
+    /// The API server receives a request whose sender no longer waits.
+    pub(crate) fn serve_abandoned(&mut self, number: usize) {
+        if number < self.abandoned.len() {
+            let (name, write) = self.abandoned.swap_remove(number);
+            if matches!(self.cluster.patch_status(name, &write.patch), PatchResponse::Applied(_)) {
+                self.queue_pps(name);
+            }
+        }
+    }
+
+    /// The sidecar learns the response to a write, or that it got none.
+    pub(crate) fn answer_write(&mut self, number: usize, is_lost: bool) {
+        if number >= self.pending.len() {
+            return;
+        }
+        let pending = self.pending.swap_remove(number);
+        let name = pending.name;
+        match pending.response.filter(|_| !is_lost) {
+            Some(PatchResponse::Applied(version)) => {
+                self.index.on_status_written(&key(name), &pending.uid, &version.to_string());
+                if pending.is_current {
+                    self.snapshot.pps.objects.insert(name, self.cluster.history[&version].clone());
+                }
+            }
+            response => {
+                let entries = pending.write.patch["status"]["podStates"].as_object().into_iter().flatten();
+                let entries = entries.map(|(pod, _)| (pending.uid.clone(), pod.clone()));
+                self.snapshot.unapplied.extend(entries);
+                self.index.on_status_not_written(&key(name), &pending.uid);
+                if response.is_none() {
+                    self.abandoned.push((name, pending.write));
+                }
+            }
+        }
+        if let Some(watched) = pending.watched {
+            self.update_known_pps(name, watched);
+        }
+        self.take_work();
+    }
+
+    /// Serves and answers the newest pending write.
+    pub(crate) fn finish_last_write(&mut self) {
+        let last = self.pending.len() - 1;
+        self.serve_write(last);
+        self.answer_write(last, false);
+    }
+
+    // ---- Rest --------------------------------------------------------------------------------------
+
+    /// Delivers and writes everything, until nothing is left to do.
+    pub(crate) fn settle(&mut self) {
+        self.finish_discovery();
+        while !self.pending.is_empty() {
+            self.serve_write(0);
+            self.answer_write(0, false);
+        }
+        self.abandoned.clear();
+        while self.deliver_all() {}
+        self.writes = [0; PPS_OBJECTS.len()];
+        loop {
+            let Some(name) = self.due.pop_first() else {
+                if let Some(node) = self.unconfirmed.first().copied() {
+                    self.look_up_node(node);
+                    continue;
+                }
+                break;
+            };
+            if self.decide(name) {
+                let writes = self.writes[pps_number(name)];
+                assert!(
+                    writes <= MAX_WRITES_AT_REST,
+                    "{name}: more than {MAX_WRITES_AT_REST} writes at rest"
+                );
+                self.finish_last_write();
+            }
+            while self.deliver_all() {}
+        }
+    }
+
+    /// Delivers all queued watch events. Returns whether there were any.
+    pub(crate) fn deliver_all(&mut self) -> bool {
+        let mut any = false;
+        for watch in 0..6 {
+            while self.deliver(watch) {
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Asserts that the watches have delivered the whole cluster, and that the index counts the same.
+    pub(crate) fn assert_up_to_date(&self) {
+        let (snapshot, cluster) = (&self.snapshot, &self.cluster);
+        assert_eq!(snapshot.pods.objects, cluster.pods);
+        assert_eq!(snapshot.nodes.objects, cluster.nodes);
+        assert_eq!(snapshot.pps.objects, cluster.objects);
+        let states = |object: &Pps| parse_status(&object.status).pod_states.len();
+        let expected = [
+            ("pods", cluster.pods.len()),
+            ("nodes", cluster.nodes.len()),
+            ("workloads", snapshot.kinds.values().map(|kind| kind.objects.len()).sum()),
+            ("objects", cluster.objects.len()),
+            ("states", cluster.objects.values().map(states).sum()),
+            ("missing_nodes", snapshot.absences.len()),
+        ];
+        let counts = self.index.counts();
+        for (kind, number) in expected {
+            assert!(counts.contains(&(kind, number)), "{kind} {number}: {counts:?}");
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    pub(crate) fn unconfirmed_nodes(&self) -> Vec<Name> {
+        self.unconfirmed.iter().copied().collect()
+    }
+
+    pub(crate) fn missing_nodes(&self) -> Vec<Name> {
+        self.snapshot.absences.keys().copied().collect()
+    }
+}

@@ -1,0 +1,347 @@
+//! The steps of a simulation: how they are generated, and what each does.
+
+use pps_core::pps::RetentionPolicy;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::cluster::{
+    Cluster, NAMED_NODES, NODES, Name, Node, PODS, PPS_OBJECTS, Pod, SpecOptions, Workload,
+};
+use super::simulation::Simulation;
+
+/// One step. Numbers are taken modulo the number of candidates.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Change(ClusterChange),
+    /// A watch delivers so many events.
+    Deliver(u8, u8),
+    DeliverAll,
+    Relist(u8),
+    ToggleWatchedKind(u8),
+    ToggleForbiddenKind(u8),
+    FinishDiscovery,
+    Decide(u8),
+    ServeWrite(u8),
+    ServeAbandoned(u8),
+    AnswerWrite {
+        write: u8,
+        is_lost: bool,
+    },
+    /// Decides, serves and answers.
+    Write(u8),
+    EndGracePeriod(u8),
+    LookUpNode(u8),
+    Restart,
+}
+
+/// A change in the cluster.
+#[derive(Clone, Debug)]
+pub(crate) enum ClusterChange {
+    CreatePod {
+        pod: u8,
+        owner: u8,
+        node: Option<u8>,
+        ready: bool,
+        ip: u8,
+    },
+    MakePodReady(u8, u8),
+    MakePodUnready(u8),
+    TerminatePod(u8),
+    DeletePod(u8),
+    /// Deletes the Pod and creates it again on another Node.
+    MovePod(u8, u8),
+    AnnotatePod(u8, Option<u8>),
+    SetPodAddress(u8, Option<u8>),
+    SetPodOwner(u8, u8),
+    PutNode(u8, Option<u8>, bool),
+    DeleteNode(u8),
+    EditWorkload(u8, Value),
+    TerminateWorkload(u8),
+    DeleteWorkload(u8),
+    CreateWorkload(u8, Value),
+    /// Deletes the workload and creates it again: the same name, another UID.
+    ReplaceWorkload(u8),
+    CreatePps(u8, SpecOptions),
+    EditPps(u8, SpecOptions),
+    TerminatePps(u8),
+    DeletePps(u8),
+    /// Another client patches the status.
+    PatchStatus(u8, Value),
+}
+
+pub(crate) fn spec_options() -> impl Strategy<Value = SpecOptions> {
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let retention = prop_oneof![
+        Just(RetentionPolicy::WhenScaled),
+        Just(RetentionPolicy::WhenDeleted),
+        Just(RetentionPolicy::Retain),
+    ];
+    (0_u8..2, flags, retention).prop_map(|(target, (zone, host, ip, net, forget), retention)| SpecOptions {
+        target,
+        zone,
+        host,
+        ip,
+        net,
+        retention,
+        forget,
+    })
+}
+
+fn workload_spec() -> impl Strategy<Value = Value> {
+    let replicas = prop_oneof![8 => (0_u64..5).prop_map(Some), 1 => Just(None)];
+    let reserved =
+        proptest::collection::vec(prop_oneof![(0_u64..4).prop_map(Value::from), Just(json!("1-2"))], 0..2);
+    (replicas, 0_u64..2, reserved).prop_map(
+        |(replicas, start, reserved)| json!({"replicas": replicas, "ordinals": {"start": start}, "reserveOrdinals": reserved}),
+    )
+}
+
+fn status_patch() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        3 => (any::<u8>(), any::<u8>()).prop_map(|(pod, node)| {
+            let node = pick(&NAMED_NODES, node);
+            json!({"podStates": {pick(&PODS, pod).0: {"nodeName": node, "nodeTopologyLabels": {"zone": "z9"}, "annotations": {"ip": "10.9.9.9"}}}})
+        }),
+        2 => any::<u8>().prop_map(|pod| json!({"podStates": {pick(&PODS, pod).0: null}})),
+        1 => Just(json!({"podStates": null, "targetUID": null, "recorded": null, "desired": null, "conditions": null})),
+        1 => Just(json!({"conditions": [{"type": "Theirs", "status": "True", "reason": "R", "lastTransitionTime": "2026-01-01T00:00:00Z"}]})),
+        1 => Just(json!({"targetUID": "uid-theirs", "recorded": 99})),
+    ]
+}
+
+fn cluster_change() -> impl Strategy<Value = ClusterChange> {
+    use ClusterChange as C;
+    let (pod, node) = (|| any::<u8>(), || 0_u8..4);
+    let pods = prop_oneof![
+        6 => (pod(), 0_u8..8, proptest::option::of(node()), any::<bool>(), 0_u8..4).prop_map(
+            |(pod, owner, node, ready, ip)| C::CreatePod { pod, owner, node, ready, ip }),
+        6 => (pod(), node()).prop_map(|(pod, node)| C::MakePodReady(pod, node)),
+        2 => pod().prop_map(C::MakePodUnready),
+        2 => pod().prop_map(C::TerminatePod),
+        3 => pod().prop_map(C::DeletePod),
+        2 => (pod(), node()).prop_map(|(pod, node)| C::MovePod(pod, node)),
+        2 => (pod(), proptest::option::of(0_u8..3)).prop_map(|(pod, ip)| C::AnnotatePod(pod, ip)),
+        1 => (pod(), proptest::option::of(1_u8..3)).prop_map(|(pod, ip)| C::SetPodAddress(pod, ip)),
+        2 => (pod(), 0_u8..8).prop_map(|(pod, owner)| C::SetPodOwner(pod, owner)),
+    ];
+    let nodes = prop_oneof![
+        2 => (node(), proptest::option::of(1_u8..3), any::<bool>())
+            .prop_map(|(node, zone, host)| C::PutNode(node, zone, host)),
+        1 => node().prop_map(C::DeleteNode),
+    ];
+    let workloads = prop_oneof![
+        3 => (0_u8..3, workload_spec()).prop_map(|(number, spec)| C::EditWorkload(number, spec)),
+        1 => (0_u8..3).prop_map(C::TerminateWorkload),
+        1 => (0_u8..3).prop_map(C::DeleteWorkload),
+        2 => (0_u8..3, workload_spec()).prop_map(|(number, spec)| C::CreateWorkload(number, spec)),
+        1 => (0_u8..3).prop_map(C::ReplaceWorkload),
+    ];
+    let objects = prop_oneof![
+        2 => (0_u8..4, spec_options()).prop_map(|(number, options)| C::CreatePps(number, options)),
+        2 => (0_u8..4, spec_options()).prop_map(|(number, options)| C::EditPps(number, options)),
+        1 => (0_u8..4).prop_map(C::TerminatePps),
+        1 => (0_u8..4).prop_map(C::DeletePps),
+        2 => (0_u8..4, status_patch()).prop_map(|(number, patch)| C::PatchStatus(number, patch)),
+    ];
+    prop_oneof![8 => pods, 2 => nodes, 3 => workloads, 2 => objects]
+}
+
+pub(crate) fn step() -> impl Strategy<Value = Step> {
+    let number = || 0_u8..4;
+    prop_oneof![
+        24 => cluster_change().prop_map(Step::Change),
+        6 => (0_u8..6, 1_u8..6).prop_map(|(watch, count)| Step::Deliver(watch, count)),
+        6 => Just(Step::DeliverAll),
+        2 => (0_u8..6).prop_map(Step::Relist),
+        1 => (1_u8..3).prop_map(Step::ToggleWatchedKind),
+        1 => (1_u8..3).prop_map(Step::ToggleForbiddenKind),
+        1 => Just(Step::FinishDiscovery),
+        8 => number().prop_map(Step::Decide),
+        4 => (0_u8..2).prop_map(Step::ServeWrite),
+        1 => number().prop_map(Step::ServeAbandoned),
+        5 => (0_u8..2, proptest::bool::weighted(0.25))
+            .prop_map(|(write, is_lost)| Step::AnswerWrite { write, is_lost }),
+        4 => number().prop_map(Step::Write),
+        2 => any::<u8>().prop_map(Step::EndGracePeriod),
+        2 => any::<u8>().prop_map(Step::LookUpNode),
+        1 => Just(Step::Restart),
+    ]
+}
+
+fn pick<T: Copy>(candidates: &[T], number: u8) -> T {
+    candidates[usize::from(number) % candidates.len()]
+}
+
+impl Simulation {
+    pub(crate) fn apply(&mut self, step: &Step) {
+        let object = |number: u8| pick(&PPS_OBJECTS, number).0;
+        match step {
+            Step::Change(change) => self.change_cluster(change),
+            Step::Deliver(watch, count) => {
+                for _ in 0..*count {
+                    self.deliver(usize::from(*watch));
+                }
+            }
+            Step::DeliverAll => {
+                self.deliver_all();
+            }
+            Step::Relist(watch) => self.relist(usize::from(*watch)),
+            Step::ToggleWatchedKind(number) => self.toggle_watched_kind(usize::from(*number)),
+            Step::ToggleForbiddenKind(number) => self.toggle_forbidden_kind(usize::from(*number)),
+            Step::FinishDiscovery => self.finish_discovery(),
+            Step::Decide(number) => {
+                self.decide_if_due(object(*number));
+            }
+            Step::ServeWrite(number) => self.serve_write(usize::from(*number)),
+            Step::ServeAbandoned(number) => self.serve_abandoned(usize::from(*number)),
+            Step::AnswerWrite { write, is_lost } => self.answer_write(usize::from(*write), *is_lost),
+            Step::Write(number) => {
+                if self.decide_if_due(object(*number)) {
+                    self.finish_last_write();
+                }
+            }
+            Step::EndGracePeriod(node) => {
+                // Mostly of a missing Node; the index ignores the others.
+                let missing = self.missing_nodes();
+                let is_any = missing.is_empty() || *node < 50;
+                self.end_grace_period(pick(if is_any { &NAMED_NODES } else { &missing }, *node));
+            }
+            Step::LookUpNode(number) => {
+                let unconfirmed = self.unconfirmed_nodes();
+                if !unconfirmed.is_empty() {
+                    self.look_up_node(pick(&unconfirmed, *number));
+                }
+            }
+            Step::Restart => self.restart(),
+        }
+    }
+
+    pub(crate) fn change_cluster(&mut self, change: &ClusterChange) {
+        use ClusterChange as C;
+        match change {
+            C::CreatePod { pod, owner, node, ready, ip } => {
+                let (name, workload) = pick(&PODS, *pod);
+                if !self.cluster.pods.contains_key(name) {
+                    let owner = self.owner_uid(workload, *owner);
+                    let node = node.map(|node| pick(&NODES, node));
+                    let (ready, ip) = (*ready && node.is_some(), Some(*ip).filter(|ip| *ip < 3));
+                    self.put_pod(name, Pod { owner, node, ready, ip, address: Some(1), terminating: false });
+                }
+            }
+            C::MakePodReady(pod, node) => self.edit_pod(*pod, |pod| {
+                pod.node.get_or_insert(pick(&NODES, *node));
+                pod.ready = true;
+            }),
+            C::MakePodUnready(pod) => self.edit_pod(*pod, |pod| pod.ready = false),
+            C::TerminatePod(pod) => self.edit_pod(*pod, |pod| pod.terminating = true),
+            C::DeletePod(pod) => self.delete_pod(pick(&PODS, *pod).0),
+            C::MovePod(number, node) => {
+                let name = pick(&PODS, *number).0;
+                if let Some(pod) = self.cluster.pods.get(name).cloned() {
+                    let node = Some(pick(&NODES, *node));
+                    self.delete_pod(name);
+                    self.put_pod(name, Pod { node, ready: true, terminating: false, ..pod });
+                }
+            }
+            C::AnnotatePod(pod, ip) => self.edit_pod(*pod, |pod| pod.ip = *ip),
+            C::SetPodAddress(pod, address) => self.edit_pod(*pod, |pod| pod.address = *address),
+            C::SetPodOwner(pod, owner) => {
+                let owner = self.owner_uid(pick(&PODS, *pod).1, *owner);
+                self.edit_pod(*pod, |pod| pod.owner = owner);
+            }
+            C::PutNode(node, zone, host) => self.put_node(pick(&NODES, *node), *zone, *host),
+            C::DeleteNode(node) => {
+                let name = pick(&NODES, *node);
+                if self.cluster.nodes.remove(name).is_some() {
+                    self.queue_node(name);
+                }
+            }
+            C::EditWorkload(number, spec) => {
+                self.edit_workload(*number, |workload| workload.spec.clone_from(spec));
+            }
+            C::TerminateWorkload(number) => {
+                self.edit_workload(*number, |workload| workload.terminating = true);
+            }
+            C::DeleteWorkload(number) => {
+                if self.cluster.workloads.remove(&usize::from(*number)).is_some() {
+                    self.queue_workload(usize::from(*number));
+                }
+            }
+            C::CreateWorkload(number, spec) => {
+                if !self.cluster.workloads.contains_key(&usize::from(*number)) {
+                    self.cluster.create_workload(usize::from(*number), spec.clone());
+                    self.queue_workload(usize::from(*number));
+                }
+            }
+            C::ReplaceWorkload(number) => {
+                let number = usize::from(*number);
+                if let Some(workload) = self.cluster.workloads.remove(&number) {
+                    self.queue_workload(number);
+                    self.cluster.create_workload(number, workload.spec);
+                    self.queue_workload(number);
+                }
+            }
+            C::CreatePps(number, options) => {
+                self.change_pps(*number, |cluster, _| cluster.create_pps(usize::from(*number), *options));
+            }
+            C::EditPps(number, options) => {
+                self.change_pps(*number, |cluster, _| cluster.edit_pps(usize::from(*number), *options));
+            }
+            C::TerminatePps(number) => self.change_pps(*number, Cluster::terminate_pps),
+            C::DeletePps(number) => {
+                self.change_pps(*number, |cluster, name| cluster.objects.remove(name).is_some());
+            }
+            C::PatchStatus(number, patch) => {
+                self.change_pps(*number, |cluster, name| cluster.patch_status_as_other(name, patch));
+            }
+        }
+    }
+
+    /// The owner that a new Pod gets: mostly its workload, sometimes nobody or another controller.
+    fn owner_uid(&self, workload: usize, number: u8) -> Option<String> {
+        match number {
+            0 => None,
+            1 => Some("uid-stranger".into()),
+            _ => self.cluster.workloads.get(&workload).map(|workload| workload.uid.clone()),
+        }
+    }
+
+    pub(crate) fn put_pod(&mut self, name: Name, pod: Pod) {
+        self.cluster.put_pod(name, pod);
+        self.queue_pod(name);
+    }
+
+    pub(crate) fn delete_pod(&mut self, name: Name) {
+        if self.cluster.pods.remove(name).is_some() {
+            self.queue_pod(name);
+        }
+    }
+
+    fn edit_pod(&mut self, number: u8, edit: impl FnOnce(&mut Pod)) {
+        let name = pick(&PODS, number).0;
+        if let Some(mut pod) = self.cluster.pods.get(name).cloned() {
+            edit(&mut pod);
+            self.put_pod(name, pod);
+        }
+    }
+
+    fn edit_workload(&mut self, number: u8, edit: impl FnOnce(&mut Workload)) {
+        if let Some(workload) = self.cluster.workloads.get_mut(&usize::from(number)) {
+            edit(workload);
+            self.queue_workload(usize::from(number));
+        }
+    }
+
+    pub(crate) fn put_node(&mut self, name: Name, zone: Option<u8>, host: bool) {
+        self.cluster.nodes.insert(name, Node { zone, host });
+        self.queue_node(name);
+    }
+
+    /// Queues a watch event if `change` reports that it changed the PPS.
+    fn change_pps(&mut self, number: u8, change: impl FnOnce(&mut Cluster, Name) -> bool) {
+        let name = pick(&PPS_OBJECTS, number).0;
+        if change(&mut self.cluster, name) {
+            self.queue_pps(name);
+        }
+    }
+}
