@@ -1,4 +1,4 @@
-//! The Helm chart: what it makes is what kustomize makes, and it can be installed, upgraded and removed.
+//! The Helm chart renders the same as kustomize and can be installed, upgraded and removed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{
@@ -28,13 +28,13 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-/// The values that make of the chart what a folder below `deploy` is.
+/// The file of values with which the chart renders the same as a folder below `deploy`.
 fn values_of(folder: &str) -> PathBuf {
     let name = folder.strip_prefix("deploy/overlays/").unwrap_or("default");
     repository_file(&format!("{CHART}/ci/{name}-values.yaml"))
 }
 
-/// What only Helm writes on objects.
+/// The labels that only the chart sets.
 const LABELS_OF_HELM: [&str; 4] = [
     "app.kubernetes.io/instance",
     "app.kubernetes.io/managed-by",
@@ -42,7 +42,7 @@ const LABELS_OF_HELM: [&str; 4] = [
     "helm.sh/chart",
 ];
 
-/// An object without what may differ between the two.
+/// An object without what may differ between kustomize and Helm.
 fn comparable(mut object: Value) -> Value {
     let generated = object["kind"] == "CustomResourceDefinition";
     let metadata = object["metadata"].as_object_mut().unwrap();
@@ -50,7 +50,7 @@ fn comparable(mut object: Value) -> Value {
         labels.retain(|label, _| !LABELS_OF_HELM.contains(&label.as_str()));
     }
     if generated {
-        // The definition is made from the types, which know no labels.
+        // The CRD is generated from the types, without labels.
         metadata.remove("labels");
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             assert_eq!(annotations.remove("helm.sh/resource-policy"), Some(json!("keep")));
@@ -65,7 +65,7 @@ fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
 }
 
 #[test]
-fn the_chart_makes_what_kustomize_makes() {
+fn chart_renders_the_same_objects_as_kustomize() {
     let folders: Vec<String> =
         kustomizations().unwrap().into_iter().filter(|folder| folder != "deploy/base").collect();
     let values: BTreeSet<PathBuf> =
@@ -73,7 +73,7 @@ fn the_chart_makes_what_kustomize_makes() {
     assert_eq!(values, folders.iter().map(|folder| values_of(folder)).collect());
     for folder in folders {
         let mut expected = by_name(render_kustomize(&folder).unwrap());
-        // Helm makes it, with --create-namespace.
+        // Helm creates the namespace with --create-namespace.
         assert!(expected.remove(&format!("Namespace /{NAMESPACE}")).is_some());
         let rendered = render_chart("any", NAMESPACE, Some(&values_of(&folder))).unwrap();
         let count = rendered.len();
@@ -84,7 +84,11 @@ fn the_chart_makes_what_kustomize_makes() {
                 rendered.remove(&name).unwrap_or_else(|| panic!("{folder}: {name} is not in the chart"));
             assert_eq!(ours, object, "{folder}: {name}");
         }
-        assert_eq!(rendered.keys().collect::<Vec<_>>(), Vec::<&String>::new(), "{folder} has not got them");
+        assert_eq!(
+            rendered.keys().collect::<Vec<_>>(),
+            Vec::<&String>::new(),
+            "{folder}: these are only in the chart"
+        );
     }
 }
 
@@ -98,9 +102,8 @@ fn render_with(name: &str, values: &Value) -> anyhow::Result<Vec<Value>> {
     render_chart("pps", "elsewhere", Some(file.path()))
 }
 
-/// With the path of the value that is wrong.
 #[test]
-fn the_schema_refuses_wrong_values() {
+fn schema_refuses_invalid_values_with_their_path() {
     let digest = format!("sha256:{}", "g".repeat(64));
     let cases = [
         (json!({"replicas": 2}), "replicas"),
@@ -122,14 +125,14 @@ fn the_schema_refuses_wrong_values() {
         (json!({"metrics": {"serviceMonitor": {"interval": 30}}}), "/metrics/serviceMonitor/interval"),
     ];
     for (index, (values, field)) in cases.into_iter().enumerate() {
-        let error = render_with(&format!("wrong-{index}"), &values).expect_err(&format!("{values} is taken"));
+        let error =
+            render_with(&format!("wrong-{index}"), &values).expect_err(&format!("{values} is accepted"));
         assert!(format!("{error:#}").contains(field), "{values}: {error:#}");
     }
 }
 
-/// Every value is in the schema, and none that is not.
 #[test]
-fn the_schema_knows_the_values() {
+fn schema_and_values_have_the_same_fields() {
     fn compare(values: &Value, schema: &Value, definitions: &Value, path: &str) {
         let schema = match schema["$ref"].as_str() {
             Some(name) => &definitions[name.strip_prefix("#/definitions/").unwrap()],
@@ -140,20 +143,20 @@ fn the_schema_knows_the_values() {
         };
         assert!(
             schema["additionalProperties"] == false || path == ".policy.settings",
-            "{path} takes anything"
+            "{path} accepts unknown fields"
         );
         for (name, below) in properties {
             let path = format!("{path}.{name}");
-            // `claims` and `global` are Kubernetes' and Helm's.
-            let said = values.get(name);
+            // `claims` belongs to Kubernetes and `global` to Helm.
+            let value = values.get(name);
             assert!(
-                said.is_some()
+                value.is_some()
                     || [".global", ".resources.claims"].contains(&path.as_str())
                     || path.starts_with(".securityContexts")
                     || path.starts_with(".policyServer.securityContexts"),
                 "{path} is not in values.yaml"
             );
-            compare(said.unwrap_or(&Value::Null), below, definitions, &path);
+            compare(value.unwrap_or(&Value::Null), below, definitions, &path);
         }
     }
     let values = manifests::read(&repository_file(&format!("{CHART}/values.yaml"))).unwrap().remove(0);
@@ -247,7 +250,7 @@ fn values_reach_the_objects() {
     assert_eq!(env, BTreeMap::from(expected));
 
     let kinds: Vec<&str> = objects.iter().filter_map(|object| object["kind"].as_str()).collect();
-    // No Lease, no Role; no account, since there is one.
+    // Without leader election there is no Role, and with a given account no ServiceAccount.
     assert!(!kinds.contains(&"Role") && !kinds.contains(&"ServiceAccount"), "{kinds:?}");
     let custom = find(&objects, "ClusterRole", "mine-sidecar-custom-kinds-listed");
     assert_eq!(
@@ -302,7 +305,7 @@ fn values_reach_the_objects() {
 }
 
 #[test]
-fn the_chart_has_nothing_to_complain_of() {
+fn helm_lint_finds_nothing() {
     let chart = repository_file(CHART);
     for values in files_below(&chart.join("ci")).unwrap() {
         let (chart, values) = (chart.to_str().unwrap(), values.to_str().unwrap());
@@ -311,7 +314,7 @@ fn the_chart_has_nothing_to_complain_of() {
     }
 }
 
-/// The chart as this API server takes it: Helm refuses to install it on one that has no `policy/v1`.
+/// The chart for an API server of that version: without `kubeVersion` if Helm would refuse to install it.
 fn chart_for(version: Version) -> Scratch {
     let chart = repository_file(CHART);
     let copy = Scratch::path_for("chart");
@@ -330,7 +333,7 @@ fn chart_for(version: Version) -> Scratch {
 }
 
 #[tokio::test]
-async fn the_chart_is_installed_upgraded_removed_and_installed_again() {
+async fn chart_can_be_installed_upgraded_removed_and_installed_again() {
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
     install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
     let version = cluster.control_plane.version();
@@ -374,7 +377,7 @@ async fn the_chart_is_installed_upgraded_removed_and_installed_again() {
     }
     assert_eq!(replicas().await, Some(3));
 
-    // What was recorded outlives the release, and the next one takes it up.
+    // The recorded states outlive the release, and the next release keeps them.
     helm("uninstall", json!({}));
     assert_eq!(replicas().await, None);
     let kept = async || cluster.control_plane.kubectl(&["get", "pps", "web", "--output=name"]).await.unwrap();
@@ -383,14 +386,14 @@ async fn the_chart_is_installed_upgraded_removed_and_installed_again() {
     assert_eq!(replicas().await, Some(2));
     assert!(kept().await.contains("web"));
 
-    // Unless it is not to.
+    // With crds.keep=false the CRD is deleted.
     let said = helm("upgrade", json!({"crds": {"keep": false}}));
     assert!(said.contains("crds.keep=false"), "{said}");
     helm("uninstall", json!({}));
     let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
-    wait_for("the definition to go", Duration::from_secs(20), async || {
+    wait_for("the CRD to be deleted", Duration::from_secs(20), async || {
         let definition = definitions.get_opt("persistentpodstates.apps.kruise.io").await?;
-        Ok(Progress::when(definition.is_none(), (), "it is there"))
+        Ok(Progress::when(definition.is_none(), (), "it still exists"))
     })
     .await
     .unwrap();

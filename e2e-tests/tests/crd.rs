@@ -1,4 +1,4 @@
-//! The manifests of `deploy/`: what a real API server makes of them.
+//! A real API server accepts the CRD and the RBAC of `deploy/` and enforces them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{
@@ -59,7 +59,7 @@ async fn patch_status(api: &Api<DynamicObject>, name: &str, status: &Value) -> k
 }
 
 #[tokio::test]
-async fn the_definition_is_established_and_structural() {
+async fn crd_is_established_structural_and_explained() {
     let cluster = cluster().await;
     let api: Api<CustomResourceDefinition> = Api::all(cluster.client());
     let definition = api.get(DEFINITION).await.unwrap();
@@ -74,20 +74,20 @@ async fn the_definition_is_established_and_structural() {
     assert_eq!(conditions["NamesAccepted"].0, "True", "{conditions:?}");
     assert_eq!(conditions.get("NonStructuralSchema"), None);
 
-    // Nothing was dropped or put in: who applies the file again changes nothing.
+    // Nothing was pruned or defaulted, so applying the file again changes nothing.
     let file = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap();
     let again = cluster.apply_objects(&file).await.unwrap().remove(0);
     assert_eq!(again.metadata.generation, definition.metadata.generation);
     assert_eq!(again.data["spec"]["versions"], file[0]["spec"]["versions"]);
 
-    every_field_is_explained(&cluster).await;
+    check_that_every_field_is_explained(&cluster).await;
 }
 
-async fn every_field_is_explained(cluster: &Cluster) {
+async fn check_that_every_field_is_explained(cluster: &Cluster) {
     let definition = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
     let root = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let control_plane = &cluster.control_plane;
-    // Its own documentation is served a moment after the resource itself.
+    // The documentation is served a moment after the resource.
     wait_for("kubectl explain knows the resource", Duration::from_secs(30), async || {
         let text = control_plane.kubectl(&["explain", "pps"]).await?;
         Ok(Progress::when(text.contains("names a workload"), (), text))
@@ -104,7 +104,7 @@ async fn every_field_is_explained(cluster: &Cluster) {
             let description = below["description"].as_str().unwrap_or_default();
             assert!(!description.is_empty(), "{path} has no description");
             assert!(text.contains(&words(description)), "{path} is not explained in: {text}");
-            // The same for what is in a list or map of objects.
+            // Descend into lists and maps of objects.
             let below =
                 ["items", "additionalProperties"].iter().find_map(|key| below.get(key)).unwrap_or(below);
             if below.get("properties").is_some() {
@@ -118,13 +118,13 @@ async fn every_field_is_explained(cluster: &Cluster) {
     }
 }
 
-/// A text without regard to how its lines are wrapped.
+/// A text without its line breaks.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[tokio::test]
-async fn what_was_written_for_openkruise_is_taken_unchanged() {
+async fn accepts_objects_written_for_openkruise_unchanged() {
     let cluster = cluster().await;
     let api = cluster.pps_api("default");
     let spec = json!({
@@ -153,13 +153,13 @@ async fn what_was_written_for_openkruise_is_taken_unchanged() {
     patch_status(&api, "echoserver", &status).await.unwrap();
     assert_eq!(api.get("echoserver").await.unwrap().data["status"], status);
 
-    // The least that an object can say; no defaults come with it.
+    // A minimal object gets no defaults.
     let least = json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}});
     assert_eq!(create(&api, "least", &least).await.unwrap().data["spec"], least);
 }
 
 #[tokio::test]
-async fn what_cannot_work_is_refused() {
+async fn schema_refuses_invalid_specs() {
     let cluster = cluster().await;
     let api = cluster.pps_api("default");
     let term = |weight: i64| json!({"weight": weight, "preference": {"nodeTopologyKeys": ["zone"]}});
@@ -177,7 +177,7 @@ async fn what_cannot_work_is_refused() {
         (json!({"nodeDeletionPolicy": "keep"}), "nodeDeletionPolicy"),
         (json!({"persistentPodAnnotations": [{"valueFrom": "PodIPsCSV"}]}), "key"),
         (json!({"persistentPodAnnotations": [{"key": "a", "valueFrom": "PodIPs"}]}), "valueFrom"),
-        // The bare form of the proposal.
+        // A bare string instead of an object.
         (json!({"persistentPodAnnotations": ["a"]}), "must be of type object"),
     ];
     for (changes, named) in refused {
@@ -191,7 +191,7 @@ async fn what_cannot_work_is_refused() {
 }
 
 #[tokio::test]
-async fn the_status_holds_what_is_recorded() {
+async fn status_subresource_stores_states_and_prints_columns() {
     let cluster = cluster().await;
     let api = cluster.pps_api("default");
     let changes = json!({
@@ -217,21 +217,21 @@ async fn the_status_holds_what_is_recorded() {
     });
     let patched = patch_status(&api, "web", &status).await.unwrap();
     assert_eq!(patched.data["status"], status);
-    assert_eq!(patched.metadata.generation, Some(1), "a status is no change of the spec");
+    assert_eq!(patched.metadata.generation, Some(1), "a status must not change the generation");
 
-    // The status has an owner of its own: who writes the spec cannot touch it.
+    // The status is a subresource: a write to the object cannot change it.
     let intruder = Patch::Merge(json!({"status": {"recorded": 9}}));
     let untouched = api.patch("web", &PatchParams::default(), &intruder).await.unwrap();
     assert_eq!(untouched.data["status"], status);
 
-    // A patch of one Pod leaves the others, in spite of the map being atomic.
+    // A merge patch of one Pod keeps the others, although the map is atomic.
     let patched =
         patch_status(&api, "web", &json!({"podStates": {"web-0": {"nodeName": "node-2"}}})).await.unwrap();
     let recorded = &patched.data["status"]["podStates"];
     assert_eq!(recorded["web-0"]["nodeName"], "node-2");
     assert_eq!(recorded["web-0"]["nodeTopologyLabels"]["topology.kubernetes.io/zone"], "a");
     assert_eq!(recorded["web-1"], status["podStates"]["web-1"]);
-    managed_fields_do_not_list_pods(&patched);
+    assert_that_managed_fields_do_not_list_pods(&patched);
 
     let patched = patch_status(&api, "web", &json!({"podStates": {"web-0": null}})).await.unwrap();
     assert_eq!(patched.data["status"]["podStates"], json!({"web-1": status["podStates"]["web-1"]}));
@@ -242,18 +242,18 @@ async fn the_status_holds_what_is_recorded() {
     assert_eq!(cells[1][..5], ["web", "StatefulSet", "web", "2", "3"]);
 }
 
-fn managed_fields_do_not_list_pods(object: &DynamicObject) {
+fn assert_that_managed_fields_do_not_list_pods(object: &DynamicObject) {
     let entries = object.metadata.managed_fields.as_ref().unwrap();
     let entry = entries.iter().find(|entry| entry.manager.as_deref() == Some("recorder")).unwrap();
     let fields = serde_json::to_value(&entry.fields_v1).unwrap();
     assert_eq!(fields["f:status"]["f:podStates"], json!({}), "{fields}");
     assert!(!fields.to_string().contains("web-0"), "{fields}");
-    // Conditions are merged by their type.
+    // Conditions are merged by type.
     assert!(fields["f:status"]["f:conditions"][r#"k:{"type":"Recording"}"#].is_object(), "{fields}");
 }
 
 #[tokio::test]
-async fn both_programs_may_do_what_they_need_and_no_more() {
+async fn service_accounts_have_exactly_the_expected_permissions() {
     let cluster = cluster().await;
     cluster.namespace(kubewarden::NAMESPACE).await.unwrap();
     for file in ["namespace", "serviceaccount", "rbac"] {
@@ -283,7 +283,7 @@ async fn both_programs_may_do_what_they_need_and_no_more() {
             Ok(Progress::when(!rights.is_empty(), rights, "no rights"))
         });
         assert_eq!(rights.await.unwrap(), expected, "{account}");
-        // Which sidecar leads is said in the product's own namespace.
+        // The Lease is in the product's own namespace.
         let mut expected = expected;
         if account == "pps-sidecar" {
             expected.extend(rights_to([
@@ -306,7 +306,7 @@ fn rights_to<const N: usize>(of: [(&str, &str, &str); N]) -> Rights {
         .collect()
 }
 
-/// All that a client may do in a namespace, apart from asking what it may do.
+/// The permissions of a client in a namespace, except those to review its own permissions.
 async fn rights_of(client: &Client, namespace: &str) -> anyhow::Result<Rights> {
     let review = SelfSubjectRulesReview {
         spec: SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) },
@@ -330,9 +330,9 @@ async fn rights_of(client: &Client, namespace: &str) -> anyhow::Result<Rights> {
     Ok(rights)
 }
 
-/// What the policy says of itself and how it is deployed are written in two places.
+/// The metadata and the ClusterAdmissionPolicy repeat some fields.
 #[test]
-fn the_policy_is_deployed_as_its_metadata_says() {
+fn cluster_admission_policy_matches_the_metadata() {
     let deployed =
         manifests::read(&repository_file("deploy/base/cluster-admission-policy.yaml")).unwrap().remove(0);
     let metadata = manifests::read(&repository_file("policy-metadata.yml")).unwrap().remove(0);

@@ -1,4 +1,4 @@
-//! The documents: their examples are what the API server and the policy take, and their links lead somewhere.
+//! The documents: the API server and the policy accept their examples, and their links have targets.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{
@@ -19,14 +19,14 @@ use pps_e2e::{
 };
 use serde_json::Value;
 
-/// The kinds of which examples are tried.
+/// The kinds whose examples are tried.
 const NAMESPACED: [&str; 2] = ["PersistentPodState", "StatefulSet"];
 const CLUSTER_WIDE: [&str; 1] = ["ClusterRole"];
-/// How many of them there are at least: fewer were not found, or not tried.
+/// The minimum number of examples of each kind, so that none is overlooked.
 const LEAST: [(&str, usize); 3] = [("PersistentPodState", 5), ("StatefulSet", 1), ("ClusterRole", 2)];
 
 #[tokio::test]
-async fn examples_are_taken_as_they_are() {
+async fn api_server_and_policy_accept_every_example() {
     let mut cluster = Cluster::builder().deployed_rights().start().await.unwrap();
     let module = PolicyModule::load_file(&policy_path()).unwrap();
     cluster.start_webhook(module, WebhookOptions::default()).await.unwrap();
@@ -60,7 +60,7 @@ async fn examples_are_taken_as_they_are() {
     }
 }
 
-/// Why an example is not taken as it is: the API server or the policy refuses it, or a part is dropped.
+/// Why an example is not accepted unchanged: the API server or the policy refuses it, or a field is dropped.
 async fn refusal(cluster: &Cluster, example: &Value) -> Option<String> {
     let object: DynamicObject = match serde_json::from_value(example.clone()) {
         Ok(object) => object,
@@ -79,12 +79,12 @@ async fn refusal(cluster: &Cluster, example: &Value) -> Option<String> {
         Err(error) => Some(error.to_string()),
         Ok(taken) => {
             let taken = serde_json::to_value(taken).unwrap();
-            lost(example, &taken, "").map(|field| format!("{field} is not kept"))
+            lost(example, &taken, "").map(|field| format!("{field} is dropped"))
         }
     }
 }
 
-/// The first field of an example that is not in what became of it.
+/// The first field of an example that was not stored.
 fn lost(example: &Value, taken: &Value, path: &str) -> Option<String> {
     match (example, taken) {
         (Value::Object(example), Value::Object(taken)) => example.iter().find_map(|(key, value)| {
@@ -100,7 +100,7 @@ fn lost(example: &Value, taken: &Value, path: &str) -> Option<String> {
 }
 
 #[test]
-fn what_is_dropped_is_noticed() {
+fn detects_fields_that_the_api_server_drops() {
     let example = serde_json::json!({"spec": {"keys": ["a", {"b": 1}]}});
     let more = serde_json::json!({"spec": {"keys": ["a", {"b": 1, "c": 2}]}, "status": {}});
     assert_eq!(lost(&example, &more, ""), None);
@@ -109,7 +109,7 @@ fn what_is_dropped_is_noticed() {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_have_existing_targets() {
     let documents = documents();
     let anchors: BTreeMap<PathBuf, BTreeSet<String>> =
         documents.iter().map(|(path, text)| (absolute(path), anchors(text))).collect();
@@ -132,7 +132,7 @@ fn links_lead_somewhere() {
             }
         }
     }
-    assert!(wrong.is_empty(), "these lead nowhere:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "these links have no target:\n{}", wrong.join("\n"));
     assert!(count >= 20, "only {count} links were found");
 }
 
@@ -157,7 +157,7 @@ fn documents() -> Vec<(PathBuf, String)> {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            // What is built, and what is none of the project's own.
+            // Skip build output and dependencies.
             if name.starts_with('.') || name.starts_with("target") || name == "node_modules" {
                 continue;
             }
@@ -188,7 +188,7 @@ fn absolute(path: &Path) -> PathBuf {
     plain
 }
 
-/// The lines of a text with their numbers; of a fence, its language and whether the line is within.
+/// The lines of a text with their numbers and, within a fence, its language and indentation.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str, Option<(&str, usize)>)> {
     let mut fence: Option<(&str, usize)> = None;
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -204,7 +204,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str, Option<(&str, usize)>
     })
 }
 
-/// The fenced blocks of a language, each with the number of the line of its fence, without their indentation.
+/// The fenced blocks of a language without indentation, each with the line number of its fence.
 fn blocks(text: &str, language: &str) -> Vec<(usize, String)> {
     let mut blocks: Vec<(usize, usize, String)> = Vec::new();
     for (number, line, fence) in lines(text) {
@@ -222,11 +222,11 @@ fn blocks(text: &str, language: &str) -> Vec<(usize, String)> {
     blocks.into_iter().map(|(first, _, block)| (first, block)).collect()
 }
 
-/// Where the links of a text lead.
+/// The targets of the links of a text.
 fn links(text: &str) -> Vec<String> {
     let mut prose = String::new();
     for (_, line, _) in lines(text).filter(|(_, _, fence)| fence.is_none()) {
-        // Every second part is code.
+        // Skip code, which is every second part.
         prose.extend(line.split('`').step_by(2));
         prose.push('\n');
     }

@@ -13,26 +13,26 @@ mod support;
 
 #[path = "faults/clock.rs"]
 mod clock;
-#[path = "faults/definitions.rs"]
-mod definitions;
+#[path = "faults/contention.rs"]
+mod contention;
+#[path = "faults/crd_deletion.rs"]
+mod crd_deletion;
 #[path = "faults/end_state.rs"]
 mod end_state;
 #[path = "faults/fleet.rs"]
 mod fleet;
 #[path = "faults/kills.rs"]
 mod kills;
-#[path = "faults/nodes.rs"]
-mod nodes;
+#[path = "faults/network.rs"]
+mod network;
+#[path = "faults/node_recreation.rs"]
+mod node_recreation;
 #[path = "faults/outage.rs"]
 mod outage;
-#[path = "faults/refusals.rs"]
-mod refusals;
-#[path = "faults/rights.rs"]
-mod rights;
-#[path = "faults/road.rs"]
-mod road;
-#[path = "faults/writers.rs"]
-mod writers;
+#[path = "faults/permissions.rs"]
+mod permissions;
+#[path = "faults/throttling.rs"]
+mod throttling;
 
 use pps_e2e::{
     cluster::{Cluster, ClusterBuilder},
@@ -45,58 +45,59 @@ fn roaming() -> ClusterBuilder {
 }
 
 #[tokio::test]
-async fn the_sidecar_dies() {
+async fn sidecar_kills() {
     let _turn = support::turn().await;
     let cluster = roaming().sidecar(SidecarOptions::default()).start().await.unwrap();
     let result =
-        support::run_in_turn(scenarios![&cluster; kills::the_leader_is_killed_again_and_again]).await;
+        support::run_in_turn(scenarios![&cluster; kills::records_everything_despite_repeated_leader_kills])
+            .await;
     result.unwrap();
 }
 
 #[tokio::test]
-async fn the_road_to_the_api_server_is_bad() {
+async fn network_faults() {
     let _turn = support::turn().await;
     let cluster = roaming().control_plane(|options| {
         options.audit_log = true;
         // The API server's own memory of what happened would outlast a compaction.
         options.api_server_flags.push("--watch-cache=false".to_owned());
     });
-    let road = road::Road::new(cluster.start().await.unwrap()).await;
-    let result = support::run_in_turn(scenarios![&road;
-        road::watches_expire_while_the_road_is_cut,
-        road::a_slow_api_server_and_one_that_stalls,
-        rights::what_may_not_be_written_is_written_later,
-        rights::what_may_not_be_seen_is_not_taken_for_gone,
-        refusals::who_is_told_to_wait_waits,
+    let network = network::Network::new(cluster.start().await.unwrap()).await;
+    let result = support::run_in_turn(scenarios![&network;
+        network::relists_after_watches_expire,
+        network::tolerates_slow_responses_and_yields_the_lease_when_they_stall,
+        permissions::writes_states_once_the_permission_returns,
+        permissions::keeps_states_while_pods_cannot_be_watched,
+        throttling::honours_retry_after,
     ])
     .await;
     result.unwrap();
 }
 
 #[tokio::test]
-async fn the_api_server_and_what_it_asks_fail() {
+async fn api_server_and_webhook_faults() {
     let _turn = support::turn().await;
     let cluster = roaming().sidecar(SidecarOptions::default()).start().await.unwrap();
     let result = support::run_in_turn(scenarios![&cluster;
-        outage::the_api_server_is_away,
-        writers::another_writer_never_rests,
-        writers::a_webhook_hangs_and_another_fails,
-        definitions::the_definition_goes_and_comes_back,
+        outage::recovers_from_an_api_server_outage,
+        contention::converges_beside_a_busy_writer,
+        contention::failing_writes_do_not_block_other_objects,
+        crd_deletion::recovers_when_the_crd_is_deleted_and_restored,
     ])
     .await;
     result.unwrap();
 }
 
 #[tokio::test]
-async fn nodes_are_made_again_and_clocks_are_set() {
+async fn node_recreation_and_clock_jumps() {
     let _turn = support::turn().await;
-    let cluster = Cluster::builder().product().sidecar(nodes::sidecar()).start().await.unwrap();
+    let cluster = Cluster::builder().product().sidecar(node_recreation::sidecar()).start().await.unwrap();
     let first = support::run(scenarios![&cluster;
-        nodes::a_node_that_is_made_again_is_kept,
-        nodes::a_node_that_is_made_again_late_was_forgotten,
+        node_recreation::keep_policy_survives_the_recreation_of_a_node,
+        node_recreation::forget_policy_drops_states_of_a_node_recreated_late,
     ])
     .await;
-    let second = support::run_in_turn(scenarios![&cluster; clock::the_clock_jumps]).await;
+    let second = support::run_in_turn(scenarios![&cluster; clock::ignores_jumps_of_the_wall_clock]).await;
     first.unwrap();
     second.unwrap();
 }

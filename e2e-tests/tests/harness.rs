@@ -1,4 +1,4 @@
-//! The harness itself: what it promises to the scenarios.
+//! Tests of the harness itself.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 #[path = "harness/cleanup.rs"]

@@ -1,5 +1,4 @@
-//! What is meant to hurt, against the compiled policy in a waPC host: nothing traps, and nothing takes so
-//! long that PolicyServer would end it.
+//! Hostile payloads for the compiled policy in a waPC host: none of them traps or runs into PolicyServer's time limit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,13 +8,13 @@ use pps_corpus::hostile;
 use pps_e2e::kubewarden::stand_in::{HostCalls, PolicyModule};
 use pps_e2e::repository::policy_path;
 
-/// After which time PolicyServer ends a policy.
+/// The time after which PolicyServer interrupts a policy.
 const LIMIT: Duration = Duration::from_secs(2);
-/// How often something may be too slow: a busy machine slows anything down now and then, and nothing each time.
+/// How often a slow payload is tried: on a busy machine anything is slow now and then, but not each time.
 const ATTEMPTS: u32 = 3;
 
 #[test]
-fn nothing_that_is_meant_to_hurt_does() -> Result<()> {
+fn hostile_payloads_neither_trap_nor_exceed_the_time_limit() -> Result<()> {
     let module = PolicyModule::load_file(&policy_path())?;
     let mut wrong = Vec::new();
     for hostile in hostile::all() {
@@ -32,7 +31,7 @@ fn nothing_that_is_meant_to_hurt_does() -> Result<()> {
             if took > LIMIT / 20 {
                 println!("{name}: {took:?}");
             }
-            // The harness ends a call a little before PolicyServer would.
+            // The stand-in may interrupt a call a little earlier than PolicyServer.
             if took > LIMIT / 2 && attempt < ATTEMPTS {
                 continue;
             }

@@ -1,23 +1,22 @@
-//! The product as a user gets it: what was pushed to a registry is installed from `deploy/`, pulled and run as the
-//! manifests say, and does what it is for.
+//! The product as users install it: pushed to a registry, installed from `deploy/`, pulled and run as the manifests say.
 //!
-//! With `POLICY_SERVER=path` the policy is served by Kubewarden's own PolicyServer, too.
+//! With `POLICY_SERVER=path` one more test serves the policy with Kubewarden's own PolicyServer.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 #[macro_use]
 mod support;
 
-#[path = "scenarios/coming_back.rs"]
-#[allow(dead_code, reason = "some of its scenarios are enough here")]
-mod coming_back;
+#[path = "install/deployment.rs"]
+mod deployment;
 #[path = "scenarios/generated.rs"]
-#[allow(dead_code, reason = "some of its scenarios are enough here")]
+#[allow(dead_code, reason = "only some of its scenarios run here")]
 mod generated;
-#[path = "scenarios/rights.rs"]
-#[allow(dead_code, reason = "not all is asked here")]
-mod rights;
-#[path = "install/running.rs"]
-mod running;
+#[path = "scenarios/permissions.rs"]
+#[allow(dead_code, reason = "only some of it is used here")]
+mod permissions;
+#[path = "scenarios/rescheduling.rs"]
+#[allow(dead_code, reason = "only some of its scenarios run here")]
+mod rescheduling;
 
 use pps_e2e::{
     cluster::Cluster,
@@ -27,7 +26,7 @@ use pps_e2e::{
     sidecar::NAMESPACE,
 };
 
-/// A cluster with Kubewarden's definitions and namespace, and nothing of the product.
+/// A cluster with Kubewarden's definitions and namespace, but without the product.
 async fn cluster() -> Cluster {
     let cluster =
         Cluster::builder().without_crd().nodes(6, 3).control_plane(|options| options.audit_log = true);
@@ -36,7 +35,7 @@ async fn cluster() -> Cluster {
     cluster
 }
 
-/// Installs that, and serves the policy, by Kubewarden's own PolicyServer if `real` is set.
+/// Installs a kustomization and serves the policy, with Kubewarden's own PolicyServer if `real` is set.
 async fn install(cluster: &mut Cluster, kustomization: &str, account: &str, real: bool) -> Installation {
     let mut installation = Installation::publish(cluster).await.unwrap();
     installation.apply(cluster, kustomization).await.unwrap();
@@ -45,14 +44,14 @@ async fn install(cluster: &mut Cluster, kustomization: &str, account: &str, real
     installation
 }
 
-/// What a user installs it for.
+/// The scenarios for which users install the product.
 async fn main_scenarios(cluster: &Cluster) {
     support::run(scenarios![cluster;
-        coming_back::a_deleted_pod_returns_to_its_node_and_address,
-        coming_back::a_rolling_update_leaves_every_pod_at_home,
-        coming_back::a_required_zone_is_never_left,
-        generated::an_annotated_workload_gets_an_object,
-        generated::a_generated_object_goes_with_its_workload,
+        rescheduling::returns_a_deleted_pod_to_its_node_and_address,
+        rescheduling::keeps_every_pod_on_its_node_during_a_rolling_update,
+        rescheduling::keeps_a_pod_pending_rather_than_leave_its_required_zone,
+        generated::generates_an_object_for_an_annotated_workload,
+        generated::deletes_a_generated_object_with_its_workload,
     ])
     .await
     .unwrap();
@@ -60,31 +59,31 @@ async fn main_scenarios(cluster: &Cluster) {
 
 fn assert_used_as_granted(cluster: &Cluster) {
     let user = format!("system:serviceaccount:{NAMESPACE}:{SIDECAR}");
-    rights::assert_used_as_granted_by(cluster, &user, &[]);
+    permissions::assert_used_as_granted_by(cluster, &user, &[]);
 }
 
 #[tokio::test]
-async fn what_is_installed_works() {
+async fn an_installation_from_deploy_works() {
     let _turn = support::turn().await;
     let mut cluster = cluster().await;
     let installation = install(&mut cluster, "deploy", "policy-server", false).await;
-    running::both_replicas_are_as_the_deployment_says(&cluster, &installation).await;
+    deployment::both_replicas_match_the_deployment(&cluster, &installation).await;
     main_scenarios(&cluster).await;
-    running::the_other_one_takes_over_when_the_leading_pod_is_deleted(&cluster, &installation).await;
-    running::a_new_rollout_loses_nothing(&cluster, &installation).await;
+    deployment::other_replica_takes_over_when_the_leaders_pod_is_deleted(&cluster, &installation).await;
+    deployment::keeps_states_during_a_rollout(&cluster, &installation).await;
     assert_used_as_granted(&cluster);
     assert_eq!(installation.problems(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn highly_available_with_a_policy_server_of_its_own() {
+async fn a_highly_available_installation_works() {
     let _turn = support::turn().await;
     let mut cluster = cluster().await;
     let overlay = "deploy/overlays/high-availability";
     let account = "policy-server-persistent-pod-state";
     let installation = install(&mut cluster, overlay, account, false).await;
-    running::no_node_has_two(&cluster, &installation).await;
-    support::run(scenarios![&cluster; coming_back::a_deleted_pod_returns_to_its_node_and_address])
+    deployment::replicas_run_on_different_nodes_and_zones(&cluster, &installation).await;
+    support::run(scenarios![&cluster; rescheduling::returns_a_deleted_pod_to_its_node_and_address])
         .await
         .unwrap();
     assert_used_as_granted(&cluster);

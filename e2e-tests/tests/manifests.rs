@@ -1,4 +1,4 @@
-//! What kustomize makes of `deploy/`: all of it, and a real API server takes it.
+//! kustomize renders all of `deploy/`, and a real API server accepts the result.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
@@ -27,13 +27,13 @@ fn every_kustomization_builds() {
 }
 
 #[test]
-fn what_kustomize_complains_of_is_told() {
+fn reports_what_kustomize_complains_about() {
     let error = render_kustomize("deploy/nowhere").unwrap_err();
     assert!(format!("{error:#}").contains("no such file"), "{error:#}");
 }
 
 #[test]
-fn every_file_is_part_of_a_kustomization() {
+fn every_file_belongs_to_a_kustomization() {
     let mut named = BTreeSet::new();
     let files: BTreeSet<PathBuf> = files_below(&repository_file("deploy")).unwrap().into_iter().collect();
     for file in files.iter().filter(|file| file.ends_with("kustomization.yaml")) {
@@ -55,15 +55,18 @@ fn every_file_is_part_of_a_kustomization() {
     for file in files {
         let file = file.canonicalize().unwrap();
         let name = file.strip_prefix(root.canonicalize().unwrap()).unwrap().to_str().unwrap();
-        // What is applied itself.
+        // Users apply these.
         let applied = name == "kustomization.yaml" || name.starts_with("overlays/");
-        assert!(applied || name == "README.md" || named.contains(&file), "nothing uses deploy/{name}");
+        assert!(
+            applied || name == "README.md" || named.contains(&file),
+            "no kustomization uses deploy/{name}"
+        );
     }
 }
 
-/// The profile `restricted` is enforced by API servers from 1.25 on; this is what it asks for.
+/// API servers enforce the profile `restricted` from 1.25 on. This checks its rules.
 #[test]
-fn the_sidecar_may_run_in_its_namespace() {
+fn deployment_meets_the_restricted_pod_security_profile() {
     for folder in kustomizations().unwrap() {
         let objects = render_kustomize(&folder).unwrap();
         let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
@@ -88,7 +91,7 @@ fn the_sidecar_may_run_in_its_namespace() {
 }
 
 #[tokio::test]
-async fn a_real_api_server_takes_every_kustomization() {
+async fn api_server_accepts_every_kustomization_unchanged() {
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
     install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
     let group = "monitoring.coreos.com";
@@ -100,7 +103,7 @@ async fn a_real_api_server_takes_every_kustomization() {
         let applied = cluster.apply_objects(&objects).await;
         let applied = applied.unwrap_or_else(|error| panic!("{folder}: {error:#}"));
         for (object, applied) in objects.iter().zip(applied) {
-            // Nothing was dropped: what is unknown would be.
+            // The API server prunes unknown fields.
             for (field, value) in object.as_object().unwrap() {
                 if !["apiVersion", "kind", "metadata"].contains(&field.as_str()) {
                     let path = format!("{folder}: {}: {field}", name_of(object));
@@ -111,9 +114,9 @@ async fn a_real_api_server_takes_every_kustomization() {
     }
 }
 
-/// The example in deploy/README.md, with the folders of this checkout in place of what is on the network.
+/// The example in deploy/README.md, with the folders of this checkout instead of remote ones.
 #[test]
-fn the_kustomization_that_is_shown_does_what_is_said() {
+fn example_kustomization_of_the_readme_works() {
     let text = fs::read_to_string(repository_file("deploy/README.md")).unwrap();
     let example = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     let example = example.replace("https://github.com/kubewarden/persistent-pod-state-policy//deploy", "..");
@@ -142,9 +145,9 @@ fn the_kustomization_that_is_shown_does_what_is_said() {
     assert!(spec("ServiceMonitor").is_object() && spec("PolicyServer").is_object());
 }
 
-/// As deploy/README.md says.
+/// Follows deploy/README.md.
 #[tokio::test]
-async fn all_can_be_removed_but_what_was_recorded() {
+async fn removing_the_product_keeps_the_recorded_states() {
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
     install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
     let objects = as_served(render_kustomize("deploy").unwrap(), cluster.control_plane.version());
@@ -164,13 +167,17 @@ async fn all_can_be_removed_but_what_was_recorded() {
     assert!(kubectl(&["get", "pps", "web", "--output=name"]).await.contains("web"));
 }
 
-/// Whether everything that was sent is stored; the API server adds defaults.
+/// Asserts that everything that was sent is stored. The API server may add defaults.
 fn assert_contains(stored: &Value, sent: &Value, path: &str) {
     match (stored, sent) {
         (Value::Object(stored), Value::Object(sent)) => {
             for (field, value) in sent {
                 let path = format!("{path}.{field}");
-                assert_contains(stored.get(field).unwrap_or_else(|| panic!("{path} is gone")), value, &path);
+                assert_contains(
+                    stored.get(field).unwrap_or_else(|| panic!("{path} was dropped")),
+                    value,
+                    &path,
+                );
             }
         }
         (Value::Array(stored), Value::Array(sent)) => {

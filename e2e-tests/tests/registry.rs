@@ -1,5 +1,5 @@
-//! What is pushed to a real registry, read back by somebody else: the harness's own reader, the Wasm host, a root
-//! file system, and kwctl where there is one.
+//! What `pps-publish` pushes to a real registry can be read by others: by an independent reader, by the waPC host, as a
+//! root file system, and by kwctl if there is one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 #[path = "support/cases.rs"]
@@ -27,7 +27,7 @@ use pps_e2e::{
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Every way to talk to a registry.
+/// Registries with and without TLS and a password.
 fn all_kinds() -> Vec<RegistryOptions> {
     let credentials = Some(("pusher".to_owned(), "let me: in".to_owned()));
     [(false, None), (false, credentials.clone()), (true, None), (true, credentials)]
@@ -51,7 +51,7 @@ async fn start(options: RegistryOptions) -> (Supervisor, Registry) {
     (supervisor, registry)
 }
 
-/// The annotations and labels that both have, as far as they are the same for every commit.
+/// The annotations of the policy and labels of the image that are the same for every commit.
 fn provenance() -> Vec<(&'static str, String)> {
     let repository = env!("CARGO_PKG_REPOSITORY").to_owned();
     vec![
@@ -64,7 +64,7 @@ fn provenance() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn the_deployment_names_the_image_that_is_pushed() {
+fn deployment_and_publish_script_name_the_same_images() {
     let script = fs::read_to_string(repository_file("hack/publish.sh")).unwrap();
     for name in ["policies/persistent-pod-state", "persistent-pod-state-sidecar"] {
         assert!(script.contains(&format!("/{name}:v$VERSION")), "hack/publish.sh does not push {name}");

@@ -1,4 +1,4 @@
-//! What `make release` makes.
+//! The output of `make release`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{
@@ -37,8 +37,8 @@ fn digest_sums(dist: &Path) -> String {
 }
 
 #[test]
-fn a_release_has_all_its_parts_and_is_the_same_each_time() {
-    // For its folder, which goes with it.
+fn release_is_complete_and_reproducible() {
+    // Used for its temporary folder.
     let supervisor = Supervisor::start().unwrap();
     let dist = supervisor.folder().join("dist");
     let made = release(&dist, "");
@@ -59,7 +59,7 @@ fn a_release_has_all_its_parts_and_is_the_same_each_time() {
         Command::new("sha256sum").args(["--check", "--quiet", "SHA256SUMS"]).current_dir(&dist).status();
     assert!(check.unwrap().success());
 
-    // The manifests and the chart are those that all other tests are about.
+    // The manifests and the chart are those that other tests check.
     let objects = |name: &str| manifests::read(&dist.join(name)).unwrap();
     assert_eq!(objects("install.yaml"), render_kustomize("deploy").unwrap());
     for overlay in fs::read_dir(repository_file("deploy/overlays")).unwrap() {
@@ -83,7 +83,7 @@ fn a_release_has_all_its_parts_and_is_the_same_each_time() {
 }
 
 #[test]
-fn a_tag_that_is_not_the_version_is_refused() {
+fn refuses_a_tag_that_is_not_the_version() {
     let supervisor = Supervisor::start().unwrap();
     let dist = supervisor.folder().join("dist");
     let refused = release(&dist, "v9.9.9");

@@ -8,112 +8,112 @@
 #[macro_use]
 mod support;
 
-#[path = "scenarios/coming_back.rs"]
-mod coming_back;
 #[path = "scenarios/custom_kinds.rs"]
 mod custom_kinds;
-#[path = "scenarios/each_right.rs"]
-mod each_right;
 #[path = "scenarios/generated.rs"]
 mod generated;
 #[path = "scenarios/interruptions.rs"]
 mod interruptions;
 #[path = "scenarios/leadership.rs"]
 mod leadership;
+#[path = "scenarios/least_privilege.rs"]
+mod least_privilege;
 #[path = "scenarios/lookup.rs"]
 mod lookup;
-#[path = "scenarios/nodes_that_go.rs"]
-mod nodes_that_go;
+#[path = "scenarios/node_deletion.rs"]
+mod node_deletion;
 #[path = "scenarios/object_size.rs"]
 mod object_size;
-#[path = "scenarios/objects.rs"]
-mod objects;
 #[path = "scenarios/openkruise.rs"]
 mod openkruise;
-#[path = "scenarios/passing.rs"]
-mod passing;
+#[path = "scenarios/passthrough.rs"]
+mod passthrough;
+#[path = "scenarios/permissions.rs"]
+mod permissions;
 #[path = "scenarios/recording.rs"]
 mod recording;
-#[path = "scenarios/rights.rs"]
-mod rights;
+#[path = "scenarios/rescheduling.rs"]
+mod rescheduling;
+#[path = "scenarios/validation.rs"]
+mod validation;
 
 use pps_e2e::{cluster::Cluster, control_plane::User, repository::repository_file};
 
 #[tokio::test]
-async fn pods_come_back() {
+async fn pods_return_to_their_nodes() {
     let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let result = support::run(scenarios![&cluster;
-        coming_back::a_deleted_pod_returns_to_its_node_and_address,
-        coming_back::a_rolling_update_leaves_every_pod_at_home,
-        coming_back::a_cordoned_node_is_left_and_not_returned_to,
-        coming_back::a_required_zone_is_never_left,
-        coming_back::a_scaled_down_workload_forgets_once_its_pods_are_gone,
-        coming_back::when_deleted_brings_scaled_up_pods_home,
-        coming_back::ordinals_that_start_elsewhere_are_recorded,
-        passing::pods_without_stable_names_cost_no_host_call,
-        passing::the_policy_leaves_its_own_output_alone,
-        passing::unknown_fields_go_through,
-        passing::everything_else_in_a_pod_stays_as_it_was,
-        recording::first_pods_are_left_alone_and_recorded,
-        recording::what_changes_later_is_recorded_again,
-        recording::a_new_topology_key_is_recorded,
+        rescheduling::returns_a_deleted_pod_to_its_node_and_address,
+        rescheduling::keeps_every_pod_on_its_node_during_a_rolling_update,
+        rescheduling::leaves_a_cordoned_node_and_stays_on_the_new_one,
+        rescheduling::keeps_a_pod_pending_rather_than_leave_its_required_zone,
+        rescheduling::drops_states_after_scale_down_once_the_pods_are_gone,
+        rescheduling::when_deleted_retention_returns_pods_after_scale_up,
+        rescheduling::records_pods_whose_ordinals_do_not_start_at_0,
+        passthrough::makes_no_host_call_for_pods_without_stable_names,
+        passthrough::leaves_its_own_output_unchanged,
+        passthrough::preserves_unknown_fields,
+        passthrough::changes_nothing_else_in_a_pod,
+        recording::records_first_pods_without_changing_them,
+        recording::records_later_changes_of_labels_and_annotations,
+        recording::records_a_newly_named_topology_key,
     ])
     .await;
-    rights::assert_used_as_granted(&cluster);
+    permissions::assert_used_as_granted(&cluster);
     result.unwrap();
 }
 
 #[tokio::test]
-async fn objects_are_generated() {
+async fn generated_objects() {
     let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let first = support::run(scenarios![&cluster;
-        generated::an_annotated_workload_gets_an_object,
-        generated::a_generated_object_goes_with_its_workload,
-        generated::what_is_no_longer_asked_for_is_deleted_and_what_is_missing_made_again,
-        generated::a_foreign_object_of_that_name_is_left_alone,
-        generated::a_foreign_object_for_the_workload_is_enough,
-        generated::an_orphaning_delete_costs_nothing,
-        generated::a_malformed_annotation_is_told,
+        generated::generates_an_object_for_an_annotated_workload,
+        generated::deletes_a_generated_object_with_its_workload,
+        generated::deletes_unwanted_objects_and_recreates_missing_ones,
+        generated::leaves_a_foreign_object_of_the_same_name_alone,
+        generated::generates_nothing_beside_a_foreign_object_for_the_workload,
+        generated::keeps_states_across_an_orphaning_delete,
+        generated::reports_a_malformed_annotation,
     ])
     .await;
     // These concern the whole cluster.
     let second = support::run_in_turn(scenarios![&cluster;
-        generated::what_somebody_set_stays,
-        recording::of_two_objects_the_older_governs,
-        recording::the_object_of_the_workloads_own_name_governs,
-        objects::what_cannot_work_is_refused,
-        lookup::a_failed_lookup_is_told_and_mends_itself,
-        lookup::a_failed_lookup_may_be_accepted,
+        generated::keeps_fields_that_users_set,
+        recording::older_of_two_objects_takes_precedence,
+        recording::object_with_the_workloads_name_takes_precedence,
+        validation::refuses_invalid_objects_and_allows_their_deletion,
+        lookup::refuses_pods_when_the_lookup_fails_and_recovers,
+        lookup::accepts_pods_when_the_lookup_fails_if_configured,
     ])
     .await;
-    rights::assert_used_as_granted(&cluster);
+    permissions::assert_used_as_granted(&cluster);
     first.unwrap();
     second.unwrap();
 }
 
 #[tokio::test]
-async fn interruptions_lose_nothing() {
+async fn interruptions() {
     let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let result = support::run_in_turn(scenarios![&cluster;
-        interruptions::kills_in_the_middle_of_a_rollout,
-        interruptions::a_workload_created_anew_while_the_sidecar_was_down,
-        interruptions::what_others_write_survives,
-        interruptions::a_clean_end_writes_what_is_known,
+        interruptions::survives_kills_during_a_rollout,
+        interruptions::clears_states_of_a_workload_recreated_while_down,
+        interruptions::preserves_concurrent_writes_of_others,
+        interruptions::writes_pending_changes_before_it_terminates,
         interruptions::readiness_follows_the_api_server,
     ])
     .await;
-    rights::assert_used_as_granted(&cluster);
+    permissions::assert_used_as_granted(&cluster);
     result.unwrap();
 }
 
 #[tokio::test]
-async fn one_of_two_leads() {
+async fn leader_election() {
     let _turn = support::turn().await;
     let rights = repository_file("deploy/base/rbac.yaml");
     let cluster = Cluster::builder()
@@ -123,14 +123,14 @@ async fn one_of_two_leads() {
         .product();
     let cluster = cluster.start().await.unwrap();
     let first = support::run_in_turn(scenarios![&cluster;
-        leadership::a_standby_takes_over_when_the_leader_is_killed,
-        leadership::a_clean_end_hands_over_at_once,
-        leadership::a_leader_that_was_stopped_writes_nothing_stale,
+        leadership::standby_takes_over_when_the_leader_is_killed,
+        leadership::terminating_leader_hands_over_at_once,
+        leadership::resumed_leader_writes_nothing_stale,
     ])
     .await;
-    rights::assert_used_as_granted(&cluster);
+    permissions::assert_used_as_granted(&cluster);
     let second = support::run_in_turn(scenarios![&cluster;
-        leadership::who_may_not_use_the_lease_says_so_and_writes_nothing,
+        leadership::reports_missing_lease_permissions_and_writes_nothing,
     ])
     .await;
     first.unwrap();
@@ -138,53 +138,56 @@ async fn one_of_two_leads() {
 }
 
 #[tokio::test]
-async fn every_right_is_needed() {
+async fn every_permission_is_needed() {
     let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
-    let cluster = cluster.sidecar(each_right::sidecar()).start().await.unwrap();
-    support::run_in_turn(scenarios![&cluster; each_right::without_it_something_is_not_done]).await.unwrap();
+    let cluster = cluster.sidecar(least_privilege::sidecar()).start().await.unwrap();
+    support::run_in_turn(scenarios![&cluster; least_privilege::fails_visibly_without_any_one_permission])
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
-async fn with_the_definition_of_openkruise() {
+async fn openkruise_definition() {
     let _turn = support::turn().await;
     let definition = openkruise::definition();
     let cluster = Cluster::builder().crd(definition.path()).control_plane(|options| options.audit_log = true);
     let cluster = cluster.product().start().await.unwrap();
-    let result = support::run_in_turn(scenarios![&cluster; openkruise::pruned_fields_are_not_missed]).await;
-    rights::assert_used_as_granted(&cluster);
+    let result =
+        support::run_in_turn(scenarios![&cluster; openkruise::works_when_the_api_server_prunes_fields]).await;
+    permissions::assert_used_as_granted(&cluster);
     result.unwrap();
 }
 
 #[tokio::test]
-async fn beside_the_manager_of_openkruise() {
+async fn openkruise_manager() {
     let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
-    let cluster = cluster.sidecar(openkruise::leaving()).start().await.unwrap();
+    let cluster = cluster.sidecar(openkruise::non_recording()).start().await.unwrap();
     let result =
-        support::run_in_turn(scenarios![&cluster; openkruise::recording_is_left_to_its_manager]).await;
-    rights::assert_used_as_granted(&cluster);
+        support::run_in_turn(scenarios![&cluster; openkruise::leaves_recording_to_openkruises_manager]).await;
+    permissions::assert_used_as_granted(&cluster);
     result.unwrap();
 }
 
 #[tokio::test]
-async fn custom_kinds_come_and_go() {
+async fn custom_workload_kinds() {
     let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let _operator = custom_kinds::operator(&cluster);
     // All of them change what concerns the whole cluster.
     let first = support::run_in_turn(scenarios![&cluster;
-        custom_kinds::an_openkruise_stateful_set_needs_no_list,
-        custom_kinds::a_kind_is_taken_up_when_it_is_defined,
-        custom_kinds::a_kind_that_is_no_longer_listed_is_left_as_it_is,
-        custom_kinds::a_malformed_list_changes_nothing,
-        custom_kinds::a_definition_that_goes_is_let_go,
+        custom_kinds::supports_openkruise_stateful_sets_without_a_whitelist,
+        custom_kinds::watches_a_kind_as_soon_as_it_is_defined,
+        custom_kinds::keeps_states_of_a_kind_removed_from_the_whitelist,
+        custom_kinds::keeps_the_last_good_whitelist,
+        custom_kinds::stops_watching_a_kind_whose_definition_is_deleted,
     ])
     .await;
-    rights::assert_used_as_granted_with(&cluster, custom_kinds::GRANTED);
+    permissions::assert_used_as_granted_with(&cluster, custom_kinds::GRANTED);
     let second = support::run_in_turn(scenarios![&cluster;
-        custom_kinds::a_kind_that_may_not_be_watched_holds_nobody_up,
+        custom_kinds::keeps_working_while_a_workload_kind_is_forbidden,
     ])
     .await;
     first.unwrap();
@@ -192,27 +195,28 @@ async fn custom_kinds_come_and_go() {
 }
 
 #[tokio::test]
-async fn nodes_come_and_go() {
+async fn node_deletion_policies() {
     let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
-    let cluster = cluster.sidecar(nodes_that_go::sidecar()).start().await.unwrap();
+    let cluster = cluster.sidecar(node_deletion::sidecar()).start().await.unwrap();
     let first = support::run(scenarios![&cluster;
-        nodes_that_go::a_pod_whose_node_is_gone_starts_anew_elsewhere,
-        nodes_that_go::a_pod_that_may_still_get_a_node_is_not_deleted,
-        nodes_that_go::a_pod_whose_last_node_goes_later_is_excused_anew,
-        nodes_that_go::what_is_to_be_kept_waits_for_its_node,
-        nodes_that_go::a_node_that_comes_back_in_time_costs_nothing,
-        nodes_that_go::a_node_that_is_only_not_ready_or_cordoned_is_not_gone,
-        nodes_that_go::a_state_that_a_ready_pod_backs_stays,
+        node_deletion::forgets_states_after_the_grace_period,
+        node_deletion::does_not_evict_a_pod_that_another_node_could_take,
+        node_deletion::evicts_a_pod_once_no_node_matches_for_the_grace_period,
+        node_deletion::keep_policy_waits_for_the_node,
+        node_deletion::keeps_states_if_the_node_returns_in_time,
+        node_deletion::keeps_states_while_a_node_is_not_ready_or_cordoned,
+        node_deletion::keeps_the_state_of_a_ready_pod,
     ])
     .await;
-    let second =
-        support::run_in_turn(scenarios![&cluster; nodes_that_go::a_restart_begins_the_grace_period_anew])
-            .await;
-    rights::assert_used_as_granted(&cluster);
+    let second = support::run_in_turn(
+        scenarios![&cluster; node_deletion::starts_the_grace_period_again_after_a_restart],
+    )
+    .await;
+    permissions::assert_used_as_granted(&cluster);
     let third = support::run_in_turn(scenarios![&cluster;
-        nodes_that_go::what_cannot_be_confirmed_is_not_dropped,
-        nodes_that_go::a_pod_is_deleted_late_if_it_could_not_be_at_once,
+        node_deletion::keeps_states_when_the_deletion_cannot_be_confirmed,
+        node_deletion::evicts_a_pod_later_if_it_could_not_at_once,
     ])
     .await;
     first.unwrap();
@@ -221,13 +225,13 @@ async fn nodes_come_and_go() {
 }
 
 #[tokio::test]
-async fn objects_grow_too_large() {
+async fn oversized_objects() {
     let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let result =
-        support::run_in_turn(scenarios![&cluster; object_size::an_object_that_is_full_warns_and_goes_on])
+        support::run_in_turn(scenarios![&cluster; object_size::reports_a_full_object_and_records_others])
             .await;
-    rights::assert_used_as_granted(&cluster);
+    permissions::assert_used_as_granted(&cluster);
     result.unwrap();
 }

@@ -1,4 +1,4 @@
-//! The clock on the wall jumps.
+//! The wall clock jumps.
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
@@ -6,22 +6,22 @@ use pps_e2e::{cluster::Cluster, sidecar::SidecarOptions};
 
 use crate::end_state::end_state;
 use crate::fleet::Fleet;
-use crate::nodes::{self, Trio};
+use crate::node_recreation::{self, Trio};
 use crate::support::{Random, TIMEOUT};
 
-/// By hours and days, forward and back, while it leads, gathers changes, and waits for a node.
-pub(crate) async fn the_clock_jumps(cluster: &Cluster) {
-    // It makes a program believe in another time.
+/// It jumps by hours and days, forward and back, while the sidecar leads, batches changes and waits for a node.
+pub(crate) async fn ignores_jumps_of_the_wall_clock(cluster: &Cluster) {
+    // This library fakes the wall clock of a program.
     let library = cluster.control_plane.binaries().path("libfaketime.so.1").unwrap();
     let mut random = Random::of("clock");
     let time = cluster.control_plane.folder().join("time");
     let set = |offset: &str| fs::write(&time, format!("{offset}\n")).unwrap();
     set("+0");
-    let mut options = SidecarOptions { name: "jumping".to_owned(), ..nodes::sidecar() };
+    let mut options = SidecarOptions { name: "jumping".to_owned(), ..node_recreation::sidecar() };
     for (key, value) in [
         ("LD_PRELOAD", library.display().to_string()),
         ("FAKETIME_TIMESTAMP_FILE", time.display().to_string()),
-        // It is asked at each look, and only the clock that can be set jumps.
+        // Read the file at each call, and leave the monotonic clock alone.
         ("FAKETIME_NO_CACHE", "1".to_owned()),
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
     ] {
@@ -36,7 +36,7 @@ pub(crate) async fn the_clock_jumps(cluster: &Cluster) {
 
     let hours = 2 + random.below(20);
     for offset in [format!("+{hours}h"), "+400d".to_owned(), "-300d".to_owned(), format!("-{hours}h")] {
-        // In the middle of a gathering, and of an absence of a node, which must not seem any longer for it.
+        // The clock jumps while changes are batched and a node is missing. The absence must not seem longer.
         let (pod, node) = trio.any().await;
         trio.delete_node(&node).await;
         trio.delete_pod(&pod).await;
@@ -48,14 +48,14 @@ pub(crate) async fn the_clock_jumps(cluster: &Cluster) {
             fleet.pool.recorded(&set, &set).await;
         }
         trio.make_node(&node).await;
-        assert_eq!(trio.home(&pod).await, node, "it was forgotten too early, at {offset}");
+        assert_eq!(trio.home(&pod).await, node, "the state was forgotten too early, at {offset}");
         assert!(jumping.leads().await.unwrap());
     }
     fleet.end_state().await;
     end_state(cluster, "clock-nodes", 3).await;
     let log = jumping.log();
-    assert!(!log.contains("no longer leading"), "the Lease does not depend on that clock");
-    // A test that nothing has jumped for it would show nothing.
+    assert!(!log.contains("no longer leading"), "the Lease must not depend on the wall clock");
+    // Check that the clock did jump for the sidecar.
     let days: BTreeSet<&str> =
         log.lines().filter_map(|line| line.split("\"timestamp\":\"").nth(1)?.get(..10)).collect();
     assert!(days.len() >= 3, "the clock did not jump: {days:?}");

@@ -1,4 +1,4 @@
-//! How every fault ends: what is recorded is what the cluster shows, no more and no less.
+//! The check at the end of every fault: the recorded states match the cluster exactly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,34 +19,34 @@ use serde_json::{Value, json};
 
 use crate::support::{TIMEOUT, WHILE, list, recording};
 
-/// Entries whose Pods are not Ready: by object and Pod, as they have to be.
+/// Expected entries of Pods that are not Ready, by object and Pod.
 pub(crate) type Retained = BTreeMap<(String, String), Value>;
 
-/// Waits until each object of the namespace says what the cluster shows, and sees that it stays so. There
-/// have to be `entries` entries in all, so that nothing is taken for good because there is nothing.
+/// Waits until each object of the namespace matches the cluster, and checks that this lasts. `entries` is the expected
+/// number of entries, so that an empty namespace does not pass.
 pub(crate) async fn end_state(cluster: &Cluster, namespace: &str, entries: usize) {
     end_state_with(cluster, namespace, entries, &Retained::new()).await;
 }
 
-/// The same, where the Pods of some entries are not Ready.
+/// Like [`end_state`], where the Pods of some entries are not Ready.
 pub(crate) async fn end_state_with(cluster: &Cluster, namespace: &str, entries: usize, retained: &Retained) {
     let good = async || {
         let world = World::of(cluster, namespace).await?;
         let (seen, problems) = world.compare(retained);
-        let count = (seen != entries).then(|| format!("{seen} entries in place of {entries}"));
+        let count = (seen != entries).then(|| format!("{seen} entries instead of {entries}"));
         anyhow::Ok(problems.into_iter().chain(count).collect::<Vec<_>>())
     };
-    wait_for(&format!("the objects of {namespace} to say where the Pods are"), TIMEOUT, async || {
+    wait_for(&format!("the objects of {namespace} to match the cluster"), TIMEOUT, async || {
         let problems = good().await?;
         Ok(Progress::when(problems.is_empty(), (), problems.join("; ")))
     })
     .await
     .unwrap();
     tokio::time::sleep(WHILE).await;
-    assert_eq!(good().await.unwrap(), Vec::<String>::new(), "it was right and did not stay so");
+    assert_eq!(good().await.unwrap(), Vec::<String>::new(), "the objects matched only for a moment");
 }
 
-/// All that is looked at, from nothing but the API.
+/// Everything that is compared, read from the API.
 struct World {
     pods: Vec<Pod>,
     nodes: BTreeMap<String, BTreeMap<String, String>>,
@@ -67,7 +67,7 @@ impl World {
         })
     }
 
-    /// How many entries there should be, and what is not as it should be.
+    /// The number of entries that should exist, and all differences.
     fn compare(&self, retained: &Retained) -> (usize, Vec<String>) {
         let (mut entries, mut problems) = (0, Vec::new());
         let mut served = BTreeSet::new();
@@ -75,7 +75,7 @@ impl World {
             let name = object.name_any();
             let target = object.data["spec"]["targetRef"]["name"].as_str().unwrap_or_default();
             let Some(set) = self.sets.get(target) else {
-                problems.push(format!("{name} names {target}, which is not there"));
+                problems.push(format!("{name} targets {target}, which does not exist"));
                 continue;
             };
             served.insert(target);
@@ -91,9 +91,9 @@ impl World {
                 "observedGeneration": object.metadata.generation,
                 "Recording": "True",
             });
-            let actual = told(object);
+            let actual = comparable_status(object);
             if actual != expected {
-                problems.push(format!("{name} says {actual}, the cluster shows {expected}"));
+                problems.push(format!("{name} has {actual}, expected {expected}"));
             }
         }
         for (name, set) in &self.sets {
@@ -105,8 +105,7 @@ impl World {
         (entries, problems)
     }
 
-    /// The entries that a workload's object should have. All Pods that it wants have to be there, but those
-    /// whose entries are kept.
+    /// The entries that a workload's object should have. Reports Pods that are missing, except those with kept entries.
     fn entries(
         &self,
         set: &StatefulSet,
@@ -131,7 +130,7 @@ impl World {
                 Some((node, labels)) if info.ready && missing.remove(&info.name) => {
                     entries.insert(info.name.clone(), state(spec, &info, node, labels));
                 }
-                _ => problems.push(format!("{} is not Ready, or not wanted", info.name)),
+                _ => problems.push(format!("{} is not Ready or not wanted", info.name)),
             }
         }
         problems.extend(missing.iter().map(|pod| format!("{pod} is missing")));
@@ -139,7 +138,7 @@ impl World {
     }
 }
 
-/// The state of a Pod as the spec wants it.
+/// The state that should be recorded of a Pod.
 fn state(spec: &Value, pod: &PodInfo, node: &str, labels: &BTreeMap<String, String>) -> Value {
     let mut state = json!({"nodeName": node});
     let preferred = list(&spec["preferredPersistentTopology"]).map(|term| &term["preference"]);
@@ -158,12 +157,12 @@ fn state(spec: &Value, pod: &PodInfo, node: &str, labels: &BTreeMap<String, Stri
     state
 }
 
-/// What an object says, without what is of no importance.
-fn told(object: &DynamicObject) -> Value {
+/// The parts of an object's status that are compared.
+fn comparable_status(object: &DynamicObject) -> Value {
     let status = &object.data["status"];
     let mut states = status["podStates"].clone();
     for state in states.as_object_mut().into_iter().flat_map(|states| states.values_mut()) {
-        // Whether there is nothing or an empty map makes no difference.
+        // An empty map means the same as none.
         state.as_object_mut().unwrap().retain(|_, value| *value != json!({}));
     }
     let states = if states.is_null() { json!({}) } else { states };

@@ -1,4 +1,4 @@
-//! Several StatefulSets whose Pods are replaced at random.
+//! Several StatefulSets with randomly replaced Pods.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, Random, TIMEOUT, ZONE};
 
-/// The sets are called `web-a`, `web-b`, …; each has a generated object of its own name. Where no policy
-/// pins them, Pods come back anywhere, so that what is recorded changes at each replacement.
+/// StatefulSets `web-a`, `web-b`, …, each with a generated object of its name. Without the policy, replaced Pods start on
+/// any node, so that the recorded states change.
 pub(crate) struct Fleet<'a> {
     pub(crate) pool: Pool<'a>,
     sets: BTreeMap<String, u32>,
 }
 
 impl<'a> Fleet<'a> {
-    /// So many sets of so many Pods on six nodes in three zones; all are Ready and recorded.
+    /// `sets` StatefulSets of `replicas` Pods on six nodes in three zones. All Pods are Ready and recorded.
     pub(crate) async fn new(cluster: &'a Cluster, namespace: &'static str, sets: u8, replicas: u32) -> Self {
         let pool = Pool::new(cluster, namespace, 6, 3).await;
         let sets = (b'a'..b'a' + sets).map(|letter| (format!("web-{}", char::from(letter)), replicas));
@@ -34,7 +34,7 @@ impl<'a> Fleet<'a> {
         self.sets.keys().cloned().collect()
     }
 
-    /// How many Pods there should be.
+    /// The number of wanted Pods.
     pub(crate) fn pods(&self) -> usize {
         self.sets.values().map(|replicas| *replicas as usize).sum()
     }
@@ -46,12 +46,12 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Waits until what is recorded is what the cluster shows.
+    /// Waits until the recorded states match the cluster.
     pub(crate) async fn end_state(&self) {
         crate::end_state::end_state(self.pool.cluster, self.pool.namespace, self.pods()).await;
     }
 
-    /// Deletes so many Pods, chosen at random, and does not wait.
+    /// Deletes `count` random Pods without waiting.
     pub(crate) async fn delete_some(&self, random: &mut Random, count: usize) -> Vec<(String, PodInfo)> {
         let mut all = Vec::new();
         for set in self.sets.keys() {
@@ -69,7 +69,7 @@ impl<'a> Fleet<'a> {
         deleted
     }
 
-    /// Replaces so many Pods, and waits until their successors are Ready.
+    /// Deletes `count` random Pods and waits until their replacements are Ready.
     pub(crate) async fn replace_some(&self, random: &mut Random, count: usize) {
         let deleted = self.delete_some(random, count).await;
         for (set, replicas) in &self.sets {
@@ -88,7 +88,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Replaces Pods of one set one or two at a time, with pauses, until there were so many replacements.
+    /// Replaces `count` Pods of one set, one or two at a time, with pauses.
     pub(crate) async fn churn(&self, set: &str, count: usize) {
         let mut random = Random::of(&format!("{}/{set}", self.pool.namespace));
         let mut left = count;
@@ -109,25 +109,25 @@ impl<'a> Fleet<'a> {
         self.sets.insert(set.to_owned(), replicas);
     }
 
-    /// Deletes a set with its Pods and makes it anew: another workload of the same name.
-    pub(crate) async fn make_anew(&mut self, set: &str, replicas: u32) {
+    /// Deletes a set with its Pods and makes another one of the same name.
+    pub(crate) async fn recreate_set(&mut self, set: &str, replicas: u32) {
         let cluster = self.pool.cluster;
         cluster.delete_stateful_set(self.pool.namespace, set, false).await.unwrap();
         let gone = cluster.wait_for_pods(self.pool.namespace, set, "no Pods", TIMEOUT, BTreeMap::is_empty);
         gone.await.unwrap();
-        let anew = self.pool.stateful_set(set, replicas).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
-        cluster.create_stateful_set(&anew).await.unwrap();
+        let new = self.pool.stateful_set(set, replicas).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+        cluster.create_stateful_set(&new).await.unwrap();
         self.sets.insert(set.to_owned(), replicas);
     }
 
-    /// Moves a node, chosen at random, to another zone.
+    /// Moves a random node to another zone.
     pub(crate) async fn relabel(&self, random: &mut Random) {
         let node = format!("{}-{}", self.pool.namespace, random.below(6));
         let zone = format!("{}-moved-{}", self.pool.namespace, random.below(1000));
         self.pool.cluster.nodes.label(&node, ZONE, Some(&zone)).await.unwrap();
     }
 
-    /// What is recorded now, by object.
+    /// The recorded states, by object.
     pub(crate) async fn states(&self) -> BTreeMap<String, BTreeMap<String, Value>> {
         let mut states = BTreeMap::new();
         for set in self.sets.keys() {

@@ -1,4 +1,4 @@
-//! The sidecar dies.
+//! The sidecar is killed.
 
 use std::{
     env,
@@ -18,11 +18,11 @@ use crate::fleet::Fleet;
 use crate::support::{Random, TIMEOUT, note};
 
 const SETS: u8 = 10;
-/// So many kills at least, however quick the machine is.
+/// The minimum number of kills, however fast the machine is.
 const LEAST: u32 = 5;
 
-/// Whichever of the two leads is killed, while Pods are replaced without a pause.
-pub(crate) async fn the_leader_is_killed_again_and_again(cluster: &Cluster) {
+/// Kills the leader of two sidecars repeatedly while Pods are replaced.
+pub(crate) async fn records_everything_despite_repeated_leader_kills(cluster: &Cluster) {
     let replacements = env::var("PPS_E2E_REPLACEMENTS").map_or(500, |count| count.parse().unwrap());
     let mut random = Random::of("kills of the leader");
     let first = cluster.sidecar().unwrap();
@@ -46,8 +46,7 @@ pub(crate) async fn the_leader_is_killed_again_and_again(cluster: &Cluster) {
             let end = leader.kill().await.unwrap();
             assert_eq!(end.signal, Some(9), "{end:?}");
             kills += 1_u32;
-            // Most times somebody removes the Lease of the dead one. It would take until it expires otherwise,
-            // and there would be few kills.
+            // Mostly delete the Lease of the killed leader. Waiting until it expires would allow few kills.
             if kills % 5 == 1 {
                 expired += 1;
             } else {
@@ -67,7 +66,7 @@ pub(crate) async fn the_leader_is_killed_again_and_again(cluster: &Cluster) {
         each * usize::from(SETS),
         started.elapsed()
     ));
-    // Who leads next has seen all this as a standby, and nothing more comes.
+    // The next leader has seen these changes only as a standby.
     let last = leader(first, second).await;
     last.kill().await.unwrap();
     fleet.replace_some(&mut random, 12).await;
@@ -80,16 +79,16 @@ pub(crate) async fn the_leader_is_killed_again_and_again(cluster: &Cluster) {
     second.terminate(TIMEOUT).await.unwrap();
 }
 
-/// The one that leads, as soon as one does.
+/// Waits until one of the two leads.
 async fn leader<'a>(first: &'a Sidecar, second: &'a Sidecar) -> &'a Sidecar {
     wait_for("one of the two to lead", TIMEOUT, async || {
         for one in [first, second] {
-            // It may not serve yet.
+            // It may not listen yet.
             if one.leads().await.unwrap_or_default() {
                 return Ok(Progress::Done(one));
             }
         }
-        Ok(Progress::Waiting("none does".to_owned()))
+        Ok(Progress::Waiting("neither leads".to_owned()))
     })
     .await
     .unwrap()

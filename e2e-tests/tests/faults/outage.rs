@@ -1,4 +1,4 @@
-//! The API server is away for a while.
+//! The API server is down for a while.
 
 use std::{
     env,
@@ -14,9 +14,9 @@ use pps_e2e::{
 use crate::fleet::Fleet;
 use crate::support::{Random, TIMEOUT, note};
 
-/// For `PPS_E2E_OUTAGE` seconds, else for ten. Pods are on their way when it goes, and when it is back.
-pub(crate) async fn the_api_server_is_away(cluster: &Cluster) {
-    let away = Duration::from_secs(env::var("PPS_E2E_OUTAGE").map_or(10, |time| time.parse().unwrap()));
+/// The outage lasts `PPS_E2E_OUTAGE` seconds, by default ten. Pods are being replaced when it begins and ends.
+pub(crate) async fn recovers_from_an_api_server_outage(cluster: &Cluster) {
+    let outage = Duration::from_secs(env::var("PPS_E2E_OUTAGE").map_or(10, |time| time.parse().unwrap()));
     let mut random = Random::of("outage");
     let sidecar = cluster.sidecar().unwrap();
     let mut fleet = Fleet::new(cluster, "away", 4, 3).await;
@@ -28,19 +28,19 @@ pub(crate) async fn the_api_server_is_away(cluster: &Cluster) {
     tokio::time::sleep(Duration::from_millis(random.below(400))).await;
     cluster.control_plane.stop(program::API_SERVER).await.unwrap();
     let stopped = Instant::now();
-    wait_for("the sidecar to say that it hears nothing", TIMEOUT, async || {
+    wait_for("the sidecar to become unready", TIMEOUT, async || {
         let (code, body) = sidecar.get("/readyz").await?;
         Ok(Progress::when(code == 503, (), body))
     })
     .await
     .unwrap();
-    tokio::time::sleep(away.saturating_sub(stopped.elapsed())).await;
-    assert_eq!(sidecar.get("/healthz").await.unwrap().0, 200, "to restart it would help nobody");
-    assert!(!sidecar.leads().await.unwrap(), "its Lease is over");
+    tokio::time::sleep(outage.saturating_sub(stopped.elapsed())).await;
+    assert_eq!(sidecar.get("/healthz").await.unwrap().0, 200, "a restart of the sidecar would not help");
+    assert!(!sidecar.leads().await.unwrap(), "its Lease has expired");
 
     cluster.control_plane.start_again(program::API_SERVER).await.unwrap();
     let back = Instant::now();
-    // These two would wait for half a minute, each time before it lists something again.
+    // Without a restart, these two would wait for half a minute before each list.
     for program in [program::CONTROLLER_MANAGER, program::SCHEDULER] {
         cluster.control_plane.restart(program).await.unwrap();
     }
@@ -54,10 +54,10 @@ pub(crate) async fn the_api_server_is_away(cluster: &Cluster) {
     let ready = back.elapsed();
     fleet.end_state().await;
     note(&format!(
-        "away for {away:.0?}; after its return the sidecar leads after {leads:.1?}, all Pods are Ready after \
-         {ready:.1?}, all is in order after {:.1?}",
+        "outage of {outage:.0?}; after its end the sidecar leads after {leads:.1?}, all Pods are Ready after \
+         {ready:.1?}, everything is recorded after {:.1?}",
         back.elapsed()
     ));
     let status = sidecar.status().unwrap();
-    assert_eq!((status.running, status.pid), (true, process), "by itself");
+    assert_eq!((status.running, status.pid), (true, process), "the sidecar must recover without a restart");
 }

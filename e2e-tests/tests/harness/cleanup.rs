@@ -1,4 +1,4 @@
-//! Nothing is left behind, however a test ends.
+//! No process or folder is left behind, however a test ends.
 
 use std::{
     env, fs,
@@ -19,7 +19,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 const HOLD: &str = "PPS_E2E_TEST_HOLD";
 
-/// Processes whose command line mentions the folder, or which are in it.
+/// Processes whose command line contains the folder or whose working directory is in it.
 fn processes(folder: &Path) -> Vec<String> {
     let mentions = |entry: &fs::DirEntry| {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -43,9 +43,10 @@ async fn wait_until_nothing_is_left(folder: &Path) {
     .unwrap();
 }
 
-/// Not a test: what the next one runs in a process of its own, and kills.
+/// Not a test: the next test runs this in a child process, which it kills.
 #[tokio::test]
-async fn holds_a_cluster_if_told_so() {
+#[ignore = "the child process of another test"]
+async fn child_process_that_holds_a_cluster() {
     if env::var_os(HOLD).is_none() {
         return;
     }
@@ -55,9 +56,9 @@ async fn holds_a_cluster_if_told_so() {
 }
 
 #[tokio::test]
-async fn a_killed_test_leaves_no_process_and_no_folder() {
+async fn killed_test_leaves_no_process_and_no_folder() {
     let mut test = tokio::process::Command::new(env::current_exe().unwrap())
-        .args(["--exact", "cleanup::holds_a_cluster_if_told_so", "--nocapture"])
+        .args(["--exact", "--ignored", "cleanup::child_process_that_holds_a_cluster", "--nocapture"])
         .env(HOLD, "1")
         .stdout(std::process::Stdio::piped())
         .kill_on_drop(true)
@@ -66,7 +67,7 @@ async fn a_killed_test_leaves_no_process_and_no_folder() {
     let mut lines = BufReader::new(test.stdout.take().unwrap()).lines();
     let folder = tokio::time::timeout(Duration::from_mins(1), async {
         loop {
-            let line = lines.next_line().await.unwrap().expect("the test ended too early");
+            let line = lines.next_line().await.unwrap().expect("the child process ended too early");
             if let Some(folder) = line.strip_prefix("folder=") {
                 return PathBuf::from(folder);
             }
@@ -82,7 +83,7 @@ async fn a_killed_test_leaves_no_process_and_no_folder() {
 }
 
 #[tokio::test]
-async fn a_dropped_cluster_leaves_nothing() {
+async fn dropped_cluster_leaves_no_process_and_no_folder() {
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
     let folder = cluster.control_plane.folder().to_owned();
     drop(cluster);
@@ -90,7 +91,7 @@ async fn a_dropped_cluster_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_killed_supervisor_leaves_is_swept_at_the_next_start() {
+async fn next_supervisor_removes_what_a_killed_one_left() {
     let sleeper = |name: &str, script: &str| Spec {
         name: name.to_owned(),
         program: "/bin/sh".into(),
@@ -113,9 +114,9 @@ async fn what_a_killed_supervisor_leaves_is_swept_at_the_next_start() {
     .unwrap();
     assert!(folder.exists());
     let next = Supervisor::start().unwrap();
-    assert!(!folder.exists(), "a folder that nobody holds is removed");
+    assert!(!folder.exists(), "an unlocked folder must be removed");
 
-    // A child that leaves its process group and session does not get away either.
+    // A child that leaves its process group and session is also killed.
     next.spawn(sleeper("runaway", "setsid sleep 600 & exec sleep 600")).unwrap();
     let next_folder = next.folder().to_owned();
     wait_for("both to run", Duration::from_secs(10), async || {
@@ -129,7 +130,7 @@ async fn what_a_killed_supervisor_leaves_is_swept_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn programs_can_be_signalled_and_their_end_is_known() {
+async fn signals_programs_and_reports_their_exit() {
     let supervisor = Supervisor::start().unwrap();
     let script = "trap 'exit 7' TERM; echo up; while :; do sleep 0.02; done";
     let spec = Spec {
@@ -141,7 +142,7 @@ async fn programs_can_be_signalled_and_their_end_is_known() {
     let up = async |times: usize| {
         wait_for("the program to be up", Duration::from_secs(10), async || {
             let log = supervisor.log("program");
-            // The shell may tell that its sleep was terminated, too.
+            // The shell may also log that its sleep was terminated.
             Ok(Progress::when(log.lines().filter(|line| *line == "up").count() == times, (), log))
         })
         .await

@@ -1,16 +1,16 @@
-//! A tiny policy, written by hand.
+//! A small hand-written policy.
 
 use serde_json::{Value, json};
 
-/// What the policy does when it is to validate.
+/// What the policy does in `validate`.
 pub(crate) enum Validate<'a> {
-    /// Answers that.
+    /// Returns that answer.
     Answer(&'a Value),
-    /// Makes a host call and passes on what it got: the answer as its own, the error as its own.
+    /// Makes a host call and returns its answer or error.
     Relay { operation: &'a str, payload: &'a Value },
-    /// Makes a host call, passes on an error and else answers.
+    /// Makes a host call, returns its error, or else that answer.
     Ask { operation: &'a str, payload: &'a Value, answer: &'a Value },
-    /// Never ends.
+    /// Loops forever.
     Loop,
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn metadata() -> Value {
     })
 }
 
-/// The policy as Wasm.
+/// Compiles the policy.
 pub(crate) fn policy(metadata: &Value, validate: &Validate<'_>) -> Vec<u8> {
     let nothing = json!(null);
     let (operation, payload, answer) = match validate {

@@ -1,4 +1,4 @@
-//! Pods run, get addresses from host-local, and go.
+//! Pods start, get addresses from host-local, and end.
 
 use std::{
     collections::BTreeMap,
@@ -57,14 +57,14 @@ async fn remove(cluster: &Cluster, name: &str) {
 }
 
 #[tokio::test]
-async fn addresses_come_back_only_if_they_are_asked_for() {
+async fn assigns_the_requested_address_only_if_it_is_free() {
     let cluster = Cluster::builder().without_crd().nodes(2, 1).start().await.unwrap();
     let first = run(&cluster, "db", "node-0", &[]).await;
     let ip = first.ip.clone().unwrap();
     assert!(in_subnet(&ip, &cluster.kubelet.subnet("node-0")), "{ip}");
     assert_eq!(first.annotations[IP_ANNOTATION], ip);
 
-    // Asked for on the same node: the same one. Not asked for: another.
+    // The same address if requested on the same node, else another one.
     remove(&cluster, "db").await;
     let asked = run(&cluster, "db", "node-0", &[(IP_ANNOTATION, &ip)]).await;
     assert_eq!(asked.ip.as_ref(), Some(&ip));
@@ -72,7 +72,7 @@ async fn addresses_come_back_only_if_they_are_asked_for() {
     let fresh = run(&cluster, "db", "node-0", &[]).await;
     assert_ne!(fresh.ip.as_ref(), Some(&ip));
 
-    // Taken, or on another node: a fresh one, and the annotation tells the truth.
+    // If the address is taken or on another node: a fresh one, which the annotation then names.
     let taken = fresh.ip.unwrap();
     let second = run(&cluster, "thief", "node-0", &[(IP_ANNOTATION, &taken)]).await;
     assert_ne!(second.ip.as_ref(), Some(&taken));
@@ -82,14 +82,14 @@ async fn addresses_come_back_only_if_they_are_asked_for() {
     assert!(in_subnet(&moved_ip, &cluster.kubelet.subnet("node-1")), "{moved_ip}");
     assert_eq!(moved.annotations[IP_ANNOTATION], moved_ip);
 
-    // A Pod that opts out is left alone.
+    // A Pod that opts out gets no annotation.
     let plain = run(&cluster, "plain", "node-0", &[(NO_RESERVATION, ""), (IP_ANNOTATION, &ip)]).await;
     assert_ne!(plain.ip.as_ref(), Some(&ip));
     assert_eq!(plain.annotations[IP_ANNOTATION], ip);
 }
 
 #[tokio::test]
-async fn a_stateful_set_becomes_ready_and_its_pods_come_back() {
+async fn stateful_set_becomes_ready_and_its_pods_are_replaced() {
     let behaviour = Behaviour {
         annotations: BTreeMap::from([("example.io/where".to_owned(), "{pod} at {ip} on {node}".to_owned())]),
         ..Behaviour::default()
@@ -111,11 +111,11 @@ async fn a_stateful_set_becomes_ready_and_its_pods_come_back() {
     cluster.scale("shop", "web", 1).await.unwrap();
     cluster.wait_ready("shop", "web", 1, TIMEOUT).await.unwrap();
     cluster.delete_stateful_set("shop", "web", true).await.unwrap();
-    assert_eq!(cluster.pods("shop", "web").await.unwrap().len(), 1, "orphans live on");
+    assert_eq!(cluster.pods("shop", "web").await.unwrap().len(), 1, "orphans must stay");
 }
 
 #[tokio::test]
-async fn pods_can_be_held_and_nodes_can_fail() {
+async fn holds_pods_and_fails_nodes() {
     let cluster = Cluster::builder().without_crd().nodes(1, 1).start().await.unwrap();
     cluster.kubelet.hold("default", "web-1");
     cluster.create_stateful_set(&StatefulSetSpec::new("default", "web", 2)).await.unwrap();
@@ -130,21 +130,21 @@ async fn pods_can_be_held_and_nodes_can_fail() {
     cluster.kubelet.release("default", "web-1");
     cluster.wait_ready("default", "web", 2, TIMEOUT).await.unwrap();
 
-    // Nobody ends a Pod on a node that is dead.
+    // A Pod on a failed node keeps terminating.
     cluster.kubelet.stop_node("node-0");
     cluster.delete_pods("default", "web", &["web-0"]).await.unwrap();
     let wait = cluster.wait_for_pods("default", "web", "web-0 to be gone", Duration::from_secs(2), |pods| {
         pods.get("web-0").is_none_or(|pod| !pod.terminating)
     });
     let error = wait.await.unwrap_err().to_string();
-    assert!(error.contains("web-0 going on node-0"), "{error}");
+    assert!(error.contains("web-0 terminating on node-0"), "{error}");
     cluster.kubelet.start_node("node-0");
     cluster.wait_ready("default", "web", 2, TIMEOUT).await.unwrap();
 }
 
 #[tokio::test]
-#[ignore = "takes a minute: cargo test -p pps-e2e -- --ignored --nocapture a_thousand_pods"]
-async fn a_thousand_pods() {
+#[ignore = "takes a minute: cargo test -p pps-e2e -- --ignored --nocapture starts_a_thousand_pods"]
+async fn starts_a_thousand_pods() {
     let started = Instant::now();
     let cluster = Cluster::builder().without_crd().nodes(10, 3).start().await.unwrap();
     println!("cluster: {:?}", started.elapsed());

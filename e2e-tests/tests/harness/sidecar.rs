@@ -1,4 +1,4 @@
-//! The sidecar as a process: ready, killed, frozen, restarted. A stand-in plays its part.
+//! The sidecar process is killed, frozen and restarted. A fake takes its place.
 
 use std::{
     env,
@@ -17,14 +17,15 @@ use tokio::{
 const SERVE: &str = "PPS_E2E_TEST_SERVE";
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Not a test: the stand-in. It is ready from the third question on, and ends well when told to.
+/// Not a test: the fake sidecar. It is ready from the third probe on and exits cleanly on SIGTERM.
 #[tokio::test]
-async fn serves_if_told_so() {
-    static ASKED: AtomicUsize = AtomicUsize::new(0);
+#[ignore = "the fake sidecar of another test"]
+async fn child_process_that_serves() {
+    static PROBES: AtomicUsize = AtomicUsize::new(0);
     let Ok(address) = env::var(SERVE) else { return };
     let ready = async || {
-        let often = ASKED.fetch_add(1, Ordering::Relaxed) > 1;
-        if often { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "not yet") }
+        let is_ready = PROBES.fetch_add(1, Ordering::Relaxed) > 1;
+        if is_ready { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "not yet") }
     };
     let metrics = async || "# TYPE writes counter\nwrites_total{result=\"ok\"} 41\nwrites_total 1\n";
     let router = Router::new().route("/readyz", get(ready)).route("/metrics", get(metrics));
@@ -36,7 +37,7 @@ async fn serves_if_told_so() {
 }
 
 #[tokio::test]
-async fn a_sidecar_can_be_killed_frozen_and_restarted() {
+async fn kills_freezes_and_restarts_the_sidecar() {
     let own = env::current_exe().unwrap().display().to_string();
     let options = SidecarOptions {
         program: Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/harness/fake-sidecar.sh")),

@@ -1,4 +1,4 @@
-//! Control planes start, obey their users' rights, and survive restarts.
+//! Control planes start, enforce permissions and survive restarts.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use pps_e2e::{
 };
 
 #[tokio::test]
-async fn a_cluster_starts_in_seconds_and_knows_its_users() {
+async fn cluster_starts_and_enforces_permissions() {
     let started = Instant::now();
     let cluster = Cluster::builder()
         .without_crd()
@@ -48,7 +48,7 @@ async fn a_cluster_starts_in_seconds_and_knows_its_users() {
 }
 
 #[tokio::test]
-async fn the_api_server_can_be_stopped_frozen_and_restarted() {
+async fn stops_freezes_and_restarts_the_api_server() {
     let cluster = Cluster::builder().without_crd().nodes(1, 1).start().await.unwrap();
     let spec = StatefulSetSpec::new("restart", "web", 2);
     cluster.run_stateful_set(&spec).await.unwrap();
@@ -61,9 +61,9 @@ async fn the_api_server_can_be_stopped_frozen_and_restarted() {
 
     cluster.control_plane.pause(program::API_SERVER).unwrap();
     let answer = tokio::time::timeout(Duration::from_millis(500), cluster.pods("restart", "web")).await;
-    assert!(answer.is_err(), "a frozen API server answers nothing");
+    assert!(answer.is_err(), "a frozen API server must not respond");
     cluster.control_plane.resume(program::API_SERVER).unwrap();
-    wait_for("the thawed API server", Duration::from_secs(20), async || {
+    wait_for("the resumed API server", Duration::from_secs(20), async || {
         let pods = cluster.pods("restart", "web").await?;
         Ok(Progress::when(pods.len() == 2, (), format!("{pods:?}")))
     })
@@ -72,7 +72,7 @@ async fn the_api_server_can_be_stopped_frozen_and_restarted() {
 }
 
 #[tokio::test]
-async fn a_wait_that_fails_says_what_was_seen() {
+async fn timeout_reports_what_was_seen_last() {
     let error = wait_for::<(), _>("rain", Duration::from_millis(30), async || {
         Ok(Progress::Waiting("sunshine".to_owned()))
     })

@@ -1,4 +1,4 @@
-//! The waPC host, without a cluster.
+//! The waPC host of the stand-in, without a cluster.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn message(evaluation: &Evaluation) -> String {
 }
 
 #[test]
-fn the_difference_between_the_objects_becomes_a_patch() {
+fn derives_the_patch_from_the_mutated_object() {
     let after = json!({"metadata": {"name": "web-0", "annotations": {"a/b": "c"}}});
     let answer = json!({"accepted": true, "mutated_object": after, "warnings": ["careful"]});
     let module = PolicyModule::load(&policy(&metadata(), &Validate::Answer(&answer))).unwrap();
@@ -52,21 +52,21 @@ fn the_difference_between_the_objects_becomes_a_patch() {
         json!([{"op": "add", "path": "/metadata/annotations", "value": {"a/b": "c"}}])
     );
 
-    // An unchanged object is no mutation.
+    // An unchanged object gives no patch.
     let evaluation = module.evaluate(&request(&after), &json!({}), &no_host()).unwrap();
     assert!(evaluation.response.allowed && evaluation.patch.is_none());
 
-    // Who has not said that he mutates must not.
-    let mut humble = metadata();
-    humble["mutating"] = json!(false);
-    let module = PolicyModule::load(&policy(&humble, &Validate::Answer(&answer))).unwrap();
+    // A policy that is not declared as mutating must not mutate.
+    let mut validating = metadata();
+    validating["mutating"] = json!(false);
+    let module = PolicyModule::load(&policy(&validating, &Validate::Answer(&answer))).unwrap();
     let evaluation = module.evaluate(&request(&before), &json!({}), &no_host()).unwrap();
     assert!(!evaluation.response.allowed && evaluation.response.patch.is_none());
     assert!(message(&evaluation).contains("it is currently configured to not allow mutations"));
 }
 
 #[test]
-fn host_calls_are_answered_and_remembered() {
+fn answers_and_records_host_calls() {
     let payload = get("ConfigMap");
     let relay = Validate::Relay { operation: "get_resource", payload: &payload };
     let module = PolicyModule::load(&policy(&metadata(), &relay)).unwrap();
@@ -87,8 +87,9 @@ fn host_calls_are_answered_and_remembered() {
 }
 
 #[test]
-fn what_was_not_granted_never_reaches_the_host() {
-    let panics: Arc<dyn HostCalls> = Arc::new(|_: &str, _: &str, _: &[u8]| panic!("nobody should ask"));
+fn refuses_host_calls_that_are_not_granted() {
+    let panics: Arc<dyn HostCalls> =
+        Arc::new(|_: &str, _: &str, _: &[u8]| panic!("no call may reach the host"));
     let refusal = |metadata: &Value, operation: &str, payload: &Value| {
         let module = PolicyModule::load(&policy(metadata, &Validate::Relay { operation, payload })).unwrap();
         let evaluation = module.evaluate(&request(&json!({})), &json!({}), &panics).unwrap();
@@ -112,7 +113,7 @@ fn what_was_not_granted_never_reaches_the_host() {
 }
 
 #[test]
-fn a_policy_that_does_not_end_is_interrupted() {
+fn interrupts_a_policy_that_loops_forever() {
     let module = PolicyModule::load(&policy(&metadata(), &Validate::Loop)).unwrap();
     let evaluation = module.evaluate(&request(&json!({})), &json!({}), &no_host()).unwrap();
     assert_eq!(
@@ -123,7 +124,7 @@ fn a_policy_that_does_not_end_is_interrupted() {
 }
 
 #[test]
-fn the_module_must_say_what_it_is() {
+fn refuses_modules_without_a_supported_protocol_version() {
     let load =
         |metadata: Value| PolicyModule::load(&policy(&metadata, &Validate::Loop)).err().unwrap().to_string();
     let mut without = metadata();

@@ -1,4 +1,4 @@
-//! The webhook, between a real API server and a policy.
+//! The webhook of the stand-in, called by a real API server.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::guest::{Validate, metadata, policy};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-const RIGHTS: &str = "
+const ROLE: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: policy}
@@ -43,7 +43,7 @@ fn get(masks: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_policy_sees_the_cluster_with_its_own_rights() {
+async fn policy_reads_the_cluster_with_its_own_permissions() {
     let (payload, answer) = (get(&json!(["data.keep"])), json!({"accepted": true}));
     let ask = Validate::Ask { operation: "get_resource", payload: &payload, answer: &answer };
     let module = Scratch::file("get.wasm", policy(&metadata(), &ask)).unwrap();
@@ -56,15 +56,15 @@ async fn a_policy_sees_the_cluster_with_its_own_rights() {
         .unwrap();
     let webhook = cluster.webhook().unwrap();
 
-    // Without the right, then without the object.
+    // First without the permission, then without the object.
     let error = create_pod(&cluster).await.unwrap_err();
     assert!(
         error.contains("internal server error: Guest call failure: Callback evaluation failure: ApiError: ")
     );
     assert!(error.contains(r#"User "policy-server" cannot get resource "configmaps""#), "{error}");
-    let rights = Scratch::file("get.yaml", RIGHTS.replace("VERBS", "get")).unwrap();
-    cluster.apply_rbac_from(rights.path(), POLICY_SERVER, &[]).await.unwrap();
-    wait_for("the right to take effect", TIMEOUT, async || {
+    let role = Scratch::file("get.yaml", ROLE.replace("VERBS", "get")).unwrap();
+    cluster.apply_rbac_from(role.path(), POLICY_SERVER, &[]).await.unwrap();
+    wait_for("the permission to take effect", TIMEOUT, async || {
         let error = create_pod(&cluster).await.unwrap_err();
         let missing = r#"Cannot find v1/ConfigMap named 'x' inside of namespace 'Some("default")'"#;
         Ok(Progress::when(error.contains(missing), (), error))
@@ -72,7 +72,7 @@ async fn a_policy_sees_the_cluster_with_its_own_rights() {
     .await
     .unwrap();
 
-    // With both, masked: metadata is always whole.
+    // With both: the mask applies to everything except metadata.
     let config_maps: Api<ConfigMap> = Api::namespaced(cluster.client(), "default");
     config_maps.create(&PostParams::default(), &config_map()).await.unwrap();
     webhook.forget();
@@ -90,20 +90,20 @@ async fn a_policy_sees_the_cluster_with_its_own_rights() {
 }
 
 #[tokio::test]
-async fn a_list_without_the_right_holds_a_worker_until_the_right_comes() {
+async fn list_without_permission_blocks_a_worker() {
     let payload = json!({"api_version": "v1", "kind": "ConfigMap", "namespace": "default", "label_selector": null,
         "field_selector": null, "field_masks": ["data.keep"]});
     let answer = json!({"accepted": true});
     let ask = Validate::Ask { operation: "list_resources_by_namespace", payload: &payload, answer: &answer };
     let module = Scratch::file("list.wasm", policy(&metadata(), &ask)).unwrap();
-    let rights = Scratch::file("list.yaml", RIGHTS.replace("VERBS", "get, list, watch")).unwrap();
+    let role = Scratch::file("list.yaml", ROLE.replace("VERBS", "get, list, watch")).unwrap();
     let options = WebhookOptions { workers: 2, timeout_seconds: 1, ..WebhookOptions::default() };
     let mut cluster = Cluster::builder().without_crd().nodes(1, 1).start().await.unwrap();
     let config_maps: Api<ConfigMap> = Api::namespaced(cluster.client(), "default");
     config_maps.create(&PostParams::default(), &config_map()).await.unwrap();
 
-    // Registering needs an answer: grant, register, answer from the watch.
-    cluster.apply_rbac_from(rights.path(), POLICY_SERVER, &[]).await.unwrap();
+    // Registering needs a response, so grant the permission first. The list is answered from a watch.
+    cluster.apply_rbac_from(role.path(), POLICY_SERVER, &[]).await.unwrap();
     let policy_module = PolicyModule::load_file(module.path()).unwrap();
     cluster.start_webhook(policy_module.clone(), options.clone()).await.unwrap();
     create_pod(&cluster).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_list_without_the_right_holds_a_worker_until_the_right_comes() {
     assert_eq!(item["metadata"]["managedFields"], json!([]));
     assert_eq!(webhook.watches().await, 1);
 
-    // A new PolicyServer without the right: the list waits for ever, and its worker with it.
+    // In a new PolicyServer without the permission, the list blocks its worker indefinitely.
     cluster.control_plane.kubectl(&["delete", "clusterrolebinding", "policy-policy-server"]).await.unwrap();
     cluster.webhook().unwrap().unregister(&cluster.client()).await.unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(1).build().unwrap();
@@ -138,7 +138,7 @@ async fn a_list_without_the_right_holds_a_worker_until_the_right_comes() {
     assert!(error.contains("failed calling webhook"), "{error}");
     assert_eq!(fresh.idle_workers(), 0);
 
-    // The end is not held up by them.
+    // Blocked workers do not delay the shutdown.
     let started = Instant::now();
     runtime.shutdown_background();
     drop(fresh);
@@ -147,16 +147,16 @@ async fn a_list_without_the_right_holds_a_worker_until_the_right_comes() {
 }
 
 #[tokio::test]
-async fn host_calls_are_answered_as_policy_server_answers_them() {
+async fn answers_host_calls_like_policy_server() {
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    let rights = Scratch::file(
+    let role = Scratch::file(
         "calls.yaml",
         "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: calls}, rules: [\
          {apiGroups: [''], resources: [configmaps, namespaces], verbs: [get, list, watch]}, \
          {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}]}",
     )
     .unwrap();
-    cluster.apply_rbac_from(rights.path(), POLICY_SERVER, &["calls"]).await.unwrap();
+    cluster.apply_rbac_from(role.path(), POLICY_SERVER, &["calls"]).await.unwrap();
     let config_maps: Api<ConfigMap> = Api::namespaced(cluster.client(), "default");
     config_maps.create(&PostParams::default(), &config_map()).await.unwrap();
 
@@ -173,9 +173,9 @@ async fn host_calls_are_answered_as_policy_server_answers_them() {
         payload
     };
 
-    // A cached answer is whole in the cache, masked for each caller, and five seconds old at most.
+    // The cache keeps whole objects for five seconds and masks them for each caller.
     let cached = with(get(&json!(null)), "disable_cache", json!(false));
-    let first = wait_for("the right to take effect", TIMEOUT, async || {
+    let first = wait_for("the permission to take effect", TIMEOUT, async || {
         Ok(match call("get_resource", cached.clone()).await {
             Ok(answer) => Progress::Done(answer),
             Err(error) => Progress::Waiting(error),
@@ -188,7 +188,7 @@ async fn host_calls_are_answered_as_policy_server_answers_them() {
     assert_eq!(old["data"], json!({"keep": "1"}));
     let new = call("get_resource", get(&json!(null))).await.unwrap();
     assert_eq!(new["data"]["keep"], "changed");
-    wait_for("the cached answer to be too old", Duration::from_secs(8), async || {
+    wait_for("the cached answer to expire", Duration::from_secs(8), async || {
         let answer = call("get_resource", cached.clone()).await.unwrap();
         Ok(Progress::when(answer["data"]["keep"] == "changed", (), answer))
     })
@@ -211,7 +211,7 @@ async fn host_calls_are_answered_as_policy_server_answers_them() {
     .unwrap();
     assert_eq!(host.watches().await, 1);
 
-    // Errors.
+    // Errors have PolicyServer's messages.
     let error = async |operation, payload| call(operation, payload).await.unwrap_err();
     let failure = "Callback evaluation failure: ";
     let said = error("get_resource", with(get(&json!(null)), "api_version", json!("no.such/v1"))).await;
@@ -224,7 +224,7 @@ async fn host_calls_are_answered_as_policy_server_answers_them() {
     let said = error("list_resources_by_namespace", namespaces).await;
     assert!(said.starts_with(&format!("{failure}resource v1/Namespace is cluster wide.")), "{said}");
 
-    // Rights.
+    // SubjectAccessReviews.
     let may = json!({"subject_access_review": {"user": POLICY_SERVER, "groups": null, "resource_attributes": {
         "verb": "get", "resource": "configmaps", "group": "", "namespace": "default", "name": null,
         "subresource": null, "version": null}}, "disable_cache": true});

@@ -1,4 +1,4 @@
-//! The Helm chart, pushed by us and pulled by Helm.
+//! The Helm chart, pushed by `pps-publish` and pulled by Helm.
 
 use std::{fs, process::Command};
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::{VERSION, start};
 
 #[tokio::test]
-async fn helm_pulls_what_was_pushed() {
+async fn helm_pulls_the_pushed_chart() {
     let (supervisor, registry) = start(RegistryOptions::default()).await;
     let packed =
         Command::new(repository_file("hack/pack-chart.sh")).arg(supervisor.folder()).output().unwrap();
@@ -45,7 +45,7 @@ async fn helm_pulls_what_was_pushed() {
 }
 
 #[tokio::test]
-async fn a_chart_of_another_version_is_refused() {
+async fn refuses_a_chart_of_another_version() {
     let (supervisor, registry) = start(RegistryOptions::default()).await;
     let chart = supervisor.folder().join("chart/other");
     fs::create_dir_all(&chart).unwrap();

@@ -1,4 +1,4 @@
-//! The sidecar's image in a registry, and as a root file system.
+//! The sidecar's image, in a registry and as a root file system.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,7 @@ use pps_e2e::{
 use crate::{VERSION, all_kinds, provenance};
 
 #[tokio::test]
-async fn it_comes_back_from_every_kind_of_registry() {
+async fn can_be_pulled_from_every_kind_of_registry() {
     let supervisor = Supervisor::start().unwrap();
     for options in all_kinds() {
         let name = options.name.clone();
@@ -36,14 +36,14 @@ async fn it_comes_back_from_every_kind_of_registry() {
         let file = fs::read(root.join("pps-sidecar")).unwrap();
         assert_eq!(digest(&file), digest(&fs::read(static_sidecar_path().unwrap()).unwrap()), "{name}");
 
-        // Again: nothing changes.
+        // Pushing again changes nothing.
         let again = publisher.image(&format!("{repository}:again")).await.unwrap();
         assert_eq!(again, pushed, "{name}");
     }
 }
 
 #[tokio::test]
-async fn it_says_what_it_is_and_holds_one_file() {
+async fn has_labels_user_and_exactly_one_file() {
     let (supervisor, registry) = crate::start(crate::with_password()).await;
     let reference = Publisher::to(&registry).image(&format!("{}/sidecar:v1", registry.host())).await.unwrap();
     let reader = registry.reader().unwrap();
@@ -76,7 +76,7 @@ async fn it_says_what_it_is_and_holds_one_file() {
 }
 
 #[tokio::test]
-async fn it_runs_as_its_user_with_nothing_but_itself() {
+async fn runs_as_its_user_with_no_other_files() {
     let (supervisor, registry) = crate::start(crate::with_password()).await;
     let reference = Publisher::to(&registry).image(&format!("{}/sidecar:v1", registry.host())).await.unwrap();
     let root = supervisor.folder().join("root");
@@ -86,7 +86,7 @@ async fn it_runs_as_its_user_with_nothing_but_itself() {
     assert!(answer.status.success(), "{answer:?}");
     assert_eq!(String::from_utf8_lossy(&answer.stdout), format!("pps-sidecar {VERSION}\n"));
 
-    // Names are looked up as in a Pod, whose files for that the kubelet provides. Whom it calls cannot answer.
+    // Names are resolved as in a Pod, with the files that a kubelet provides. The server accepts but never responds.
     fs::create_dir(root.join("etc")).unwrap();
     fs::write(root.join("etc/hosts"), "127.0.0.1 here.example\n").unwrap();
     fs::write(root.join("etc/resolv.conf"), "nameserver 127.0.0.1\n").unwrap();
@@ -108,7 +108,7 @@ async fn it_runs_as_its_user_with_nothing_but_itself() {
         fs::write(root.join("kubeconfig"), kubeconfig.to_string()).unwrap();
         let answer =
             run_in(&root, &config, &["--kubeconfig", "/kubeconfig", "--admin-address", "127.0.0.1:0"]);
-        // It went on trying until `timeout` ended it.
+        // It retried until `timeout` ended it.
         assert_eq!(answer.status.code(), Some(124), "{host}: {answer:?}");
         assert_eq!(server.accept().is_ok(), is_called, "{host}: {answer:?}");
     }
@@ -129,6 +129,6 @@ fn run_in(root: &Path, config: &ImageConfig, args: &[&str]) -> Output {
     command.arg(root).args(config.entrypoint()).args(args);
     let mut limited = Command::new("timeout");
     limited.args(["--kill-after=1", "5"]).arg(command.get_program()).args(command.get_args());
-    // `timeout` and `chroot` are found by it; the program sees it and nothing else.
+    // PATH is needed to find `timeout` and `chroot`. The program gets no other variable.
     limited.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap()
 }

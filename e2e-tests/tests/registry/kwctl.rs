@@ -45,7 +45,7 @@ async fn pulls_what_was_pushed() {
             assert!(output.status.success(), "{output:?}");
             assert_eq!(digest(&fs::read(home.join(&file)).unwrap()), module, "{from}");
         }
-        // What kwctl would push is what was pushed, but for what is said of its origin.
+        // kwctl pushes the same, except for annotations about the origin.
         let uri = format!("registry://{}/by-kwctl:v1", registry.host());
         let policy = policy_path();
         let policy = fs::canonicalize(policy).unwrap();
@@ -67,7 +67,7 @@ async fn pulls_what_was_pushed() {
     }
 }
 
-/// The digests of the configuration and of the layer, and the annotations; kwctl names no media type.
+/// The digests of configuration and layer, and the annotations, of a manifest that kwctl pushed without a media type.
 async fn kwctls_manifest(
     reader: &Reader,
     reference: &str,

@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn it_comes_back_from_every_kind_of_registry() {
+async fn can_be_pulled_from_every_kind_of_registry() {
     let supervisor = Supervisor::start().unwrap();
     let module = fs::read(policy_path()).unwrap();
     for options in all_kinds() {
@@ -26,20 +26,20 @@ async fn it_comes_back_from_every_kind_of_registry() {
         let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
         let repository = format!("{}/policies/persistent-pod-state", registry.host());
 
-        // Without a tag it is that of the version, and a scheme does no harm.
+        // The default tag is the version, and a scheme is accepted.
         let pushed = publisher.policy(&format!("registry://{repository}")).await.unwrap();
         let tagged = reader.manifest(&format!("{repository}:v{VERSION}")).await.unwrap();
         assert_eq!(pushed, format!("{repository}@{}", tagged.digest), "{kind}");
         assert_eq!(reader.pull_policy(&pushed).await.unwrap(), module, "{kind}");
 
-        // Again: nothing changes.
+        // Pushing again changes nothing.
         let again = publisher.policy(&format!("{repository}:again")).await.unwrap();
         assert_eq!(again, pushed, "{kind}");
     }
 }
 
 #[tokio::test]
-async fn it_is_stored_as_kubewarden_wants_it() {
+async fn is_stored_in_kubewardens_format() {
     let (_supervisor, registry) = crate::start(crate::with_password()).await;
     let reference = Publisher::to(&registry).policy(&format!("{}/p:v1", registry.host())).await.unwrap();
     let reader = registry.reader().unwrap();
@@ -54,7 +54,7 @@ async fn it_is_stored_as_kubewarden_wants_it() {
     for (key, value) in provenance() {
         assert_eq!(manifest.annotations.get(key), Some(&value), "{key}");
     }
-    // What the metadata says, but for what has several lines.
+    // The annotations are those of the metadata, except values with several lines.
     let module = reader.pull_policy(&reference).await.unwrap();
     let metadata: Value = serde_json::from_slice(embedded_metadata(&module)).unwrap();
     let mut lines = 0;
@@ -64,7 +64,7 @@ async fn it_is_stored_as_kubewarden_wants_it() {
         assert_eq!(manifest.annotations.get(key), wanted.as_ref(), "{key}");
         lines += value.lines().count();
     }
-    assert!(lines > metadata["annotations"].as_object().unwrap().len(), "nothing has several lines");
+    assert!(lines > metadata["annotations"].as_object().unwrap().len(), "no annotation has several lines");
     assert_eq!(manifest.annotations["org.opencontainers.image.title"], "persistent-pod-state");
 }
 
@@ -82,7 +82,7 @@ fn embedded_metadata(module: &[u8]) -> &[u8] {
 }
 
 #[tokio::test]
-async fn what_was_pulled_answers() {
+async fn pulled_module_answers_requests() {
     let (_supervisor, registry) = crate::start(crate::with_password()).await;
     let reference = Publisher::to(&registry).policy(&format!("{}/p:v1", registry.host())).await.unwrap();
     let module = registry.reader().unwrap().pull_policy(&reference).await.unwrap();

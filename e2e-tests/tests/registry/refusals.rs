@@ -1,4 +1,4 @@
-//! What cannot be pushed: one sentence that says why and what to do, and the exit code 1.
+//! `pps-publish` fails with exit code 1 and one sentence that says why and what to do.
 
 use std::{fs, os::unix::process::ExitStatusExt, path::Path, process::Output};
 
@@ -18,7 +18,7 @@ fn assert_refused(output: &Output, sentence: &str) {
     assert_eq!(output.status.into_raw(), 1 << 8, "{said}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     let last = said.trim_end().lines().last().unwrap_or_default();
-    assert!(last.starts_with("pps-publish: ") && last.contains(sentence), "not {sentence:?}:\n{said}");
+    assert!(last.starts_with("pps-publish: ") && last.contains(sentence), "expected {sentence:?}:\n{said}");
 }
 
 async fn push_policy(publisher: &Publisher, reference: &str) -> Output {
@@ -27,7 +27,7 @@ async fn push_policy(publisher: &Publisher, reference: &str) -> Output {
 }
 
 #[tokio::test]
-async fn who_we_are() {
+async fn credentials_that_the_registry_refuses() {
     let (_supervisor, registry) = crate::start(crate::with_password()).await;
     let host = registry.host();
     let reference = format!("{host}/policy:v1");
@@ -54,7 +54,7 @@ async fn who_we_are() {
 }
 
 #[tokio::test]
-async fn how_we_speak() {
+async fn certificates_and_schemes_that_do_not_fit() {
     let supervisor = Supervisor::start().unwrap();
     let secure = RegistryOptions { tls: true, name: "secure".to_owned(), ..RegistryOptions::default() };
     let secure = Registry::start(&supervisor, secure).await.unwrap();
@@ -110,13 +110,13 @@ async fn how_we_speak() {
 }
 
 #[tokio::test]
-async fn what_is_pushed_and_where() {
+async fn files_and_references_that_cannot_be_pushed() {
     let folder = Supervisor::start().unwrap();
     let sidecar = static_sidecar_path().unwrap();
     let own = std::env::current_exe().unwrap();
     let (own, sidecar, policy) = (own.to_str().unwrap(), sidecar.to_str().unwrap(), policy_path());
     let policy = policy.to_str().unwrap();
-    // The static one, said to be for another processor.
+    // The static sidecar, with the header of another processor.
     let foreign = folder.folder().join("foreign");
     let mut bytes = fs::read(sidecar).unwrap();
     bytes[18..20].copy_from_slice(&243_u16.to_le_bytes());

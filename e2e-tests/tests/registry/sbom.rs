@@ -1,4 +1,4 @@
-//! The lists of components: found from what they are about.
+//! The SBOMs, attached to the policy and the image.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 const MEDIA_TYPE: &str = "application/vnd.cyclonedx+json";
 
-/// The one list of components of what the reference names, as it is stored, and the tags of its repository.
+/// The only SBOM attached to a reference, and the tags of its repository.
 async fn find(reader: &Reader, reference: &str) -> (Vec<u8>, Vec<String>) {
     let subject = reader.manifest(reference).await.unwrap();
     let found = reader.referrers(reference).await.unwrap();
@@ -34,7 +34,7 @@ async fn find(reader: &Reader, reference: &str) -> (Vec<u8>, Vec<String>) {
     (reader.blob(&list, layer).await.unwrap(), reader.tags(reference).await.unwrap())
 }
 
-/// What holds for each list; the names of its components.
+/// Checks an SBOM and returns the names of its components.
 fn check(list: &[u8], program: &str, file: &[u8]) -> BTreeSet<String> {
     let list: Value = serde_json::from_slice(list).unwrap();
     assert_eq!((&list["bomFormat"], &list["specVersion"]), (&"CycloneDX".into(), &"1.5".into()));
@@ -44,8 +44,8 @@ fn check(list: &[u8], program: &str, file: &[u8]) -> BTreeSet<String> {
     let components = list["components"].as_array().unwrap();
     let mut references: BTreeMap<&str, bool> =
         components.iter().map(|component| (component["bom-ref"].as_str().unwrap(), false)).collect();
-    assert_eq!(references.len(), components.len(), "one is listed twice");
-    // Each one is used by somebody, and who is used is listed.
+    assert_eq!(references.len(), components.len(), "a component is listed twice");
+    // Every component is used by another one, and every used one is listed.
     for dependency in list["dependencies"].as_array().unwrap() {
         for used in dependency["dependsOn"].as_array().into_iter().flatten() {
             *references.get_mut(used.as_str().unwrap()).unwrap() = true;
@@ -64,7 +64,7 @@ fn check(list: &[u8], program: &str, file: &[u8]) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn the_list_of_each_is_found_from_it_and_names_what_is_in_it() {
+async fn sbom_is_attached_complete_and_reproducible() {
     let (supervisor, registry) = crate::start(crate::with_password()).await;
     let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
     let (module, binary) = (policy_path(), static_sidecar_path().unwrap());
@@ -78,7 +78,7 @@ async fn the_list_of_each_is_found_from_it_and_names_what_is_in_it() {
     for other in ["kube", "tokio", "ring", "serde_derive", "proptest", "wasmtime-provider"] {
         assert!(!names.contains(other), "{other}: {names:?}");
     }
-    // This registry has no API for it.
+    // This registry has no referrers API, so a tag is used.
     let stem = policy.rsplit('@').next().unwrap().replace(':', "-");
     assert_eq!(tags, [stem.clone(), format!("{stem}.sbom"), "v1".to_owned()]);
 
@@ -92,11 +92,11 @@ async fn the_list_of_each_is_found_from_it_and_names_what_is_in_it() {
         assert!(!names.contains(other), "{other}: {names:?}");
     }
 
-    // Pushed twice, there is still one.
+    // After a second push there is still one SBOM.
     publisher.image(&format!("{}/sidecar:v2", registry.host())).await.unwrap();
     assert_eq!(find(&reader, &image).await.0, image_list);
 
-    // And the file is the same.
+    // The command `sbom` writes the same file.
     for (args, stored) in [
         (["sbom", "policy", "--module", module.to_str().unwrap()], policy_list),
         (["sbom", "image", "--binary", binary.to_str().unwrap()], image_list),
@@ -108,7 +108,7 @@ async fn the_list_of_each_is_found_from_it_and_names_what_is_in_it() {
         assert!(std::fs::read(&path).unwrap() == stored, "{args:?}");
     }
 
-    // Its time is the one that is asked for.
+    // SOURCE_DATE_EPOCH sets its time.
     let path = supervisor.folder().join("of-another-time.cdx.json");
     let args = ["sbom", "policy", "--module", module.to_str().unwrap(), "--output", path.to_str().unwrap()];
     let output = run(&args, &[("SOURCE_DATE_EPOCH", Path::new("1700000000"))]).await.unwrap();

@@ -1,12 +1,10 @@
-//! Workloads of other kinds than StatefulSet: definitions, the list of kinds and rights come and go,
-//! and the sidecar is never restarted for that.
+//! Custom workload kinds: definitions, the whitelist and permissions change while the sidecar keeps running.
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, PostParams},
+    ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams},
 };
 use pps_e2e::{
     cluster::{
@@ -21,11 +19,12 @@ use serde_json::{Value, json};
 
 use crate::support::{
     HOSTNAME, IP_ANNOTATION, MARKER, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, places, recording,
+    wait_for_permission,
 };
 
-/// The group of the kinds that are not OpenKruise's.
+/// The API group of the custom kinds, except OpenKruise's.
 const GROUP: &str = "e2e.pps.kubewarden.io";
-/// Where the list of kinds is.
+/// Where the whitelist is.
 const CONFIG_NAMESPACE: &str = "kruise-system";
 const CONFIG_MAP: &str = "kruise-configuration";
 
@@ -41,12 +40,12 @@ fn cache() -> OperatedKind {
     OperatedKind { names: Names::Words, ..OperatedKind::new(GROUP, "v1alpha1", "Cache", "caches") }
 }
 
-/// The controller of all these kinds.
+/// Starts the controller of all these kinds.
 pub(crate) fn operator(cluster: &Cluster) -> Operator {
     Operator::start(cluster.client(), vec![openkruise(), database(), cache()])
 }
 
-/// What the roles give that [`grant`] makes.
+/// What the roles that [`grant`] makes permit.
 pub(crate) const GRANTED: &[(&str, &str)] = &[(GROUP, "databases")];
 
 /// Defines a kind as `fixtures/custom-kinds.yaml` does.
@@ -62,33 +61,24 @@ fn definition_of(kind: &OperatedKind) -> String {
     format!("{}.{}", kind.resource.plural, kind.resource.group)
 }
 
-/// Lets the sidecar list and watch a kind, as deploy/README.md says.
+/// Permits the sidecar to list and watch a kind, as deploy/README.md describes.
 pub(crate) async fn grant(cluster: &Cluster, plural: &str) {
     let label = "persistent-pod-state.kubewarden.io/aggregate-to-sidecar";
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": format!("e2e-{plural}"), "labels": {label: "true"}},
         "rules": [{"apiGroups": [GROUP], "resources": [plural], "verbs": ["list", "watch"]}]});
     cluster.apply_objects(&[role]).await.unwrap();
-    let reviews: Api<SubjectAccessReview> = Api::all(cluster.client());
-    let attributes = json!({"group": GROUP, "resource": plural, "verb": "watch"});
-    let review =
-        serde_json::from_value(json!({"spec": {"user": SIDECAR, "resourceAttributes": attributes}})).unwrap();
-    wait_for(&format!("the right to watch {plural}"), TIMEOUT, async || {
-        let answer = reviews.create(&PostParams::default(), &review).await?;
-        Ok(Progress::when(answer.status.is_some_and(|status| status.allowed), (), "refused"))
-    })
-    .await
-    .unwrap();
+    wait_for_permission(cluster, SIDECAR, GROUP, plural, "watch", true).await;
 }
 
-fn listing(kinds: &[&OperatedKind]) -> String {
+fn whitelist(kinds: &[&OperatedKind]) -> String {
     let kinds: Vec<Value> =
         kinds.iter().map(|kind| json!({"Group": kind.resource.group, "kind": kind.resource.kind})).collect();
     json!({"Workloads": kinds}).to_string()
 }
 
-/// Writes the list of kinds.
-async fn write_list(cluster: &Cluster, list: &str) {
+/// Writes the whitelist.
+async fn write_whitelist(cluster: &Cluster, list: &str) {
     cluster.namespace(CONFIG_NAMESPACE).await.unwrap();
     let config = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"namespace": CONFIG_NAMESPACE, "name": CONFIG_MAP},
@@ -101,7 +91,7 @@ async fn config_event(cluster: &Cluster, reason: &str) -> String {
 }
 
 /// Waits until the sidecar watches a kind, or does not.
-async fn watched(cluster: &Cluster, kind: &OperatedKind, expected: bool) {
+async fn wait_until_watched(cluster: &Cluster, kind: &OperatedKind, expected: bool) {
     let metric = format!("persistentpodstate_watch_up{{resource=\"{}\"}}", definition_of(kind));
     wait_for(&format!("{metric} to be {expected}"), TIMEOUT, async || {
         let value = cluster.sidecar()?.metric(&metric).await?;
@@ -112,9 +102,15 @@ async fn watched(cluster: &Cluster, kind: &OperatedKind, expected: bool) {
 }
 
 /// Makes a workload on the Nodes of the pool, or changes it.
-async fn apply(pool: &Pool<'_>, kind: &OperatedKind, name: &str, asks: bool, spec: &Value) -> DynamicObject {
+async fn apply(
+    pool: &Pool<'_>,
+    kind: &OperatedKind,
+    name: &str,
+    generate: bool,
+    spec: &Value,
+) -> DynamicObject {
     let mut annotations = json!({});
-    if asks {
+    if generate {
         annotations = json!({
             "kruise.io/auto-generate-persistent-pod-state": "true",
             "kruise.io/required-persistent-topology": ZONE,
@@ -140,12 +136,12 @@ async fn ready(pool: &Pool<'_>, workload: &str, names: &[&str]) -> BTreeMap<Stri
 }
 
 async fn wait_for_reason(pool: &Pool<'_>, object: &str, reason: &str) -> DynamicObject {
-    let what = format!("{object} to say {reason}");
+    let what = format!("{object} to have the reason {reason}");
     pool.wait_for_object(object, &what, TIMEOUT, |pps| recording(pps)["reason"] == reason).await
 }
 
-/// Deletes all Pods while other Nodes are the better choice: they come back to where they were.
-async fn assert_back_home(pool: &Pool<'_>, workload: &str, object: &str, names: &[&str]) {
+/// Deletes all Pods while other Nodes are more attractive, and asserts that they return to their places.
+async fn assert_that_pods_return(pool: &Pool<'_>, workload: &str, object: &str, names: &[&str]) {
     let before = ready(pool, workload, names).await;
     pool.recorded(object, workload).await;
     pool.load_all(homes(&before).values()).await;
@@ -157,10 +153,10 @@ async fn assert_back_home(pool: &Pool<'_>, workload: &str, object: &str, names: 
     pool.recorded(object, workload).await;
 }
 
-pub(crate) async fn an_openkruise_stateful_set_needs_no_list(cluster: &Cluster) {
+pub(crate) async fn supports_openkruise_stateful_sets_without_a_whitelist(cluster: &Cluster) {
     let pool = Pool::new(cluster, "openkruise", 5, 2).await;
     define(cluster, &openkruise()).await;
-    watched(cluster, &openkruise(), true).await;
+    wait_until_watched(cluster, &openkruise(), true).await;
     let spec = |replicas: u32, reserved: Value| json!({"replicas": replicas, "reserveOrdinals": reserved});
     let workload = apply(&pool, &openkruise(), "web", true, &spec(4, json!([1, "3-4"]))).await;
     ready(&pool, "web", &["web-0", "web-2", "web-5", "web-6"]).await;
@@ -173,9 +169,9 @@ pub(crate) async fn an_openkruise_stateful_set_needs_no_list(cluster: &Cluster) 
     assert_eq!(pps.data["spec"]["targetRef"], target);
     assert_eq!(pps.data["status"]["desired"], 4);
     assert_eq!(pps.owner_references()[0].uid, workload.uid().unwrap());
-    assert_back_home(&pool, "web", "web", &["web-0", "web-2", "web-5", "web-6"]).await;
+    assert_that_pods_return(&pool, "web", "web", &["web-0", "web-2", "web-5", "web-6"]).await;
 
-    // Other ordinals are reserved; then fewer Pods are wanted.
+    // Other ordinals are reserved, then the workload is scaled down.
     apply(&pool, &openkruise(), "web", true, &spec(4, json!(["0-1", "bad", 3]))).await;
     ready(&pool, "web", &["web-2", "web-4", "web-5", "web-6"]).await;
     pool.wait_for_entries("web", &["web-2", "web-4", "web-5", "web-6"]).await;
@@ -183,10 +179,10 @@ pub(crate) async fn an_openkruise_stateful_set_needs_no_list(cluster: &Cluster) 
     ready(&pool, "web", &["web-2", "web-4"]).await;
     pool.wait_for_entries("web", &["web-2", "web-4"]).await;
 
-    // Ordinals that start elsewhere.
+    // Ordinals that do not start at 0.
     let late = |replicas: u32| json!({"replicas": replicas, "ordinals": {"start": 7}, "reserveOrdinals": ["0-3", 8]});
     apply(&pool, &openkruise(), "late", true, &late(2)).await;
-    assert_back_home(&pool, "late", "late", &["late-7", "late-9"]).await;
+    assert_that_pods_return(&pool, "late", "late", &["late-7", "late-9"]).await;
     apply(&pool, &openkruise(), "late", true, &late(1)).await;
     pool.wait_for_entries("late", &["late-7"]).await;
 
@@ -199,21 +195,25 @@ pub(crate) async fn an_openkruise_stateful_set_needs_no_list(cluster: &Cluster) 
         Ok(second.map_or(Progress::Waiting(seen), Progress::Done))
     });
     assert_eq!(second.await.unwrap().data["spec"]["targetRef"]["apiVersion"], "apps/v1");
-    assert_eq!(pool.pps("web").await.unwrap().data["spec"]["targetRef"], target, "the first one stays");
+    assert_eq!(
+        pool.pps("web").await.unwrap().data["spec"]["targetRef"],
+        target,
+        "the first object must stay"
+    );
 }
 
-pub(crate) async fn a_kind_is_taken_up_when_it_is_defined(cluster: &Cluster) {
+pub(crate) async fn watches_a_kind_as_soon_as_it_is_defined(cluster: &Cluster) {
     let pool = Pool::new(cluster, "databases", 5, 2).await;
     grant(cluster, "databases").await;
-    write_list(cluster, &listing(&[&database()])).await;
-    // An object may be there before the kind is.
+    write_whitelist(cluster, &whitelist(&[&database()])).await;
+    // An object may exist before its workload kind.
     let target = json!({"apiVersion": "e2e.pps.kubewarden.io/v1", "kind": "Database", "name": "mine"});
     let spec = json!({"targetRef": target, "requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]}});
     pool.object("early", &spec).await;
     wait_for_reason(&pool, "early", "WorkloadKindNotWatched").await;
 
     define(cluster, &database()).await;
-    watched(cluster, &database(), true).await;
+    wait_until_watched(cluster, &database(), true).await;
     wait_for_reason(&pool, "early", "WorkloadNotFound").await;
     let size = |size: u32| json!({"shape": {"size": size}, "replicas": 1});
     apply(&pool, &database(), "mine", false, &size(1)).await;
@@ -224,45 +224,45 @@ pub(crate) async fn a_kind_is_taken_up_when_it_is_defined(cluster: &Cluster) {
     ready(&pool, "db", &names).await;
     pool.wait_for_entries("db", &names).await;
     let pps = pool.pps("db").await.unwrap();
-    assert_eq!(pps.data["status"]["desired"], 3, "as the scale subresource says");
+    assert_eq!(pps.data["status"]["desired"], 3, "the number comes from the scale subresource");
     assert_eq!(pps.owner_references()[0].uid, workload.uid().unwrap());
-    assert_back_home(&pool, "db", "db", &names).await;
+    assert_that_pods_return(&pool, "db", "db", &names).await;
     apply(&pool, &database(), "db", true, &size(2)).await;
     pool.wait_for_entries("db", &names[..2]).await;
 }
 
-pub(crate) async fn a_kind_that_is_no_longer_listed_is_left_as_it_is(cluster: &Cluster) {
+pub(crate) async fn keeps_states_of_a_kind_removed_from_the_whitelist(cluster: &Cluster) {
     let pool = Pool::new(cluster, "unlisted", 4, 2).await;
     grant(cluster, "databases").await;
     define(cluster, &database()).await;
-    write_list(cluster, &listing(&[&database()])).await;
-    watched(cluster, &database(), true).await;
+    write_whitelist(cluster, &whitelist(&[&database()])).await;
+    wait_until_watched(cluster, &database(), true).await;
     let size = |size: u32| json!({"shape": {"size": size}});
     apply(&pool, &database(), "db", true, &size(2)).await;
     ready(&pool, "db", &["db-0", "db-1"]).await;
     pool.wait_for_entries("db", &["db-0", "db-1"]).await;
     let states = pool.recorded("db", "db").await;
 
-    write_list(cluster, "").await;
-    watched(cluster, &database(), false).await;
+    write_whitelist(cluster, "").await;
+    wait_until_watched(cluster, &database(), false).await;
     wait_for_reason(&pool, "db", "WorkloadKindNotWatched").await;
     apply(&pool, &database(), "db", true, &size(1)).await;
     apply(&pool, &database(), "new", true, &size(1)).await;
     ready(&pool, "db", &["db-0"]).await;
     ready(&pool, "new", &["new-0"]).await;
     tokio::time::sleep(WHILE).await;
-    assert_eq!(pool.states("db").await, states, "nothing is recorded or dropped");
-    assert!(cluster.pps_api("unlisted").get_opt("new").await.unwrap().is_none(), "nor generated");
+    assert_eq!(pool.states("db").await, states, "nothing may be recorded or dropped");
+    assert!(cluster.pps_api("unlisted").get_opt("new").await.unwrap().is_none(), "nothing may be generated");
 
-    // It is listed again: what happened meanwhile is made up for.
-    write_list(cluster, &listing(&[&database()])).await;
+    // Back on the whitelist, the sidecar catches up.
+    write_whitelist(cluster, &whitelist(&[&database()])).await;
     pool.wait_for_entries("db", &["db-0"]).await;
     pool.wait_for_entries("new", &["new-0"]).await;
     wait_for_reason(&pool, "db", "AllRecorded").await;
 
-    // Another version is asked for, which has the number of Pods elsewhere.
+    // The whitelist names another version, which has the number of Pods at another path.
     let version = json!({"group": GROUP, "version": "v1beta1", "kind": "Database"});
-    write_list(cluster, &json!({"workloads": [version]}).to_string()).await;
+    write_whitelist(cluster, &json!({"workloads": [version]}).to_string()).await;
     apply(&pool, &database(), "db", true, &json!({"shape": {"size": 1}, "members": 5})).await;
     pool.wait_for_object("db", "five Pods to be wanted", TIMEOUT, |pps| {
         pps.data["status"]["desired"] == 5
@@ -272,30 +272,30 @@ pub(crate) async fn a_kind_that_is_no_longer_listed_is_left_as_it_is(cluster: &C
     pool.wait_for_entries("db", &["db-0"]).await;
 }
 
-pub(crate) async fn a_malformed_list_changes_nothing(cluster: &Cluster) {
+pub(crate) async fn keeps_the_last_good_whitelist(cluster: &Cluster) {
     let pool = Pool::new(cluster, "malformed-list", 4, 2).await;
     grant(cluster, "databases").await;
     define(cluster, &database()).await;
     let list =
         json!({"workloads": [{"group": "apps", "kind": "Deployment"}, {"group": GROUP, "kind": "Database"}]});
-    write_list(cluster, &list.to_string()).await;
-    watched(cluster, &database(), true).await;
+    write_whitelist(cluster, &list.to_string()).await;
+    wait_until_watched(cluster, &database(), true).await;
     let message = config_event(cluster, "WorkloadKindUnsupported").await;
     assert!(message.contains("workloads[0] names Deployment of apps"), "{message}");
 
-    write_list(cluster, r#"{"workloads":[{"group":"e2e.pps.kubewarden.io"}]}"#).await;
+    write_whitelist(cluster, r#"{"workloads":[{"group":"e2e.pps.kubewarden.io"}]}"#).await;
     let message = config_event(cluster, "MalformedWhitelist").await;
     for words in ["workloads[0].kind is missing", "the last valid list stays in force"] {
         assert!(message.contains(words), "{words} in {message}");
     }
     apply(&pool, &database(), "db", true, &json!({"shape": {"size": 2}})).await;
     ready(&pool, "db", &["db-0", "db-1"]).await;
-    assert_back_home(&pool, "db", "db", &["db-0", "db-1"]).await;
+    assert_that_pods_return(&pool, "db", "db", &["db-0", "db-1"]).await;
     let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     cluster.run_stateful_set(&web).await.unwrap();
     pool.recorded("web", "web").await;
 
-    // A sidecar that starts now knows no good list: it records the built-in kinds, and drops nothing.
+    // A sidecar that starts now knows no valid whitelist: it records the built-in kinds and drops nothing.
     let states = pool.states("db").await;
     let sidecar = cluster.sidecar().unwrap();
     sidecar.terminate(TIMEOUT).await.unwrap();
@@ -305,16 +305,16 @@ pub(crate) async fn a_malformed_list_changes_nothing(cluster: &Cluster) {
     assert_eq!(pool.states("db").await, states);
     pool.recorded("web", "web").await;
 
-    write_list(cluster, &listing(&[&database()])).await;
+    write_whitelist(cluster, &whitelist(&[&database()])).await;
     wait_for_reason(&pool, "db", "AllRecorded").await;
     pool.recorded("db", "db").await;
 }
 
-pub(crate) async fn a_definition_that_goes_is_let_go(cluster: &Cluster) {
+pub(crate) async fn stops_watching_a_kind_whose_definition_is_deleted(cluster: &Cluster) {
     let pool = Pool::new(cluster, "undefined", 3, 1).await;
     grant(cluster, "databases").await;
     define(cluster, &database()).await;
-    write_list(cluster, &listing(&[&database()])).await;
+    write_whitelist(cluster, &whitelist(&[&database()])).await;
     let size = json!({"shape": {"size": 1}});
     apply(&pool, &database(), "db", true, &size).await;
     pool.wait_for_entries("db", &["db-0"]).await;
@@ -325,21 +325,21 @@ pub(crate) async fn a_definition_that_goes_is_let_go(cluster: &Cluster) {
 
     let definitions = cluster.control_plane.kubectl(&["delete", "crd", &definition_of(&database())]).await;
     definitions.unwrap();
-    watched(cluster, &database(), false).await;
+    wait_until_watched(cluster, &database(), false).await;
     wait_for_reason(&pool, "mine", "WorkloadKindNotWatched").await;
     assert_eq!(cluster.sidecar().unwrap().get("/readyz").await.unwrap().0, 200);
 
     define(cluster, &database()).await;
-    watched(cluster, &database(), true).await;
+    wait_until_watched(cluster, &database(), true).await;
     apply(&pool, &database(), "other", false, &size).await;
     pool.recorded("mine", "other").await;
 }
 
-/// Makes requests that are refused.
-pub(crate) async fn a_kind_that_may_not_be_watched_holds_nobody_up(cluster: &Cluster) {
+/// Causes refused requests, so it runs after the check of the audit log.
+pub(crate) async fn keeps_working_while_a_workload_kind_is_forbidden(cluster: &Cluster) {
     let pool = Pool::new(cluster, "forbidden", 4, 2).await;
     define(cluster, &cache()).await;
-    write_list(cluster, &listing(&[&cache(), &database()])).await;
+    write_whitelist(cluster, &whitelist(&[&cache(), &database()])).await;
     let message = config_event(cluster, "WorkloadKindForbidden").await;
     assert!(message.contains("cannot list and watch caches.e2e.pps.kubewarden.io"), "{message}");
     apply(&pool, &cache(), "hot", false, &json!({"replicas": 3})).await;
@@ -364,13 +364,13 @@ pub(crate) async fn a_kind_that_may_not_be_watched_holds_nobody_up(cluster: &Clu
         .await;
     assert!(errors.unwrap().is_some_and(|errors| errors >= 1.0));
 
-    // The right comes: it is taken up without a restart.
+    // Once the permission is granted, the kind is watched without a restart.
     grant(cluster, "caches").await;
     pool.wait_for_entries("mine", &names).await;
     assert_eq!(pool.pps("mine").await.unwrap().data["status"]["desired"], 3);
-    assert_back_home(&pool, "hot", "mine", &names).await;
+    assert_that_pods_return(&pool, "hot", "mine", &names).await;
 
-    // Names without ordinals: the one that goes when fewer are wanted is forgotten.
+    // Pod names without ordinals: the entry of the Pod that is removed is dropped.
     apply(&pool, &cache(), "hot", false, &json!({"replicas": 2})).await;
     pool.wait_for_entries("mine", &["hot-green", "hot-red"]).await;
     cluster.pods_api("forbidden").delete("hot-red", &DeleteParams::default()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Objects that the sidecar makes for annotated workloads.
+//! Objects that the sidecar generates for annotated workloads.
 
 use kube::{
     ResourceExt,
@@ -19,7 +19,7 @@ const AUTO: &str = "kruise.io/auto-generate-persistent-pod-state";
 const REQUIRED: &str = "kruise.io/required-persistent-topology";
 const ANNOTATIONS: &str = "kruise.io/persistent-pod-annotations";
 
-/// The one owner of a generated object.
+/// The expected ownerReferences of a generated object.
 async fn owner(pool: &Pool<'_>, workload: &str) -> Value {
     let uid = pool.cluster.stateful_sets(pool.namespace).get(workload).await.unwrap().metadata.uid;
     json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": workload, "uid": uid, "controller": true}])
@@ -34,9 +34,9 @@ async fn names(pool: &Pool<'_>) -> Vec<String> {
     all.items.iter().map(ResourceExt::name_any).collect()
 }
 
-pub(crate) async fn an_annotated_workload_gets_an_object(cluster: &Cluster) {
+pub(crate) async fn generates_an_object_for_an_annotated_workload(cluster: &Cluster) {
     let pool = Pool::new(cluster, "asked", 2, 1).await;
-    // Nothing to persist: nothing is made. The same for the annotation alone, and for another value.
+    // Without a topology or annotation to persist, and for another value than "true", nothing is generated.
     cluster.run_stateful_set(&pool.stateful_set("plain", 1).persistent("", "", "")).await.unwrap();
     let off = pool.stateful_set("off", 1).persistent(ZONE, "", "").annotation(AUTO, "false");
     cluster.run_stateful_set(&off).await.unwrap();
@@ -53,7 +53,7 @@ pub(crate) async fn an_annotated_workload_gets_an_object(cluster: &Cluster) {
     });
     assert_eq!(pps.data["spec"], expected);
     assert_eq!(json!(pps.metadata.owner_references), owner(&pool, "web").await);
-    // It owns what comes from annotations, and nothing else of the spec.
+    // The sidecar owns exactly the fields that come from annotations.
     let applied =
         pps.managed_fields().iter().find(|entry| entry.operation.as_deref() == Some("Apply")).unwrap();
     assert_eq!(applied.manager.as_deref(), Some("pps-sidecar"));
@@ -70,7 +70,7 @@ pub(crate) async fn an_annotated_workload_gets_an_object(cluster: &Cluster) {
     );
     assert!(pool.event("web", "Generated").await.contains("web"));
 
-    // An address that the CNI does not write is made of the Pod's own.
+    // An annotation that the CNI does not write is derived from the Pod's addresses.
     let pps = pool
         .wait_for_object("web", "web-0 to be recorded", TIMEOUT, |pps| {
             pps.data["status"]["podStates"]["web-0"].is_object()
@@ -82,36 +82,36 @@ pub(crate) async fn an_annotated_workload_gets_an_object(cluster: &Cluster) {
     assert_eq!(names(&pool).await, ["web"]);
 }
 
-pub(crate) async fn a_generated_object_goes_with_its_workload(cluster: &Cluster) {
+pub(crate) async fn deletes_a_generated_object_with_its_workload(cluster: &Cluster) {
     let pool = Pool::new(cluster, "collected", 1, 1).await;
     cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
     pool.recorded("web", "web").await;
-    // One that somebody made by hand stays.
+    // An object made by a user stays.
     pool.object("mine", &required("other", &[ZONE])).await;
     cluster.delete_stateful_set("collected", "web", false).await.unwrap();
     pool.wait_until_no_object("web").await;
     assert_eq!(names(&pool).await, ["mine"]);
 }
 
-pub(crate) async fn what_is_no_longer_asked_for_is_deleted_and_what_is_missing_made_again(cluster: &Cluster) {
+pub(crate) async fn deletes_unwanted_objects_and_recreates_missing_ones(cluster: &Cluster) {
     let pool = Pool::new(cluster, "asked-no-more", 2, 1).await;
     cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
     let states = pool.recorded("web", "web").await;
 
-    // Deleted by hand.
+    // A deleted object is generated again.
     let first = pool.pps("web").await.unwrap().uid();
     cluster.pps_api("asked-no-more").delete("web", &DeleteParams::default()).await.unwrap();
     pool.wait_for_object("web", "another object", SOON, |pps| pps.uid() != first).await;
     assert_eq!(pool.recorded("web", "web").await, states);
 
-    // Nothing left to persist, then something again.
+    // The last topology key is removed, then one is added again.
     pool.annotate("web", &json!({REQUIRED: null})).await;
     pool.wait_until_no_object("web").await;
     pool.annotate("web", &json!({REQUIRED: HOSTNAME})).await;
     let pps = pool.wait_for_object("web", "an object", SOON, |_| true).await;
     assert_eq!(pps.data["spec"], generated_spec(&[HOSTNAME]));
 
-    // Not asked for any more.
+    // The annotation is removed.
     pool.annotate("web", &json!({AUTO: null})).await;
     pool.wait_until_no_object("web").await;
     tokio::time::sleep(WHILE).await;
@@ -119,7 +119,7 @@ pub(crate) async fn what_is_no_longer_asked_for_is_deleted_and_what_is_missing_m
     pool.event("web", "Deleted").await;
 }
 
-pub(crate) async fn a_foreign_object_of_that_name_is_left_alone(cluster: &Cluster) {
+pub(crate) async fn leaves_a_foreign_object_of_the_same_name_alone(cluster: &Cluster) {
     let pool = Pool::new(cluster, "taken", 2, 1).await;
     let foreign = pool.object("web", &required("another", &[HOSTNAME])).await;
     cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
@@ -138,7 +138,7 @@ pub(crate) async fn a_foreign_object_of_that_name_is_left_alone(cluster: &Cluste
     assert_eq!(untouched(&pool.pps("web").await.unwrap()), untouched(&foreign));
     assert_eq!(names(&pool).await, ["web"]);
 
-    // Once it is out of the way, there is one for the workload.
+    // Once the foreign object is deleted, one is generated.
     cluster.pps_api("taken").delete("web", &DeleteParams::default()).await.unwrap();
     pool.wait_for_object("web", "an object of its own", SOON, |pps| {
         pps.data["spec"] == generated_spec(&[ZONE])
@@ -147,7 +147,7 @@ pub(crate) async fn a_foreign_object_of_that_name_is_left_alone(cluster: &Cluste
     pool.recorded("web", "web").await;
 }
 
-pub(crate) async fn a_foreign_object_for_the_workload_is_enough(cluster: &Cluster) {
+pub(crate) async fn generates_nothing_beside_a_foreign_object_for_the_workload(cluster: &Cluster) {
     let pool = Pool::new(cluster, "foreign", 3, 1).await;
     let mine = pool.object("mine", &required("web", &[HOSTNAME])).await;
     let before =
@@ -160,18 +160,18 @@ pub(crate) async fn a_foreign_object_for_the_workload_is_enough(cluster: &Cluste
     let after = pool.recreate("web", &["web-0"]).await;
     assert_eq!((homes(&after), after["web-0"].annotations[MARKER].as_str()), (homes(&before), "mine"));
 
-    // The annotation goes: that is no reason to delete what somebody made.
+    // Removing the annotation does not delete a foreign object.
     pool.annotate("web", &json!({AUTO: null})).await;
     tokio::time::sleep(WHILE).await;
     assert_eq!(names(&pool).await, ["mine"]);
 
-    // The foreign one goes: then it is needed.
+    // Once the foreign object is deleted, one is generated.
     pool.annotate("web", &json!({AUTO: "true"})).await;
     cluster.pps_api("foreign").delete("mine", &DeleteParams::default()).await.unwrap();
     pool.recorded("web", "web").await;
 }
 
-pub(crate) async fn an_orphaning_delete_costs_nothing(cluster: &Cluster) {
+pub(crate) async fn keeps_states_across_an_orphaning_delete(cluster: &Cluster) {
     let pool = Pool::new(cluster, "orphans", 5, 1).await;
     let web = pool.stateful_set("web", 2).persistent("", HOSTNAME, IP_ANNOTATION);
     let before = cluster.run_stateful_set(&web).await.unwrap();
@@ -180,9 +180,9 @@ pub(crate) async fn an_orphaning_delete_costs_nothing(cluster: &Cluster) {
 
     cluster.delete_stateful_set("orphans", "web", true).await.unwrap();
     let gone = |pps: &DynamicObject| recording(pps)["reason"] == "WorkloadNotFound";
-    pool.wait_for_object("web", "the workload to be missed", TIMEOUT, gone).await;
+    pool.wait_for_object("web", "the workload to be reported as not found", TIMEOUT, gone).await;
     tokio::time::sleep(WHILE).await;
-    assert_eq!(pool.states("web").await, states, "the Pods live on, and so do their states");
+    assert_eq!(pool.states("web").await, states, "the states of orphaned Pods must be kept");
 
     cluster.create_stateful_set(&web).await.unwrap();
     let owners = owner(&pool, "web").await;
@@ -192,15 +192,15 @@ pub(crate) async fn an_orphaning_delete_costs_nothing(cluster: &Cluster) {
             json!(pps.metadata.owner_references) == owners && pps.data["status"]["targetUID"] == uid
         })
         .await;
-    assert_eq!(pps.uid(), object, "the object is the same");
+    assert_eq!(pps.uid(), object, "the object must not be replaced");
     assert_eq!(pool.recorded("web", "web").await, states);
     pool.load_all(homes(&before).values()).await;
     assert_eq!(places(&pool.roll_out("web", "2").await), places(&before));
-    // The garbage collector has not taken it for an orphan.
+    // The garbage collector has not deleted it.
     assert_eq!(pool.pps("web").await.unwrap().uid(), object);
 }
 
-pub(crate) async fn a_malformed_annotation_is_told(cluster: &Cluster) {
+pub(crate) async fn reports_a_malformed_annotation(cluster: &Cluster) {
     let pool = Pool::new(cluster, "malformed", 3, 1).await;
     let annotations = format!("example.io/a=PodIPs,{IP_ANNOTATION}");
     let web = pool.stateful_set("web", 1).persistent("", HOSTNAME, &annotations);
@@ -215,19 +215,19 @@ pub(crate) async fn a_malformed_annotation_is_told(cluster: &Cluster) {
     pool.load_all(homes(&before).values()).await;
     assert_eq!(places(&pool.recreate("web", &["web-0"]).await), places(&before));
 
-    // Another mistake is told in its own words.
+    // Another mistake gets an Event of its own.
     pool.annotate("web", &json!({ANNOTATIONS: "example.io/b=PodIPs"})).await;
-    wait_for("the second mistake to be told", TIMEOUT, async || {
-        let told = pool.events("web", "InvalidAnnotation").await?;
-        let found = told.iter().any(|message| message.contains("example.io/b"));
-        Ok(Progress::when(found, (), format!("{told:?}")))
+    wait_for("an Event about the second mistake", TIMEOUT, async || {
+        let messages = pool.events("web", "InvalidAnnotation").await?;
+        let found = messages.iter().any(|message| message.contains("example.io/b"));
+        Ok(Progress::when(found, (), format!("{messages:?}")))
     })
     .await
     .unwrap();
 }
 
 /// Restarts the sidecar.
-pub(crate) async fn what_somebody_set_stays(cluster: &Cluster) {
+pub(crate) async fn keeps_fields_that_users_set(cluster: &Cluster) {
     let pool = Pool::new(cluster, "set", 2, 1).await;
     let web = pool.stateful_set("web", 2).persistent(ZONE, "", "");
     cluster.run_stateful_set(&web).await.unwrap();
@@ -245,7 +245,7 @@ pub(crate) async fn what_somebody_set_stays(cluster: &Cluster) {
     assert_eq!(end.code, Some(0), "{end:?}");
     sidecar.start_again().unwrap();
     sidecar.wait_ready(TIMEOUT).await.unwrap();
-    // A change of annotations shows that the sidecar has come to this workload.
+    // A change of annotations shows that the sidecar has processed this workload.
     pool.annotate("web", &json!({REQUIRED: format!("{ZONE},{HOSTNAME}")})).await;
     let changed = |pps: &DynamicObject| {
         list(&pps.data["spec"]["requiredPersistentTopology"]["nodeTopologyKeys"]).count() == 2
@@ -254,7 +254,7 @@ pub(crate) async fn what_somebody_set_stays(cluster: &Cluster) {
     assert!(set(&pps), "{}", pps.data["spec"]);
     pool.recorded("web", "web").await;
 
-    // And it is in force.
+    // The retention policy is in force.
     pool.scale("web", 1).await;
     pool.ready("web", 1).await;
     pool.wait_for_object("web", "one Pod to be wanted", TIMEOUT, |pps| pps.data["status"]["desired"] == 1)

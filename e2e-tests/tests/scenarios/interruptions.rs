@@ -1,4 +1,4 @@
-//! The sidecar or the API server is away for a while.
+//! The sidecar or the API server is down for a while.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,16 +19,16 @@ async fn restart(cluster: &Cluster) {
     let sidecar = cluster.sidecar().unwrap();
     sidecar.start_again().unwrap();
     sidecar.wait_ready(TIMEOUT).await.unwrap();
-    // Its own former self may hold the Lease for a while.
+    // The killed process may hold the Lease for a while.
     sidecar.wait_leading(TIMEOUT).await.unwrap();
 }
 
-pub(crate) async fn kills_in_the_middle_of_a_rollout(cluster: &Cluster) {
+pub(crate) async fn survives_kills_during_a_rollout(cluster: &Cluster) {
     let mut random = Random::of("kills");
     let sidecar = cluster.sidecar().unwrap();
     let pool = Pool::new(cluster, "kills", 12, 3).await;
     let web = pool.stateful_set("web", 8).persistent("", HOSTNAME, IP_ANNOTATION);
-    // The first one comes while the first Pods do.
+    // Kill it first while the first Pods start.
     cluster.create_stateful_set(&web).await.unwrap();
     tokio::time::sleep(Duration::from_millis(random.below(1500))).await;
     sidecar.kill().await.unwrap();
@@ -55,7 +55,7 @@ pub(crate) async fn kills_in_the_middle_of_a_rollout(cluster: &Cluster) {
     assert_eq!((&pps.data["status"]["recorded"], &pps.data["status"]["desired"]), (&json!(8), &json!(8)));
 }
 
-pub(crate) async fn a_workload_created_anew_while_the_sidecar_was_down(cluster: &Cluster) {
+pub(crate) async fn clears_states_of_a_workload_recreated_while_down(cluster: &Cluster) {
     let pool = Pool::new(cluster, "anew", 3, 1).await;
     let sidecar = cluster.sidecar().unwrap();
     for (workload, retention) in [("dropped", "WhenDeleted"), ("retained", "Retain")] {
@@ -76,10 +76,10 @@ pub(crate) async fn a_workload_created_anew_while_the_sidecar_was_down(cluster: 
         cluster.wait_for_pods("anew", workload, "no Pods", TIMEOUT, BTreeMap::is_empty).await.unwrap();
         cluster.run_stateful_set(&pool.stateful_set(workload, 1)).await.unwrap();
     }
-    assert_eq!(pool.states("dropped").await, states[0], "nobody was there to clear it");
+    assert_eq!(pool.states("dropped").await, states[0], "no sidecar was running to clear them");
     restart(cluster).await;
 
-    // The old entries are of another workload; only the one with a new Pod behind it counts.
+    // The old entries belong to another workload. Only the entry of a new Pod stays.
     pool.wait_for_entries("dropped", &["dropped-0"]).await;
     pool.recorded("dropped", "dropped").await;
     let now = cluster.stateful_sets("anew").get("retained").await.unwrap().metadata.uid;
@@ -88,20 +88,24 @@ pub(crate) async fn a_workload_created_anew_while_the_sidecar_was_down(cluster: 
     })
     .await;
     tokio::time::sleep(WHILE).await;
-    assert_eq!(pool.states("retained").await, states[1], "Retain keeps them for the next of that name");
+    assert_eq!(
+        pool.states("retained").await,
+        states[1],
+        "Retain keeps the states for the next workload of that name"
+    );
     let home = states[1]["retained-2"]["nodeName"].clone();
     pool.load(home.as_str().unwrap()).await;
     pool.scale("retained", 3).await;
     assert_eq!(json!(homes(&pool.ready("retained", 3).await)["retained-2"]), home);
 }
 
-pub(crate) async fn what_others_write_survives(cluster: &Cluster) {
+pub(crate) async fn preserves_concurrent_writes_of_others(cluster: &Cluster) {
     let pool = Pool::new(cluster, "others", 3, 1).await;
     let more = json!({"persistentPodStateRetentionPolicy": "WhenDeleted",
         "requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]}});
     pool.object("web", &spec_for("web", &more)).await;
     cluster.create_stateful_set(&pool.stateful_set("web", 6)).await.unwrap();
-    // In the middle of the sidecar's own writes.
+    // Write while the sidecar writes.
     let api = cluster.pps_api("others");
     let params = PatchParams { field_manager: Some("somebody".to_owned()), ..PatchParams::default() };
     for number in 0..10 {
@@ -113,8 +117,8 @@ pub(crate) async fn what_others_write_survives(cluster: &Cluster) {
         api.patch_status("web", &params, &entry).await.unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    wait_for("their condition to be taken", TIMEOUT, async || {
-        // A list has to be sent whole, so it has to be read before.
+    wait_for("the foreign condition to be stored", TIMEOUT, async || {
+        // A list must be written as a whole, so read it first.
         let mut pps = api.get("web").await?;
         let mut conditions: Vec<_> = list(&pps.data["status"]["conditions"]).cloned().collect();
         conditions.push(json!({"type": "Theirs", "status": "True", "reason": "Because",
@@ -127,14 +131,14 @@ pub(crate) async fn what_others_write_survives(cluster: &Cluster) {
     .unwrap();
 
     pool.ready("web", 6).await;
-    // A Pod that is Ready for a moment only need not be recorded.
+    // A Pod that is Ready only for a moment need not be recorded.
     pool.wait_for_entries("web", &["web-0", "web-1", "web-2", "web-3", "web-4", "web-5", "web-9"]).await;
     pool.scale("web", 4).await;
     let done = |pps: &DynamicObject| {
         let status = &pps.data["status"];
         status["desired"] == 4 && status["recorded"] == 7 && recording(pps)["status"] == "True"
     };
-    let pps = pool.wait_for_object("web", "six entries and theirs", TIMEOUT, done).await;
+    let pps = pool.wait_for_object("web", "the entries of six Pods and the foreign one", TIMEOUT, done).await;
     assert_eq!(pps.data["status"]["podStates"]["web-9"], json!({"nodeName": "node-9"}));
     assert!(
         list(&pps.data["status"]["conditions"]).any(|one| one["type"] == "Theirs"),
@@ -143,13 +147,13 @@ pub(crate) async fn what_others_write_survives(cluster: &Cluster) {
     );
     assert_eq!(pps.metadata.annotations.unwrap()["example.io/number"], "9");
 
-    // Somebody wipes the status: it is written again.
+    // A deleted status is written again.
     let wipe = Patch::Merge(json!({"status": null}));
     api.patch_status("web", &params, &wipe).await.unwrap();
     pool.recorded_within("web", "web", SOON).await;
 }
 
-pub(crate) async fn a_clean_end_writes_what_is_known(cluster: &Cluster) {
+pub(crate) async fn writes_pending_changes_before_it_terminates(cluster: &Cluster) {
     const KEY: &str = "example.io/round";
     let pool = Pool::new(cluster, "end", 4, 2).await;
     let sidecar = cluster.sidecar().unwrap();
@@ -158,34 +162,34 @@ pub(crate) async fn a_clean_end_writes_what_is_known(cluster: &Cluster) {
     pool.object("web", &spec_for("web", &spec)).await;
     cluster.create_stateful_set(&pool.stateful_set("web", 40)).await.unwrap();
 
-    // While Pods come up.
+    // Terminate it while Pods start.
     let ready = |pods: &BTreeMap<String, PodInfo>| pods.values().filter(|pod| pod.ready).count();
     let pods =
         cluster.wait_for_pods("end", "web", "15 Pods", TIMEOUT, |pods| ready(pods) >= 15).await.unwrap();
-    // The news has to arrive.
+    // The events have to arrive.
     tokio::time::sleep(Duration::from_millis(250)).await;
     let end = sidecar.terminate(SOON).await.unwrap();
     assert_eq!((end.running, end.code), (false, Some(0)), "{end:?}");
     let states = pool.states("web").await;
     let lost: Vec<_> = pods.values().filter(|pod| pod.ready && !states.contains_key(&pod.name)).collect();
-    assert!(lost.is_empty(), "Ready before the end and not recorded: {lost:?}");
+    assert!(lost.is_empty(), "Ready before the sidecar ended but not recorded: {lost:?}");
     let pods = pool.ready("web", 40).await;
-    assert_eq!(pool.states("web").await, states, "nobody writes any more");
+    assert_eq!(pool.states("web").await, states, "no sidecar is running");
 
-    // Just when it has heard of many changes, and is still gathering them.
+    // Terminate it while it batches many changes.
     for round in ["1", "2", "3"] {
         restart(cluster).await;
         pool.recorded("web", "web").await;
-        let heard = async || {
+        let received = async || {
             let events = sidecar.metric("persistentpodstate_watch_events_total{resource=\"pods\"}").await?;
             anyhow::Ok(events.unwrap_or_default())
         };
-        let before = heard().await.unwrap();
+        let before = received().await.unwrap();
         let changes = json!({KEY: round});
         let all = pods.keys().map(|pod| pool.annotate_pod(pod, &changes));
         futures::future::join_all(all).await;
-        wait_for("the sidecar to hear of all Pods", TIMEOUT, async || {
-            let events = heard().await? - before;
+        wait_for("the sidecar to receive an event for each Pod", TIMEOUT, async || {
+            let events = received().await? - before;
             Ok(Progress::when(events >= 40.0, (), format!("{events} events")))
         })
         .await
@@ -199,7 +203,7 @@ pub(crate) async fn a_clean_end_writes_what_is_known(cluster: &Cluster) {
 
     restart(cluster).await;
     pool.recorded("web", "web").await;
-    // Away, so as not to slow down what follows.
+    // Do not slow down the scenarios that follow.
     pool.scale("web", 0).await;
     pool.wait_for_entries("web", &[]).await;
 }
@@ -221,11 +225,11 @@ pub(crate) async fn readiness_follows_the_api_server(cluster: &Cluster) {
         .unwrap();
     };
 
-    // The API server goes and comes back; the sidecar goes on.
+    // The API server restarts while the sidecar keeps running.
     let process = sidecar.status().unwrap().pid;
     control_plane.stop(program::API_SERVER).await.unwrap();
     becomes(503, SOON).await;
-    assert_eq!(sidecar.get("/healthz").await.unwrap().0, 200, "restarting it would help nobody");
+    assert_eq!(sidecar.get("/healthz").await.unwrap().0, 200, "a restart of the sidecar would not help");
     tokio::time::sleep(WHILE).await;
     control_plane.start_again(program::API_SERVER).await.unwrap();
     pool.load(&homes(&before)["web-0"]).await;
@@ -236,9 +240,9 @@ pub(crate) async fn readiness_follows_the_api_server(cluster: &Cluster) {
     pool.ready("web", 3).await;
     pool.recorded("web", "web").await;
     let status = sidecar.status().unwrap();
-    assert_eq!((status.running, status.pid), (true, process), "by itself");
+    assert_eq!((status.running, status.pid), (true, process), "the sidecar must recover without a restart");
 
-    // It starts without an API server: alive, and not ready before it has listed everything.
+    // Started without an API server, it is alive but not ready until its initial lists are complete.
     sidecar.kill().await.unwrap();
     control_plane.stop(program::API_SERVER).await.unwrap();
     sidecar.start_again().unwrap();

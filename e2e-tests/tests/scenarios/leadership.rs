@@ -1,4 +1,4 @@
-//! Two sidecars: one leads, the other stands by.
+//! Two sidecars: a leader and a standby.
 
 use std::time::{Duration, Instant};
 
@@ -13,17 +13,17 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::rights::writes;
+use crate::permissions::writes;
 use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, required};
 
-/// Within this time another one leads when the leader is gone without a word.
+/// The time within which a standby takes over from a leader that was killed.
 const TAKEOVER: Duration = Duration::from_secs(15);
-/// A user of its own for the second sidecar, so that the audit log tells the two apart.
+/// The second sidecar runs as its own user, so that the audit log distinguishes the two.
 pub(crate) const SECOND: &str = "pps-sidecar-second";
 const PODS: [&str; 4] = ["web-0", "web-1", "web-2", "web-3"];
 const KEY: &str = "example.io/round";
 
-/// A second sidecar, ready and standing by.
+/// Starts a second sidecar, which is ready as a standby.
 async fn standby(cluster: &Cluster) -> Sidecar {
     let options =
         SidecarOptions { name: SECOND.to_owned(), user: SECOND.to_owned(), ..SidecarOptions::default() };
@@ -58,7 +58,7 @@ async fn first_leads(cluster: &Cluster, second: &Sidecar) {
     first.wait_leading(TIMEOUT).await.unwrap();
 }
 
-pub(crate) async fn a_standby_takes_over_when_the_leader_is_killed(cluster: &Cluster) {
+pub(crate) async fn standby_takes_over_when_the_leader_is_killed(cluster: &Cluster) {
     let pool = Pool::new(cluster, "crash", 6, 2).await;
     let first = cluster.sidecar().unwrap();
     first.wait_leading(TIMEOUT).await.unwrap();
@@ -68,25 +68,28 @@ pub(crate) async fn a_standby_takes_over_when_the_leader_is_killed(cluster: &Clu
     pool.recorded("web", "web").await;
     assert!(first.leads().await.unwrap() && !second.leads().await.unwrap());
     assert!(holder(cluster).await.unwrap().starts_with("pps-sidecar_"));
-    assert_eq!(writes(cluster, SECOND), Vec::<Value>::new(), "a standby writes nothing");
-    assert_eq!(second.get("/readyz").await.unwrap().0, 200, "and is ready for it");
+    assert_eq!(writes(cluster, SECOND), Vec::<Value>::new(), "a standby must write nothing");
+    assert_eq!(second.get("/readyz").await.unwrap().0, 200, "a standby must be ready");
 
     first.kill().await.unwrap();
     let killed = Instant::now();
-    // Meanwhile: Pods that become Ready, one that changes, a workload that asks for an object.
+    // Meanwhile Pods become Ready, one changes, and a workload is annotated.
     pool.scale("web", 6).await;
     pool.annotate_pod("web-0", &json!({IP_ANNOTATION: "10.99.0.1"})).await;
     let late = pool.stateful_set("late", 2).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     cluster.create_stateful_set(&late).await.unwrap();
     pool.ready("web", 6).await;
-    assert!(!second.leads().await.unwrap() && pool.states("web").await.len() == 4, "nobody leads");
+    assert!(
+        !second.leads().await.unwrap() && pool.states("web").await.len() == 4,
+        "there must be no leader yet"
+    );
     took("after a kill", &second, killed, TAKEOVER).await;
     pool.recorded_within("web", "web", SOON).await;
     assert_eq!(pool.states("web").await["web-0"]["annotations"][IP_ANNOTATION], "10.99.0.1");
     pool.recorded("late", "late").await;
     assert!(holder(cluster).await.unwrap().starts_with(SECOND));
 
-    // The one that was killed comes back, and stands by.
+    // The killed sidecar restarts as a standby.
     first.start_again().unwrap();
     first.wait_ready(TIMEOUT).await.unwrap();
     tokio::time::sleep(WHILE).await;
@@ -94,7 +97,7 @@ pub(crate) async fn a_standby_takes_over_when_the_leader_is_killed(cluster: &Clu
     first_leads(cluster, &second).await;
 }
 
-pub(crate) async fn a_clean_end_hands_over_at_once(cluster: &Cluster) {
+pub(crate) async fn terminating_leader_hands_over_at_once(cluster: &Cluster) {
     let pool = Pool::new(cluster, "handover", 4, 2).await;
     let first = cluster.sidecar().unwrap();
     first.wait_leading(TIMEOUT).await.unwrap();
@@ -103,7 +106,7 @@ pub(crate) async fn a_clean_end_hands_over_at_once(cluster: &Cluster) {
     cluster.run_stateful_set(&web).await.unwrap();
     pool.recorded("web", "web").await;
 
-    // A standby that ends takes nothing along.
+    // A standby that terminates does not affect the leader.
     second.terminate(SOON).await.unwrap();
     assert!(holder(cluster).await.unwrap().starts_with("pps-sidecar_"));
     second.start_again().unwrap();
@@ -121,7 +124,7 @@ pub(crate) async fn a_clean_end_hands_over_at_once(cluster: &Cluster) {
     pool.ready("web", 4).await;
     pool.recorded("web", "web").await;
 
-    // Somebody deletes the Lease: it is made again, and who led leads on.
+    // If the Lease is deleted, the leader makes it again and stays leader.
     let api: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
     api.delete("pps-sidecar", &DeleteParams::default()).await.unwrap();
     wait_for("the Lease to be made again", SOON, async || {
@@ -134,7 +137,7 @@ pub(crate) async fn a_clean_end_hands_over_at_once(cluster: &Cluster) {
     first_leads(cluster, &second).await;
 }
 
-pub(crate) async fn a_leader_that_was_stopped_writes_nothing_stale(cluster: &Cluster) {
+pub(crate) async fn resumed_leader_writes_nothing_stale(cluster: &Cluster) {
     let pool = Pool::new(cluster, "frozen", 6, 2).await;
     let first = cluster.sidecar().unwrap();
     first.wait_leading(TIMEOUT).await.unwrap();
@@ -151,7 +154,7 @@ pub(crate) async fn a_leader_that_was_stopped_writes_nothing_stale(cluster: &Clu
         pool.recorded(workload, workload).await;
     }
 
-    // It is stopped while it gathers changes, which it would write as soon as it goes on.
+    // Freeze it while it batches changes, which it would write as soon as it continues.
     let annotate = async |value: &str| {
         let value = json!({KEY: value});
         let all = PODS.map(|pod| pool.annotate_pod(pod, &value));
@@ -167,11 +170,11 @@ pub(crate) async fn a_leader_that_was_stopped_writes_nothing_stale(cluster: &Clu
         () = tokio::time::sleep(Duration::from_secs(1)) => {}
     }
     first.pause().unwrap();
-    let stopped = Instant::now();
-    // What it knows becomes stale.
+    let frozen = Instant::now();
+    // Its knowledge becomes stale.
     annotate("after").await;
     cluster.delete_stateful_set("frozen", "moving", false).await.unwrap();
-    took("after SIGSTOP", &second, stopped, TAKEOVER).await;
+    took("after SIGSTOP", &second, frozen, TAKEOVER).await;
     pool.recorded("web", "web").await;
     pool.wait_for_entries("moving", &[]).await;
     cluster.run_stateful_set(&pool.stateful_set("moving", 2)).await.unwrap();
@@ -181,9 +184,9 @@ pub(crate) async fn a_leader_that_was_stopped_writes_nothing_stale(cluster: &Clu
     let states = state().await;
 
     first.resume().unwrap();
-    wait_for("it to know that it does not lead", SOON, async || {
+    wait_for("it to notice that it lost the Lease", SOON, async || {
         let log = first.log();
-        Ok(Progress::when(log.matches("no longer leading").count() == 1, (), "it does not say so"))
+        Ok(Progress::when(log.matches("no longer leading").count() == 1, (), "it does not log that"))
     })
     .await
     .unwrap();
@@ -195,7 +198,7 @@ pub(crate) async fn a_leader_that_was_stopped_writes_nothing_stale(cluster: &Clu
     first.wait_ready(TIMEOUT).await.unwrap();
     assert_eq!(writes(cluster, SIDECAR).len(), before);
 
-    // It goes on as a standby, and leads again when it is its turn.
+    // It continues as a standby and can lead again.
     second.kill().await.unwrap();
     let killed = Instant::now();
     pool.annotate_pod("web-0", &json!({KEY: "later"})).await;
@@ -205,8 +208,8 @@ pub(crate) async fn a_leader_that_was_stopped_writes_nothing_stale(cluster: &Clu
     first_leads(cluster, &second).await;
 }
 
-/// Makes requests that are refused.
-pub(crate) async fn who_may_not_use_the_lease_says_so_and_writes_nothing(cluster: &Cluster) {
+/// Causes refused requests, so it runs after the check of the audit log.
+pub(crate) async fn reports_missing_lease_permissions_and_writes_nothing(cluster: &Cluster) {
     let pool = Pool::new(cluster, "lease", 3, 1).await;
     let first = cluster.sidecar().unwrap();
     let role: Vec<Value> = manifests::read(&repository_file("deploy/base/rbac.yaml")).unwrap();
@@ -215,9 +218,9 @@ pub(crate) async fn who_may_not_use_the_lease_says_so_and_writes_nothing(cluster
     nothing["rules"] = json!([]);
     cluster.apply_objects(&[nothing]).await.unwrap();
 
-    // A leader that loses the right loses the Lease.
-    wait_for("the leader to stand by", TIMEOUT, async || {
-        Ok(Progress::when(!first.leads().await?, (), "it leads"))
+    // A leader that loses the permission loses the Lease.
+    wait_for("the leader to become a standby", TIMEOUT, async || {
+        Ok(Progress::when(!first.leads().await?, (), "it still leads"))
     })
     .await
     .unwrap();
@@ -234,11 +237,11 @@ pub(crate) async fn who_may_not_use_the_lease_says_so_and_writes_nothing(cluster
     assert_eq!(writes(cluster, SIDECAR).len(), before);
     assert!(pool.pps("web").await.is_err());
 
-    // Nor does one that starts without the right; one that is said to be the only one needs none.
+    // A sidecar without leader election needs no Lease.
     first.terminate(SOON).await.unwrap();
     let alone = SidecarOptions {
         name: "alone".to_owned(),
-        // What it does must not depend on what it logs.
+        // Its behaviour must not depend on the log level.
         args: vec!["--leader-election=false".to_owned(), "--log=error".to_owned()],
         ..SidecarOptions::default()
     };
@@ -249,7 +252,7 @@ pub(crate) async fn who_may_not_use_the_lease_says_so_and_writes_nothing(cluster
     assert_eq!(alone.terminate(SOON).await.unwrap().code, Some(0));
 
     first.start_again().unwrap();
-    wait_for("it to say what it lacks", SOON, async || {
+    wait_for("it to report the missing permission", SOON, async || {
         let (code, body) = first.get("/readyz").await?;
         Ok(Progress::when(code == 503 && body.contains(&words), (), body))
     })
@@ -257,7 +260,7 @@ pub(crate) async fn who_may_not_use_the_lease_says_so_and_writes_nothing(cluster
     .unwrap();
     assert!(!first.leads().await.unwrap());
 
-    // The right comes: it is taken up without a restart.
+    // Once the permission is granted, it leads without a restart.
     cluster.apply_objects(&[role]).await.unwrap();
     first.wait_leading(TIMEOUT).await.unwrap();
     first.wait_ready(SOON).await.unwrap();

@@ -1,4 +1,4 @@
-//! The policy cannot look up what was recorded.
+//! The policy cannot read the recorded states.
 
 use kube::api::ListParams;
 use pps_e2e::{
@@ -13,9 +13,9 @@ use crate::{
     support::{HOSTNAME, MARKER, Pool, TIMEOUT, WHILE, homes},
 };
 
-/// Takes the policy's rights, or gives them back, and waits until that is so.
-async fn rights(cluster: &Cluster, given: bool) {
-    if given {
+/// Grants or revokes the policy's permissions, and waits until the API server applies them.
+async fn set_permissions(cluster: &Cluster, granted: bool) {
+    if granted {
         cluster
             .apply_rbac_from(&repository_file("deploy/base/rbac.yaml"), POLICY_SERVER, &["pps-policy"])
             .await
@@ -26,22 +26,22 @@ async fn rights(cluster: &Cluster, given: bool) {
     }
     let client = cluster.control_plane.client_for(POLICY_SERVER).unwrap();
     let api: kube::Api<kube::api::DynamicObject> = kube::Api::all_with(client, &pps_resource());
-    wait_for("the rights to take effect", TIMEOUT, async || {
+    wait_for("the permissions to take effect", TIMEOUT, async || {
         let answer = api.list(&ListParams::default()).await;
         let seen = format!("{:?}", answer.as_ref().err());
-        Ok(Progress::when(answer.is_ok() == given, (), seen))
+        Ok(Progress::when(answer.is_ok() == granted, (), seen))
     })
     .await
     .unwrap();
 }
 
-pub(crate) async fn a_failed_lookup_is_told_and_mends_itself(cluster: &Cluster) {
+pub(crate) async fn refuses_pods_when_the_lookup_fails_and_recovers(cluster: &Cluster) {
     let pool = Pool::new(cluster, "refused", 3, 1).await;
     let before =
         cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent("", HOSTNAME, "")).await.unwrap();
     pool.recorded("web", "web").await;
     pool.load(&homes(&before)["web-0"]).await;
-    rights(cluster, false).await;
+    set_permissions(cluster, false).await;
 
     cluster.delete_pods("refused", "web", &["web-0"]).await.unwrap();
     let message = pool.event("web", "FailedCreate").await;
@@ -57,13 +57,13 @@ pub(crate) async fn a_failed_lookup_is_told_and_mends_itself(cluster: &Cluster) 
         assert!(message.contains(word), "{word:?} in {message:?}");
     }
     tokio::time::sleep(WHILE).await;
-    assert!(cluster.pods("refused", "web").await.unwrap().is_empty(), "no Pod may come without its state");
+    assert!(cluster.pods("refused", "web").await.unwrap().is_empty(), "no Pod may start without its state");
 
-    rights(cluster, true).await;
+    set_permissions(cluster, true).await;
     assert_eq!(homes(&pool.ready("web", 1).await), homes(&before));
 }
 
-pub(crate) async fn a_failed_lookup_may_be_accepted(cluster: &Cluster) {
+pub(crate) async fn accepts_pods_when_the_lookup_fails_if_configured(cluster: &Cluster) {
     let pool = Pool::new(cluster, "accepted", 3, 1).await;
     let before =
         cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent("", HOSTNAME, "")).await.unwrap();
@@ -71,17 +71,17 @@ pub(crate) async fn a_failed_lookup_may_be_accepted(cluster: &Cluster) {
     pool.load(&homes(&before)["web-0"]).await;
     let webhook = cluster.webhook().unwrap();
     webhook.set_settings(json!({"onLookupFailure": "accept"})).unwrap();
-    rights(cluster, false).await;
+    set_permissions(cluster, false).await;
 
     let after = pool.recreate("web", &["web-0"]).await;
     assert!(!after["web-0"].annotations.contains_key(MARKER));
-    assert_ne!(homes(&after), homes(&before), "the node is a bad choice for a Pod without a state");
+    assert_ne!(homes(&after), homes(&before), "a Pod without a state should avoid the loaded node");
     let warning = warnings(cluster, "accepted", "web-0");
     for word in
         ["StatefulSet web", "namespace accepted", "get_resource web", "forbidden", "without its state"]
     {
         assert!(warning.contains(word), "{word:?} in {warning:?}");
     }
-    rights(cluster, true).await;
+    set_permissions(cluster, true).await;
     webhook.set_settings(json!({})).unwrap();
 }

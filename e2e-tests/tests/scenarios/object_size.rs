@@ -1,4 +1,4 @@
-//! Objects that come near the size that the API server stores.
+//! Objects close to the maximum size that the API server stores.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use pps_e2e::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    rights,
+    permissions,
     support::{HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, recording, required, spec_for},
 };
 
-/// An entry of a Pod that is gone, as large as most are.
+/// An entry of typical size, of a Pod that does not exist.
 fn entry(number: usize) -> Value {
     let host = format!("ip-10-0-{}-{}.eu-central-1.compute.internal", number / 250, number % 250);
     json!({"nodeName": host, "nodeTopologyLabels": {HOSTNAME: host, ZONE: "eu-central-1a"},
@@ -37,7 +37,7 @@ fn has(object: &DynamicObject, reason: &str) -> bool {
     recording(object)["reason"] == reason
 }
 
-pub(crate) async fn an_object_that_is_full_warns_and_goes_on(cluster: &Cluster) {
+pub(crate) async fn reports_a_full_object_and_records_others(cluster: &Cluster) {
     let pool = Pool::new(cluster, "size", 3, 1).await;
     let spec = json!({"requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]},
         "persistentPodAnnotations": [{"key": IP_ANNOTATION}],
@@ -46,7 +46,7 @@ pub(crate) async fn an_object_that_is_full_warns_and_goes_on(cluster: &Cluster) 
     cluster.run_stateful_set(&pool.stateful_set("big", 1)).await.unwrap();
     pool.recorded("big", "big").await;
 
-    // Somebody restores what was recorded of thousands of Pods, and writes a condition.
+    // Thousands of entries are restored.
     patch_status(&pool, &entries(1000..6000, entry)).await.unwrap();
     let pps = pool.wait_for_object("big", "the warning", SOON, |pps| has(pps, "NearCapacity")).await;
     let condition = recording(&pps);
@@ -55,7 +55,7 @@ pub(crate) async fn an_object_that_is_full_warns_and_goes_on(cluster: &Cluster) 
     assert!(message.starts_with("5001 states take 85 % of the 1536 KiB"), "{message}");
     assert!(pool.event("big", "NearCapacity").await.contains("split the workload"));
 
-    // Until there is room for nothing but a few bytes.
+    // Fill the object up to a few bytes.
     let length = serde_json::to_string(&pool.pps("big").await.unwrap()).unwrap().len();
     let mut padding = 1536 * 1024 - length - 2048;
     for step in [1024, 64] {
@@ -72,7 +72,7 @@ pub(crate) async fn an_object_that_is_full_warns_and_goes_on(cluster: &Cluster) 
         }
     }
 
-    // Another Pod has no room. That is told, in vain if that has no room either; and others go on.
+    // Another Pod does not fit. Other objects are recorded as before.
     let refused = async || {
         let metric =
             r#"persistentpodstate_writes_total{resource="persistentpodstates/status",result="too_large"}"#;
@@ -89,26 +89,29 @@ pub(crate) async fn an_object_that_is_full_warns_and_goes_on(cluster: &Cluster) 
     cluster.run_stateful_set(&pool.stateful_set("small", 1)).await.unwrap();
     pool.recorded_within("small", "small", SOON).await;
     tokio::time::sleep(WHILE).await;
-    let (before, writes) = (refused().await, rights::writes(cluster, SIDECAR).len());
+    let (before, writes) = (refused().await, permissions::writes(cluster, SIDECAR).len());
     tokio::time::sleep(Duration::from_secs(3)).await;
     let more = refused().await - before;
     assert!(more <= 2.0, "{more} more writes were refused in three seconds");
-    assert!(rights::writes(cluster, SIDECAR).len() <= writes + 3, "it rests");
+    assert!(
+        permissions::writes(cluster, SIDECAR).len() <= writes + 3,
+        "the sidecar must pause between attempts"
+    );
     assert!(!pool.states("big").await.contains_key("big-1"));
 
-    // A few entries go.
+    // A few entries are removed.
     patch_status(&pool, &entries(1000..1010, |_| Value::Null)).await.unwrap();
     pool.wait_for_object("big", "the second Pod to be recorded", TIMEOUT, |pps| {
         pps.data["status"]["podStates"]["big-1"].is_object()
     })
     .await;
 
-    // It shrinks: all is recorded again, and what others wrote is still there.
+    // The object shrinks: everything is recorded again, and what others wrote is kept.
     let foreign = json!({"podStates": entries(1100..6000, |_| Value::Null)["podStates"], "conditions": [
         {"type": "Theirs", "status": "True", "reason": "R", "message": "theirs", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
     patch_status(&pool, &foreign).await.unwrap();
     let pps = pool
-        .wait_for_object("big", "all to be well", TIMEOUT, |pps| {
+        .wait_for_object("big", "everything to be recorded", TIMEOUT, |pps| {
             has(pps, "AllRecorded") && pps.data["status"]["podStates"]["big-1"].is_object()
         })
         .await;

@@ -1,4 +1,4 @@
-//! On a cluster with OpenKruise's definition, which knows fewer fields.
+//! OpenKruise's CRD, which has fewer fields, and its manager, which records states as well.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use crate::{
-    rights,
+    permissions,
     support::{HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, places, required, spec_for},
 };
 
-/// Our definition without what is only in ours.
+/// A CRD like OpenKruise's: ours without the fields that only ours has.
 pub(crate) fn definition() -> Scratch {
     let mut definition = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
     let version = &mut definition["spec"]["versions"][0];
     version.as_object_mut().unwrap().remove("additionalPrinterColumns");
     let properties = &mut version["schema"]["openAPIV3Schema"]["properties"];
     let remove = |object: &mut Value, field: &str| {
-        assert!(object.as_object_mut().unwrap().remove(field).is_some(), "the definition has no {field}");
+        assert!(object.as_object_mut().unwrap().remove(field).is_some(), "the CRD has no {field}");
     };
     let spec = &mut properties["spec"]["properties"];
     remove(spec, "nodeDeletionPolicy");
@@ -39,14 +39,14 @@ pub(crate) fn definition() -> Scratch {
     Scratch::file("openkruise.yaml", definition.to_string()).unwrap()
 }
 
-pub(crate) async fn pruned_fields_are_not_missed(cluster: &Cluster) {
+pub(crate) async fn works_when_the_api_server_prunes_fields(cluster: &Cluster) {
     let pool = Pool::new(cluster, "pruned", 6, 2).await;
     let spec = json!({"requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]},
         "preferredPersistentTopology": [{"weight": 100, "preference": {"nodeTopologyKeys": [HOSTNAME]}}],
         "persistentPodAnnotations": [{"key": IP_ANNOTATION}]});
     pool.object("mine", &spec_for("byhand", &spec)).await;
     let by_hand = pool.stateful_set("byhand", 2);
-    // This one asks for a field that the API server will drop.
+    // This workload uses a field that the API server prunes.
     let annotations = format!("{IP_ANNOTATION}=PodIPsCSV");
     let web = pool.stateful_set("web", 2).persistent("", HOSTNAME, &annotations);
     let by_hand = cluster.run_stateful_set(&by_hand).await.unwrap();
@@ -67,23 +67,23 @@ pub(crate) async fn pruned_fields_are_not_missed(cluster: &Cluster) {
     pool.scale("web", 1).await;
     pool.wait_for_entries("web", &["web-0"]).await;
 
-    // The annotation's source was dropped, and its user knows.
+    // The source of the annotation was pruned, and an Event reports it.
     assert_eq!(
         pool.pps("web").await.unwrap().data["spec"]["persistentPodAnnotations"],
         json!([{"key": IP_ANNOTATION}])
     );
     assert!(pool.event("web", "InvalidAnnotation").await.contains("PodIPsCSV"));
 
-    // What cannot be stored is not tried again and again.
-    let writes = || rights::writes(cluster, SIDECAR).len();
+    // Writing pruned fields is not retried.
+    let writes = || permissions::writes(cluster, SIDECAR).len();
     tokio::time::sleep(WHILE).await;
     let before = writes();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(writes(), before, "writes while nothing happens");
-    // And over a while in which things happen, there are about as many as there were reasons.
+    assert_eq!(writes(), before, "the sidecar must not write while nothing changes");
+    // The number of writes is in proportion to the changes.
     assert!(before < 60, "{before} writes for a dozen Pods");
 
-    // Nor after a restart, when nothing in memory says that it was tried.
+    // Nor is it after a restart, which loses the memory of the attempt.
     let sidecar = cluster.sidecar().unwrap();
     sidecar.terminate(Duration::from_secs(10)).await.unwrap();
     sidecar.start_again().unwrap();
@@ -91,12 +91,12 @@ pub(crate) async fn pruned_fields_are_not_missed(cluster: &Cluster) {
     tokio::time::sleep(WHILE).await;
     let before = writes();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(writes(), before, "writes while nothing happens");
+    assert_eq!(writes(), before, "the sidecar must not write while nothing changes");
     pool.recorded("web", "web").await;
 }
 
-/// A sidecar that leaves recording to OpenKruise's manager.
-pub(crate) fn leaving() -> SidecarOptions {
+/// The options of a sidecar that leaves recording to OpenKruise's manager.
+pub(crate) fn non_recording() -> SidecarOptions {
     let args = ["--recorder", "openkruise"].map(str::to_owned);
     SidecarOptions { args: args.into(), ..SidecarOptions::default() }
 }
@@ -104,7 +104,7 @@ pub(crate) fn leaving() -> SidecarOptions {
 /// The Lease of OpenKruise's manager.
 pub(crate) const LEASE: &str = "kruise-manager";
 
-/// Renews it as that manager does, for ever.
+/// Renews it indefinitely, as that manager does.
 pub(crate) async fn renew(cluster: &Cluster) {
     cluster.namespace("kruise-system").await.unwrap();
     loop {
@@ -117,11 +117,11 @@ pub(crate) async fn renew(cluster: &Cluster) {
     }
 }
 
-pub(crate) async fn recording_is_left_to_its_manager(cluster: &Cluster) {
+pub(crate) async fn leaves_recording_to_openkruises_manager(cluster: &Cluster) {
     let pool = Pool::new(cluster, "beside", 3, 1).await;
     let sidecar = cluster.sidecar().unwrap();
-    let told = async |runs: f64| {
-        wait_for("the metric to tell of the manager", TIMEOUT, async || {
+    let wait_for_metric = async |runs: f64| {
+        wait_for("the metric to report the manager", TIMEOUT, async || {
             let now = cluster.sidecar().unwrap().metric("persistentpodstate_conflicting_recorder").await?;
             Ok(Progress::when(now == Some(runs), (), format!("{now:?}")))
         })
@@ -129,24 +129,24 @@ pub(crate) async fn recording_is_left_to_its_manager(cluster: &Cluster) {
         .unwrap();
     };
     let scenario = async {
-        // Nothing is recorded or made, and nothing but the Lease is asked for.
+        // Nothing is recorded or generated, and only the Lease is read.
         pool.object("mine", &required("mine", &[HOSTNAME])).await;
         cluster.run_stateful_set(&pool.stateful_set("mine", 1)).await.unwrap();
         let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
         cluster.run_stateful_set(&web).await.unwrap();
-        told(1.0).await;
+        wait_for_metric(1.0).await;
         tokio::time::sleep(WHILE).await;
         assert_eq!(pool.pps("mine").await.unwrap().data.get("status"), None);
         assert!(pool.pps("web").await.is_err());
-        let asked: std::collections::BTreeSet<String> = rights::requests(cluster)
+        let requests: std::collections::BTreeSet<String> = permissions::requests(cluster)
             .iter()
             .filter(|event| !event["objectRef"].is_null())
             .map(|event| format!("{} {}", event["verb"], event["objectRef"]["name"]))
             .collect();
-        assert_eq!(Vec::from_iter(asked), [r#""get" "kruise-manager""#]);
+        assert_eq!(Vec::from_iter(requests), [r#""get" "kruise-manager""#]);
         assert_eq!(sidecar.metric("persistentpodstate_leader").await.unwrap(), Some(0.0));
 
-        // One that records says that it is not alone.
+        // A sidecar that records reports the conflicting recorder.
         sidecar.terminate(SOON).await.unwrap();
         let options =
             SidecarOptions { name: "pps-sidecar-recording".to_owned(), ..SidecarOptions::default() };

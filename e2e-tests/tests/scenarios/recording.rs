@@ -1,4 +1,4 @@
-//! What is recorded, and when.
+//! Which states the sidecar records, and when.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{
     HOSTNAME, IP_ANNOTATION, MARKER, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, recording, required, spec_for,
 };
 
-pub(crate) async fn first_pods_are_left_alone_and_recorded(cluster: &Cluster) {
+pub(crate) async fn records_first_pods_without_changing_them(cluster: &Cluster) {
     let pool = Pool::new(cluster, "first", 3, 2).await;
     let web = pool.stateful_set("web", 3).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     let pods = cluster.run_stateful_set(&web).await.unwrap();
@@ -52,7 +52,7 @@ pub(crate) async fn first_pods_are_left_alone_and_recorded(cluster: &Cluster) {
     assert_eq!(pps.data["status"], expected);
 }
 
-pub(crate) async fn what_changes_later_is_recorded_again(cluster: &Cluster) {
+pub(crate) async fn records_later_changes_of_labels_and_annotations(cluster: &Cluster) {
     let pool = Pool::new(cluster, "later", 2, 1).await;
     let keep = "example.io/later";
     let spec = json!({"requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]},
@@ -62,19 +62,18 @@ pub(crate) async fn what_changes_later_is_recorded_again(cluster: &Cluster) {
     let states = pool.recorded("mine", "web").await;
     assert_eq!(states["web-0"]["annotations"].get(keep), None);
 
-    // A relabelled node.
+    // A node gets another label.
     let node = homes(&pods)["web-0"].clone();
     cluster.nodes.label(&node, ZONE, Some("later-zone-new")).await.unwrap();
     let states = pool.recorded_within("mine", "web", SOON).await;
     assert_eq!(states["web-0"]["nodeTopologyLabels"][ZONE], "later-zone-new");
 
-    // An annotation that comes after Ready, and one that changes.
+    // An annotation appears after Ready, and another one changes.
     pool.annotate_pod("web-0", &json!({keep: "x", IP_ANNOTATION: "10.9.9.9"})).await;
     let states = pool.recorded_within("mine", "web", SOON).await;
     assert_eq!(states["web-0"]["annotations"], json!({keep: "x", IP_ANNOTATION: "10.9.9.9"}));
 
-    // An annotation that is blanked or removed does not take the recorded one with it. The other
-    // annotation shows that the change was seen.
+    // A blank value does not replace a recorded one. The other annotation shows that the change was seen.
     pool.annotate_pod("web-0", &json!({keep: "y", IP_ANNOTATION: ""})).await;
     let kept = json!({keep: "y", IP_ANNOTATION: "10.9.9.9"});
     pool.wait_for_object("mine", "the other annotation to change", SOON, |pps| {
@@ -82,10 +81,10 @@ pub(crate) async fn what_changes_later_is_recorded_again(cluster: &Cluster) {
     })
     .await;
 
-    // A label that goes takes the recorded one with it, and the condition names node and key.
+    // Removing a label removes its recorded value, and the condition names node and key.
     cluster.nodes.label(&node, ZONE, None).await.unwrap();
     let pps = pool
-        .wait_for_object("mine", "the missing label to be told", SOON, |pps| {
+        .wait_for_object("mine", "the condition to report the missing label", SOON, |pps| {
             recording(pps)["reason"] == "TopologyKeyMissing"
         })
         .await;
@@ -100,7 +99,7 @@ pub(crate) async fn what_changes_later_is_recorded_again(cluster: &Cluster) {
     pool.wait_for_object("mine", "the label to be back", SOON, good).await;
 }
 
-pub(crate) async fn a_new_topology_key_is_recorded(cluster: &Cluster) {
+pub(crate) async fn records_a_newly_named_topology_key(cluster: &Cluster) {
     let pool = Pool::new(cluster, "newkey", 2, 1).await;
     for index in 0..2 {
         let node = format!("newkey-{index}");
@@ -111,7 +110,7 @@ pub(crate) async fn a_new_topology_key_is_recorded(cluster: &Cluster) {
     let pods = cluster.run_stateful_set(&pool.stateful_set("web", 2).template(&template)).await.unwrap();
     pool.recorded("mine", "web").await;
 
-    // Neither the key nor the annotation was of interest to anybody before.
+    // No object named the key or the annotation before.
     let spec = json!({"requiredPersistentTopology": {"nodeTopologyKeys": [ZONE, "example.io/rack"]},
         "persistentPodAnnotations": [{"key": "example.io/never-named"}]});
     let pps = pool.object("mine", &spec_for("web", &spec)).await;
@@ -124,16 +123,16 @@ pub(crate) async fn a_new_topology_key_is_recorded(cluster: &Cluster) {
     })
     .await;
 
-    // A key that is not named any more is dropped.
+    // A key that is no longer named is dropped.
     pool.object("mine", &required("web", &["example.io/rack"])).await;
     let states = pool.recorded_within("mine", "web", SOON).await;
     assert_eq!(states["web-0"]["nodeTopologyLabels"], json!({"example.io/rack": rack}));
 }
 
-pub(crate) async fn of_two_objects_the_older_governs(cluster: &Cluster) {
+pub(crate) async fn older_of_two_objects_takes_precedence(cluster: &Cluster) {
     let pool = Pool::new(cluster, "two", 2, 1).await;
     pool.object("z-older", &required("web", &[HOSTNAME])).await;
-    // Creation times have whole seconds.
+    // Creation times have a resolution of one second.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let refusal = pool.refusal("a-newer", &required("web", &[ZONE])).await;
     assert!(refusal.contains("PersistentPodState z-older of this namespace names it already"), "{refusal}");
@@ -142,7 +141,7 @@ pub(crate) async fn of_two_objects_the_older_governs(cluster: &Cluster) {
     let before = cluster.run_stateful_set(&web).await.unwrap();
     pool.recorded("z-older", "web").await;
     let newer = pool
-        .wait_for_object("a-newer", "the newer to say that it is not in charge", TIMEOUT, |pps| {
+        .wait_for_object("a-newer", "the newer object to report that it is superseded", TIMEOUT, |pps| {
             recording(pps)["reason"] == "Superseded"
         })
         .await;
@@ -160,31 +159,32 @@ pub(crate) async fn of_two_objects_the_older_governs(cluster: &Cluster) {
         "the creator is warned: {warnings:?}"
     );
 
-    // When it is gone the other takes over.
+    // Once the older object is deleted, the other one takes over.
     cluster.pps_api("two").delete("z-older", &DeleteParams::default()).await.unwrap();
     pool.recorded("a-newer", "web").await;
     let after = pool.recreate("web", &["web-0"]).await;
     assert_eq!(after["web-0"].annotations[MARKER], "a-newer");
 }
 
-/// The policy asks for an object of the workload's own name first and uses it if it names the workload.
-/// So that one has to be where states are recorded, however old another is.
-pub(crate) async fn the_object_of_the_workloads_own_name_governs(cluster: &Cluster) {
+/// The policy reads the object with the workload's name first and uses it if it targets the workload. The sidecar must
+/// record there, even if another object is older.
+pub(crate) async fn object_with_the_workloads_name_takes_precedence(cluster: &Cluster) {
     let pool = Pool::new(cluster, "own", 3, 1).await;
     pool.object("older", &required("web", &[HOSTNAME])).await;
     tokio::time::sleep(Duration::from_millis(1100)).await;
     pool.second_object("web", &required("web", &[HOSTNAME])).await;
     let before = cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
-    let not_in_charge = |pps: &DynamicObject| recording(pps)["reason"] == "Superseded";
+    let superseded = |pps: &DynamicObject| recording(pps)["reason"] == "Superseded";
     pool.recorded("web", "web").await;
-    pool.wait_for_object("older", "the other to say that it is not in charge", TIMEOUT, not_in_charge).await;
+    pool.wait_for_object("older", "the other object to report that it is superseded", TIMEOUT, superseded)
+        .await;
     tokio::time::sleep(WHILE).await;
     pool.load(&homes(&before)["web-0"]).await;
     let after = pool.recreate("web", &["web-0"]).await;
     assert_eq!(homes(&after), homes(&before), "{:?}", after["web-0"].annotations);
 }
 
-/// What the policy said to whoever created that Pod last.
+/// The warnings in the policy's last response for that Pod.
 pub(crate) fn warnings(cluster: &Cluster, namespace: &str, pod: &str) -> String {
     let served = cluster.webhook().unwrap().served();
     let mine = served.iter().rfind(|one| one.namespace == namespace && one.name == pod).unwrap();

@@ -13,7 +13,10 @@ use std::{
 
 use anyhow::{Result, bail};
 use futures::FutureExt;
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::{
+    authorization::v1::SubjectAccessReview,
+    core::v1::{Event, Node, Pod},
+};
 use kube::{
     Api, ResourceExt,
     api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -387,7 +390,41 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// A spec that names the StatefulSet.
+/// A Pod template patch that spreads the Pods with matching labels over nodes.
+pub(crate) fn spread_over_nodes(label_selector: &Value) -> Value {
+    json!({"spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": label_selector, "topologyKey": HOSTNAME}]}}}})
+}
+
+/// Waits until the API server grants a user a permission, or refuses it.
+pub(crate) async fn wait_for_permission(
+    cluster: &Cluster,
+    user: &str,
+    group: &str,
+    resource: &str,
+    verb: &str,
+    granted: bool,
+) {
+    let (name, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let attributes = json!({"group": group, "resource": name, "subresource": subresource, "verb": verb,
+        "namespace": "default"});
+    wait_for_review(cluster, user, &attributes, granted).await;
+}
+
+/// Waits until a SubjectAccessReview with these attributes has that result.
+pub(crate) async fn wait_for_review(cluster: &Cluster, user: &str, attributes: &Value, granted: bool) {
+    let review = json!({"spec": {"user": user, "resourceAttributes": attributes}});
+    let review = serde_json::from_value(review).unwrap();
+    let reviews: Api<SubjectAccessReview> = Api::all(cluster.client());
+    wait_for(&format!("permission {attributes} of {user} to be {granted}"), TIMEOUT, async || {
+        let answer = reviews.create(&PostParams::default(), &review).await?.status.unwrap_or_default();
+        Ok(Progress::when(answer.allowed == granted, (), format!("{answer:?}")))
+    })
+    .await
+    .unwrap();
+}
+
+/// A spec that targets the StatefulSet.
 pub(crate) fn spec_for(workload: &str, rest: &Value) -> Value {
     let mut spec = json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": workload}});
     json_patch::merge(&mut spec, rest);

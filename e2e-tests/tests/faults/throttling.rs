@@ -1,4 +1,4 @@
-//! An API server that has too much to do, and says so.
+//! An overloaded API server answers 429 with Retry-After.
 
 use std::{
     fs,
@@ -23,21 +23,21 @@ use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::fleet::Fleet;
-use crate::road::Road;
+use crate::network::Network;
 use crate::support::{Random, TIMEOUT};
 
-/// Which requests are refused, how often, and how long they are asked to wait.
+/// Which requests are refused, how often, and with which Retry-After.
 struct Rule {
-    /// Method and path end like this.
+    /// The end of method and path.
     request: String,
     times: usize,
     wait: Duration,
-    /// When such requests came, those that were let through, too.
-    came: Vec<Instant>,
+    /// When matching requests arrived, including those that were passed on.
+    arrivals: Vec<Instant>,
 }
 
-/// Stands before the API server, speaks plain HTTP, and refuses what it is told to.
-struct Gate {
+/// A plain-HTTP proxy in front of the API server that refuses chosen requests.
+struct Throttle {
     shared: Arc<Shared>,
     kubeconfig: std::path::PathBuf,
     task: JoinHandle<()>,
@@ -48,7 +48,7 @@ struct Shared {
     rules: Mutex<Vec<Rule>>,
 }
 
-impl Gate {
+impl Throttle {
     async fn start(cluster: &Cluster) -> Self {
         let control_plane = &cluster.control_plane;
         let client = control_plane.client_for(SIDECAR).unwrap();
@@ -57,27 +57,27 @@ impl Gate {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let path = control_plane.kubeconfig_for(SIDECAR).unwrap();
         let text = fs::read_to_string(&path).unwrap().replace(control_plane.url(), &url);
-        let kubeconfig = path.with_extension("gated");
+        let kubeconfig = path.with_extension("throttled");
         fs::write(&kubeconfig, text).unwrap();
-        let router = Router::new().fallback(pass).with_state(shared.clone());
+        let router = Router::new().fallback(forward).with_state(shared.clone());
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { shared, kubeconfig, task }
     }
 
     fn refuse(&self, request: &str, times: usize, wait: Duration) {
-        let rule = Rule { request: request.to_owned(), times, wait, came: Vec::new() };
+        let rule = Rule { request: request.to_owned(), times, wait, arrivals: Vec::new() };
         self.shared.rules().push(rule);
     }
 
-    /// How long it was from each of the refused requests to the next one.
+    /// The time between each refused request and the next one.
     fn pauses(&self, request: &str) -> Vec<Duration> {
         let rules = self.shared.rules();
         let rule = rules.iter().find(|rule| rule.request == request).unwrap();
-        rule.came.windows(2).take(rule.times).map(|pair| pair[1] - pair[0]).collect()
+        rule.arrivals.windows(2).take(rule.times).map(|pair| pair[1] - pair[0]).collect()
     }
 }
 
-impl Drop for Gate {
+impl Drop for Throttle {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -88,16 +88,16 @@ impl Shared {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long this request has to wait, if it is refused.
+    /// Retry-After for this request, if it is refused.
     fn refused(&self, request: &str) -> Option<Duration> {
         let mut rules = self.rules();
         let rule = rules.iter_mut().find(|rule| request.ends_with(&rule.request))?;
-        rule.came.push(Instant::now());
-        (rule.came.len() <= rule.times).then_some(rule.wait)
+        rule.arrivals.push(Instant::now());
+        (rule.arrivals.len() <= rule.times).then_some(rule.wait)
     }
 }
 
-async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let line = format!("{} {}", request.method(), request.uri().path());
     if let Some(wait) = shared.refused(&line) {
         let seconds = wait.as_secs();
@@ -109,7 +109,7 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     }
     let (mut parts, body) = request.into_parts();
     let Ok(body) = to_bytes(body, usize::MAX).await else { return StatusCode::BAD_REQUEST.into_response() };
-    // They are the client's own: those of this connection mean nothing on the next.
+    // These headers belong to this connection and are set again on the next one.
     for name in [header::HOST, header::CONNECTION, header::CONTENT_LENGTH, header::AUTHORIZATION] {
         parts.headers.remove(name);
     }
@@ -124,37 +124,37 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     }
 }
 
-/// Both a list and a write are told to wait; what is not, goes on.
-pub(crate) async fn who_is_told_to_wait_waits(road: &Road) {
+/// A list and a write are refused and wait. Other requests are not held up.
+pub(crate) async fn honours_retry_after(network: &Network) {
     const LIST: &str = "GET /api/v1/pods";
     const WRITE: &str = "/namespaces/throttled/persistentpodstates/web-a/status";
     let mut random = Random::of("throttled");
-    let fleet = Fleet::new(&road.cluster, "throttled", 2, 3).await;
-    road.sidecar().terminate(TIMEOUT).await.unwrap();
-    let gate = Gate::start(&road.cluster).await;
+    let fleet = Fleet::new(&network.cluster, "throttled", 2, 3).await;
+    network.sidecar().terminate(TIMEOUT).await.unwrap();
+    let throttle = Throttle::start(&network.cluster).await;
     let (once, wait) = (Duration::from_secs(2), Duration::from_secs(4));
-    gate.refuse(LIST, 2, once);
-    gate.refuse(WRITE, 2, wait);
+    throttle.refuse(LIST, 2, once);
+    throttle.refuse(WRITE, 2, wait);
 
     fleet.replace_some(&mut random, 6).await;
     let options = SidecarOptions {
-        name: "gated".to_owned(),
-        kubeconfig: Some(gate.kubeconfig.clone()),
+        name: "throttled".to_owned(),
+        kubeconfig: Some(throttle.kubeconfig.clone()),
         ..SidecarOptions::default()
     };
-    let gated = road.cluster.run_sidecar(options).unwrap();
-    gated.wait_ready(TIMEOUT).await.unwrap();
+    let throttled = network.cluster.run_sidecar(options).unwrap();
+    throttled.wait_ready(TIMEOUT).await.unwrap();
     let before = fleet.states().await;
     fleet.pool.recorded("web-b", "web-b").await;
-    assert_eq!(gate.shared.rules().len(), 2);
+    assert_eq!(throttle.shared.rules().len(), 2);
     fleet.end_state().await;
     for (request, wait) in [(LIST, once), (WRITE, wait)] {
-        let pauses = gate.pauses(request);
+        let pauses = throttle.pauses(request);
         assert!(pauses.len() == 2 && pauses.iter().all(|pause| *pause >= wait), "{request}: {pauses:?}");
     }
     assert_eq!(fleet.states().await.len(), before.len());
-    assert_eq!(gated.terminate(TIMEOUT).await.unwrap().code, Some(0));
-    road.sidecar().start_again().unwrap();
-    road.sidecar().wait_ready(TIMEOUT).await.unwrap();
-    road.sidecar().wait_leading(TIMEOUT).await.unwrap();
+    assert_eq!(throttled.terminate(TIMEOUT).await.unwrap().code, Some(0));
+    network.sidecar().start_again().unwrap();
+    network.sidecar().wait_ready(TIMEOUT).await.unwrap();
+    network.sidecar().wait_leading(TIMEOUT).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! What the policy does not touch.
+//! Pods and fields that the policy must not change.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{HOSTNAME, IP_ANNOTATION, MARKER, Pool, TIMEOUT, ZONE, homes, list};
 
-pub(crate) async fn pods_without_stable_names_cost_no_host_call(cluster: &Cluster) {
+pub(crate) async fn makes_no_host_call_for_pods_without_stable_names(cluster: &Cluster) {
     let pool = Pool::new(cluster, "nocalls", 2, 1).await;
     let template = json!({
         "metadata": {"labels": {"app": "x"}},
@@ -55,7 +55,7 @@ pub(crate) async fn pods_without_stable_names_cost_no_host_call(cluster: &Cluste
         cluster.wait_ready("nocalls", name, pods, TIMEOUT).await.unwrap();
     }
 
-    // All were asked about, and only the StatefulSet's cost something.
+    // The API server sent all of them to the policy. Only the Pod of the StatefulSet caused a host call.
     let served = cluster.webhook().unwrap().served();
     let mine: Vec<_> = served.iter().filter(|one| one.namespace == "nocalls" && one.kind == "Pod").collect();
     assert!(mine.len() >= 8, "{} requests", mine.len());
@@ -66,8 +66,8 @@ pub(crate) async fn pods_without_stable_names_cost_no_host_call(cluster: &Cluste
     }
 }
 
-/// Asks the policy about a Pod, with the live cluster behind it.
-async fn ask(cluster: &Cluster, namespace: &str, pod: &Value, more: &Value) -> Evaluation {
+/// Evaluates a request for a Pod, with the live cluster as the host.
+async fn evaluate(cluster: &Cluster, namespace: &str, pod: &Value, more: &Value) -> Evaluation {
     let mut request = json!({
         "uid": "00000000-0000-0000-0000-000000000001",
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -80,11 +80,11 @@ async fn ask(cluster: &Cluster, namespace: &str, pod: &Value, more: &Value) -> E
     let client = cluster.control_plane.client_for(POLICY_SERVER).unwrap();
     let host: Arc<dyn HostCalls> = Arc::new(KubernetesHost::new(tokio::runtime::Handle::current(), client));
     let module = cluster.webhook().unwrap().module().clone();
-    let evaluate = move || module.evaluate(&request, &json!({}), &host).unwrap();
-    tokio::task::spawn_blocking(evaluate).await.unwrap()
+    let evaluation = move || module.evaluate(&request, &json!({}), &host).unwrap();
+    tokio::task::spawn_blocking(evaluation).await.unwrap()
 }
 
-/// What a live Pod looked like when it was sent.
+/// A live Pod without the fields that the cluster added after its creation.
 fn as_sent(mut pod: Value) -> Value {
     pod.as_object_mut().unwrap().remove("status");
     pod["spec"].as_object_mut().unwrap().remove("nodeName");
@@ -94,7 +94,7 @@ fn as_sent(mut pod: Value) -> Value {
     pod
 }
 
-pub(crate) async fn the_policy_leaves_its_own_output_alone(cluster: &Cluster) {
+pub(crate) async fn leaves_its_own_output_unchanged(cluster: &Cluster) {
     let pool = Pool::new(cluster, "again", 2, 2).await;
     let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     cluster.run_stateful_set(&web).await.unwrap();
@@ -104,21 +104,21 @@ pub(crate) async fn the_policy_leaves_its_own_output_alone(cluster: &Cluster) {
 
     let mutated = as_sent(pool.pod_json("web-0").await);
     assert_eq!(mutated["metadata"]["annotations"][MARKER], "web");
-    let again = ask(cluster, "again", &mutated, &json!({})).await;
+    let again = evaluate(cluster, "again", &mutated, &json!({})).await;
     assert!(again.response.allowed && !again.host_calls.is_empty(), "{:?}", again.response);
     assert!(again.patch.is_none(), "{:?}", again.patch);
     assert_eq!(again.response.warnings, None);
 
-    // Without what was injected there is something to do, and what comes of that is the same.
+    // Without the injected fields the policy injects them again, with the same result.
     let mut plain = mutated.clone();
     plain["spec"].as_object_mut().unwrap().remove("affinity");
     plain["metadata"]["annotations"] = json!({});
-    let first = ask(cluster, "again", &plain, &json!({})).await;
+    let first = evaluate(cluster, "again", &plain, &json!({})).await;
     json_patch::patch(&mut plain, &first.patch.expect("a patch")).unwrap();
     assert_eq!(plain, mutated);
 }
 
-pub(crate) async fn unknown_fields_go_through(cluster: &Cluster) {
+pub(crate) async fn preserves_unknown_fields(cluster: &Cluster) {
     let pool = Pool::new(cluster, "unknown", 2, 2).await;
     let web = pool.stateful_set("web", 1).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     cluster.run_stateful_set(&web).await.unwrap();
@@ -138,25 +138,24 @@ pub(crate) async fn unknown_fields_go_through(cluster: &Cluster) {
         ]},
     }});
     let more = json!({"x-request": 1, "userInfo": {"extra": {"x": ["y"]}}, "options": {"kind": "CreateOptions", "x": 1}});
-    let evaluation = ask(cluster, "unknown", &pod, &more).await;
+    let evaluation = evaluate(cluster, "unknown", &pod, &more).await;
     let patch = evaluation.patch.expect("a patch");
     for operation in &patch.0 {
         assert!(
             matches!(operation, PatchOperation::Add(AddOperation { .. })),
-            "nothing but additions: {operation}"
+            "only additions are expected: {operation}"
         );
         assert!(!operation.to_string().contains("x-"), "{operation}");
     }
 
-    // All that is new are the plan's paths.
+    // Nothing but the planned paths changed.
     let mut after = pod.clone();
     json_patch::patch(&mut after, &patch).unwrap();
     let state = &pool.states("web").await["web-0"];
     assert_eq!(after, planned(pod, state));
 }
 
-/// A Pod with a state injected, written down another way: zone required, host preferred, and the
-/// address.
+/// An independent implementation of the injection: zone required, host preferred, and the address.
 fn planned(mut pod: Value, state: &Value) -> Value {
     let is = |key: &str| json!({"key": key, "operator": "In", "values": [state["nodeTopologyLabels"][key]]});
     let affinity = &mut pod["spec"]["affinity"]["nodeAffinity"];
@@ -182,8 +181,8 @@ fn planned(mut pod: Value, state: &Value) -> Value {
     pod
 }
 
-/// A template with something in every corner.
-fn rich() -> Value {
+/// A template that uses many fields.
+fn rich_template() -> Value {
     json!({
         "metadata": {"annotations": {"own": "1", "example.io/empty": ""}, "labels": {"more": "labels"}},
         "spec": {
@@ -229,12 +228,12 @@ fn rich() -> Value {
     })
 }
 
-pub(crate) async fn everything_else_in_a_pod_stays_as_it_was(cluster: &Cluster) {
+pub(crate) async fn changes_nothing_else_in_a_pod(cluster: &Cluster) {
     let pool = Pool::new(cluster, "rich", 4, 2).await;
-    // Namespace kubewarden is not sent to the policy at all.
-    let mut rich = rich();
+    // Requests in the namespace kubewarden bypass the policy.
+    let mut rich = rich_template();
     if cluster.control_plane.version() < Version::minor(23) {
-        // Ephemeral volumes came later: the API server would refuse the template.
+        // This API server would refuse ephemeral volumes.
         rich["spec"]["volumes"].as_array_mut().unwrap().retain(|volume| volume.get("ephemeral").is_none());
     }
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
@@ -252,20 +251,27 @@ pub(crate) async fn everything_else_in_a_pod_stays_as_it_was(cluster: &Cluster) 
     assert_eq!(homes(&after), homes(&before));
 
     let served = cluster.webhook().unwrap().served();
-    assert!(served.iter().all(|one| one.namespace != "kubewarden"), "the other Pod was to bypass the policy");
+    assert!(
+        served.iter().all(|one| one.namespace != "kubewarden"),
+        "the Pod in kubewarden should bypass the policy"
+    );
     let plain = Pool { cluster, namespace: "kubewarden" };
     let mut plain = as_sent(plain.pod_json("web-0").await);
     let mut pinned = as_sent(pool.pod_json("web-0").await);
     for pod in [&mut plain, &mut pinned] {
         pod["metadata"]["namespace"] = json!("x");
         pod["metadata"]["ownerReferences"][0]["uid"] = json!("x");
-        // The CNI's own.
+        // Written by the CNI.
         pod["metadata"]["annotations"].as_object_mut().unwrap().remove(IP_ANNOTATION);
-        // The StatefulSet's annotations are no part of its revision, but its namespace may be.
+        // The revision may depend on the namespace.
         pod["metadata"]["labels"].as_object_mut().unwrap().remove("controller-revision-hash");
     }
     assert!(list(&plain["spec"]["volumes"]).count() >= 3, "{plain}");
-    assert_eq!(plain["metadata"]["annotations"].get(MARKER), None, "the control has nothing of ours");
+    assert_eq!(
+        plain["metadata"]["annotations"].get(MARKER),
+        None,
+        "nothing should be injected into the Pod in kubewarden"
+    );
     let mut expected = planned(plain, &state);
     expected["metadata"]["annotations"].as_object_mut().unwrap().remove(IP_ANNOTATION);
     assert_eq!(pinned, expected);

@@ -1,4 +1,4 @@
-//! Pods come back to where they were.
+//! Replaced Pods return to their nodes and addresses.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,11 @@ use pps_e2e::{
 use serde_json::json;
 
 use crate::support::{
-    HOSTNAME, IP_ANNOTATION, MARKER, Pool, TIMEOUT, WHILE, ZONE, homes, places, required, spec_for,
+    HOSTNAME, IP_ANNOTATION, MARKER, Pool, TIMEOUT, WHILE, ZONE, homes, list, places, recording, required,
+    spec_for, spread_over_nodes,
 };
 
-pub(crate) async fn a_deleted_pod_returns_to_its_node_and_address(cluster: &Cluster) {
+pub(crate) async fn returns_a_deleted_pod_to_its_node_and_address(cluster: &Cluster) {
     let pool = Pool::new(cluster, "returns", 8, 2).await;
     let web = pool.stateful_set("web", 2).persistent("", HOSTNAME, IP_ANNOTATION);
     let near = pool.stateful_set("near", 1).persistent("", HOSTNAME, "");
@@ -26,14 +27,13 @@ pub(crate) async fn a_deleted_pod_returns_to_its_node_and_address(cluster: &Clus
         (pool.ready("web", 2).await, pool.ready("near", 1).await, pool.ready("free", 1).await);
     pool.recorded("web", "web").await;
     pool.recorded("near", "near").await;
-    // All nodes where they are become a bad choice.
+    // Make all current nodes unattractive to the scheduler.
     let all = homes(&web).into_values().chain(homes(&near).into_values()).chain(homes(&free).into_values());
     pool.load_all(&all.collect::<Vec<_>>()).await;
 
-    // The control, without which the check below could not fail: without an object a Pod goes
-    // elsewhere, and without the annotation it gets another address.
+    // The control group: without an object a Pod moves, and without the annotation its address changes.
     let free_again = pool.recreate("free", &["free-0"]).await;
-    assert_ne!(homes(&free_again), homes(&free), "the scheduler should find the loaded node a bad choice");
+    assert_ne!(homes(&free_again), homes(&free), "the scheduler should avoid the loaded node");
     assert!(!free_again["free-0"].annotations.contains_key(MARKER));
     let near_again = pool.recreate("near", &["near-0"]).await;
     assert_eq!(homes(&near_again), homes(&near));
@@ -45,10 +45,9 @@ pub(crate) async fn a_deleted_pod_returns_to_its_node_and_address(cluster: &Clus
     pool.recorded("near", "near").await;
 }
 
-pub(crate) async fn a_rolling_update_leaves_every_pod_at_home(cluster: &Cluster) {
+pub(crate) async fn keeps_every_pod_on_its_node_during_a_rolling_update(cluster: &Cluster) {
     let pool = Pool::new(cluster, "rollout", 10, 2).await;
-    let apart = json!({"spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-        {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}, "topologyKey": HOSTNAME}]}}}});
+    let apart = spread_over_nodes(&json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]}));
     let web = pool.stateful_set("web", 3).template(&apart).persistent("", HOSTNAME, IP_ANNOTATION);
     let free = pool.stateful_set("free", 3).template(&apart);
     cluster.create_stateful_set(&web).await.unwrap();
@@ -60,11 +59,11 @@ pub(crate) async fn a_rolling_update_leaves_every_pod_at_home(cluster: &Cluster)
     let (web_again, free_again) = tokio::join!(pool.roll_out("web", "2"), pool.roll_out("free", "2"));
     assert_eq!(places(&web_again), places(&web));
     let moved = homes(&free_again).iter().filter(|(name, node)| homes(&free)[*name] != **node).count();
-    assert!(moved > 0, "without an object none of {:?} moved", homes(&free));
+    assert!(moved > 0, "without an object some Pod of {:?} should move", homes(&free));
     pool.recorded("web", "web").await;
 }
 
-pub(crate) async fn a_cordoned_node_is_left_and_not_returned_to(cluster: &Cluster) {
+pub(crate) async fn leaves_a_cordoned_node_and_stays_on_the_new_one(cluster: &Cluster) {
     let pool = Pool::new(cluster, "cordoned", 2, 1).await;
     let web = pool.stateful_set("web", 1).persistent("", HOSTNAME, "");
     let first = homes(&cluster.run_stateful_set(&web).await.unwrap())["web-0"].clone();
@@ -72,17 +71,17 @@ pub(crate) async fn a_cordoned_node_is_left_and_not_returned_to(cluster: &Cluste
 
     cluster.nodes.cordon(&first).await.unwrap();
     let second = homes(&pool.recreate("web", &["web-0"]).await)["web-0"].clone();
-    assert_ne!(second, first, "a cordoned node takes no Pods");
+    assert_ne!(second, first, "a cordoned node should get no Pods");
     let states = pool.recorded("web", "web").await;
     assert_eq!(states["web-0"]["nodeName"], json!(second));
 
-    // The old node is free and empty, the new one is not, and still the Pod stays.
+    // The old node is empty again and the new one is loaded, but the Pod stays.
     cluster.nodes.uncordon(&first).await.unwrap();
     pool.load(&second).await;
     assert_eq!(homes(&pool.recreate("web", &["web-0"]).await)["web-0"], second);
 }
 
-pub(crate) async fn a_required_zone_is_never_left(cluster: &Cluster) {
+pub(crate) async fn keeps_a_pod_pending_rather_than_leave_its_required_zone(cluster: &Cluster) {
     let pool = Pool::new(cluster, "zones", 4, 2).await;
     let web = pool.stateful_set("web", 1).persistent(ZONE, "", "");
     let first = homes(&cluster.run_stateful_set(&web).await.unwrap())["web-0"].clone();
@@ -92,7 +91,7 @@ pub(crate) async fn a_required_zone_is_never_left(cluster: &Cluster) {
     let other = format!("zones-{}", (number(&first) + 2) % 4);
     assert_eq!(pool.zone(&other).await, zone);
 
-    // The rest of the zone is loaded, the other zone is empty.
+    // The rest of the zone is loaded while the other zone is empty.
     pool.load(&other).await;
     cluster.nodes.cordon(&first).await.unwrap();
     assert_eq!(homes(&pool.recreate("web", &["web-0"]).await)["web-0"], other);
@@ -103,8 +102,7 @@ pub(crate) async fn a_required_zone_is_never_left(cluster: &Cluster) {
     wait_for("the scheduler to find no node for web-0", TIMEOUT, async || {
         let pod = api.get("web-0").await?;
         let status = serde_json::to_value(&pod.status)?;
-        let unscheduled =
-            crate::support::list(&status["conditions"]).any(|one| one["reason"] == "Unschedulable");
+        let unscheduled = list(&status["conditions"]).any(|one| one["reason"] == "Unschedulable");
         let new = pod.metadata.uid.as_ref() != Some(&before["web-0"].uid);
         Ok(Progress::when(new && unscheduled, (), status))
     })
@@ -112,29 +110,35 @@ pub(crate) async fn a_required_zone_is_never_left(cluster: &Cluster) {
     .unwrap();
     tokio::time::sleep(WHILE).await;
     let pending = PodInfo::from(&api.get("web-0").await.unwrap());
-    assert_eq!(pending.node, None, "it must not run outside {zone}");
-    assert_eq!(pool.states("web").await["web-0"]["nodeName"], json!(other), "the state must stay meanwhile");
+    assert_eq!(pending.node, None, "the Pod must not run outside {zone}");
+    assert_eq!(
+        pool.states("web").await["web-0"]["nodeName"],
+        json!(other),
+        "the state must be kept meanwhile"
+    );
 
     cluster.nodes.uncordon(&first).await.unwrap();
     assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], first);
     pool.recorded("web", "web").await;
 }
 
-pub(crate) async fn a_scaled_down_workload_forgets_once_its_pods_are_gone(cluster: &Cluster) {
+pub(crate) async fn drops_states_after_scale_down_once_the_pods_are_gone(cluster: &Cluster) {
     let pool = Pool::new(cluster, "scaled", 3, 1).await;
-    let apart = json!({"spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-        {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": HOSTNAME}]}}}});
+    let apart = spread_over_nodes(&json!({"matchLabels": {"app": "web"}}));
     let web = pool.stateful_set("web", 3).template(&apart).persistent(HOSTNAME, "", "");
     let pods = homes(&cluster.run_stateful_set(&web).await.unwrap());
     pool.recorded("web", "web").await;
 
-    // web-2 hangs in termination, and keeps its entry until it is gone.
+    // web-2 keeps terminating, and keeps its entry until it is gone.
     cluster.kubelet.stop_node(&pods["web-2"]);
     pool.scale("web", 2).await;
-    let going = |name: &'static str| {
+    let terminating = |name: &'static str| {
         move |pods: &BTreeMap<String, PodInfo>| pods.get(name).is_some_and(|pod| pod.terminating)
     };
-    cluster.wait_for_pods("scaled", "web", "web-2 to be going", TIMEOUT, going("web-2")).await.unwrap();
+    cluster
+        .wait_for_pods("scaled", "web", "web-2 to be terminating", TIMEOUT, terminating("web-2"))
+        .await
+        .unwrap();
     pool.wait_for_object("web", "two Pods to be wanted", TIMEOUT, |pps| pps.data["status"]["desired"] == 2)
         .await;
     tokio::time::sleep(WHILE).await;
@@ -142,16 +146,19 @@ pub(crate) async fn a_scaled_down_workload_forgets_once_its_pods_are_gone(cluste
     cluster.kubelet.start_node(&pods["web-2"]);
     pool.wait_for_entries("web", &["web-0", "web-1"]).await;
 
-    // What was forgotten starts anew, unpinned.
+    // A Pod whose entry was dropped starts anywhere.
     pool.scale("web", 3).await;
     let again = pool.ready("web", 3).await;
     assert!(!again["web-2"].annotations.contains_key(MARKER), "{:?}", again["web-2"].annotations);
     pool.recorded("web", "web").await;
 
-    // At zero replicas, too.
+    // The same holds at zero replicas.
     cluster.kubelet.stop_node(&pods["web-0"]);
     pool.scale("web", 0).await;
-    cluster.wait_for_pods("scaled", "web", "web-0 to be going", TIMEOUT, going("web-0")).await.unwrap();
+    cluster
+        .wait_for_pods("scaled", "web", "web-0 to be terminating", TIMEOUT, terminating("web-0"))
+        .await
+        .unwrap();
     pool.wait_for_entries("web", &["web-0"]).await;
     tokio::time::sleep(WHILE).await;
     assert!(pool.states("web").await.contains_key("web-0"), "web-0 is not gone yet");
@@ -161,7 +168,7 @@ pub(crate) async fn a_scaled_down_workload_forgets_once_its_pods_are_gone(cluste
     assert_eq!((&pps.data["status"]["recorded"], &pps.data["status"]["desired"]), (&json!(0), &json!(0)));
 }
 
-pub(crate) async fn when_deleted_brings_scaled_up_pods_home(cluster: &Cluster) {
+pub(crate) async fn when_deleted_retention_returns_pods_after_scale_up(cluster: &Cluster) {
     let pool = Pool::new(cluster, "kept", 6, 1).await;
     let policy = json!({"persistentPodStateRetentionPolicy": "WhenDeleted",
         "preferredPersistentTopology": [{"weight": 100, "preference": {"nodeTopologyKeys": [HOSTNAME]}}]});
@@ -181,18 +188,18 @@ pub(crate) async fn when_deleted_brings_scaled_up_pods_home(cluster: &Cluster) {
     pool.scale("web", 3).await;
     assert_eq!(homes(&pool.ready("web", 3).await), homes(&before));
 
-    // Until the workload is gone.
+    // Deleting the workload drops the states.
     cluster.delete_stateful_set("kept", "web", false).await.unwrap();
     pool.wait_for_entries("mine", &[]).await;
     let pps = pool
         .wait_for_object("mine", "the condition to say so", TIMEOUT, |pps| {
-            crate::support::recording(pps)["reason"] == "WorkloadNotFound"
+            recording(pps)["reason"] == "WorkloadNotFound"
         })
         .await;
-    assert_eq!(crate::support::recording(&pps)["status"], "False");
+    assert_eq!(recording(&pps)["status"], "False");
 }
 
-pub(crate) async fn ordinals_that_start_elsewhere_are_recorded(cluster: &Cluster) {
+pub(crate) async fn records_pods_whose_ordinals_do_not_start_at_0(cluster: &Cluster) {
     if cluster.control_plane.version() < Version::minor(27) {
         return report::skipped(
             "records_pods_whose_ordinals_do_not_start_at_0",

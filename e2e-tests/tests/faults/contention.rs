@@ -1,4 +1,4 @@
-//! Others are in the way of the sidecar's writes.
+//! Webhooks and other writers interfere with the sidecar's writes.
 
 use std::{
     sync::{
@@ -19,14 +19,14 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use crate::fleet::Fleet;
 use crate::support::{Random, TIMEOUT, list, note};
 
-/// A server that takes every connection and never says a word.
-struct Silence {
+/// A server that accepts every connection and never responds.
+struct SilentServer {
     port: u16,
     connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
-impl Silence {
+impl SilentServer {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -43,14 +43,14 @@ impl Silence {
     }
 }
 
-impl Drop for Silence {
+impl Drop for SilentServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// Puts a webhook before each write of a status in this namespace.
-async fn put_before_status(cluster: &Cluster, namespace: &str, url: &str) {
+/// Registers a webhook for each status write in this namespace.
+async fn register_status_webhook(cluster: &Cluster, namespace: &str, url: &str) {
     let label = "e2e.pps.kubewarden.io/asks";
     let name = format!("{namespace}.pps.kubewarden.io");
     let webhook = json!({
@@ -69,26 +69,26 @@ async fn put_before_status(cluster: &Cluster, namespace: &str, url: &str) {
     let namespaced = json!({"apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": namespace, "labels": {label: namespace}}});
     cluster.apply_objects(&[namespaced, configuration]).await.unwrap();
-    // The API server takes it up a moment later.
+    // The API server uses it a moment later.
     let api = cluster.pps_api(namespace);
     let dry = PatchParams { dry_run: true, ..PatchParams::default() };
     let patch = Patch::Merge(json!({"status": {"desired": 77}}));
-    wait_for("the webhook to be asked", TIMEOUT, async || {
+    wait_for("the webhook to be called", TIMEOUT, async || {
         let refused = api.patch_status("web-a", &dry, &patch).await.is_err();
-        Ok(Progress::when(refused, (), "a status can be written"))
+        Ok(Progress::when(refused, (), "a status can still be written"))
     })
     .await
     .unwrap();
 }
 
-async fn take_away(cluster: &Cluster, namespace: &str) {
+async fn remove_status_webhook(cluster: &Cluster, namespace: &str) {
     let name = format!("{namespace}.pps.kubewarden.io");
     cluster.control_plane.kubectl(&["delete", "validatingwebhookconfiguration", &name]).await.unwrap();
 }
 
-/// Of three namespaces one has a webhook that is not there, and later one a webhook that never answers.
-/// There are more objects behind that one than writes may be on their way.
-pub(crate) async fn a_webhook_hangs_and_another_fails(cluster: &Cluster) {
+/// Of three namespaces, one has an unreachable webhook and later another one has a webhook that never responds. The
+/// latter has more objects than concurrent writes are allowed.
+pub(crate) async fn failing_writes_do_not_block_other_objects(cluster: &Cluster) {
     let mut random = Random::of("webhooks");
     let (hangs, fails, well) = tokio::join!(
         Fleet::new(cluster, "hook-hangs", 20, 1),
@@ -100,31 +100,31 @@ pub(crate) async fn a_webhook_hangs_and_another_fails(cluster: &Cluster) {
     let refused = async || sidecar.metric(metric).await.map(Option::unwrap_or_default);
     let (hung, failed) = (hangs.states().await, fails.states().await);
 
-    // Port 1 is nobody's.
-    put_before_status(cluster, "hook-fails", "https://127.0.0.1:1/").await;
+    // Nothing listens on port 1.
+    register_status_webhook(cluster, "hook-fails", "https://127.0.0.1:1/").await;
     let count = refused().await.unwrap();
     fails.replace_some(&mut random, 4).await;
     tokio::time::sleep(Duration::from_secs(6)).await;
     let tried = refused().await.unwrap() - count;
-    // Two objects, each tried again after ever longer waits. Without these it would be hundreds of times.
+    // Two objects, each retried with growing pauses. Without pauses there would be hundreds of writes.
     assert!((4.0..=40.0).contains(&tried), "{tried} writes were refused");
-    assert_eq!(fails.states().await, failed, "nothing can have been written");
-    take_away(cluster, "hook-fails").await;
+    assert_eq!(fails.states().await, failed, "no state may have been written");
+    remove_status_webhook(cluster, "hook-fails").await;
 
-    let silence = Silence::start().await;
-    put_before_status(cluster, "hook-hangs", &format!("https://127.0.0.1:{}/", silence.port)).await;
-    let (asked, count) = (silence.connections.load(Relaxed), refused().await.unwrap());
+    let silence = SilentServer::start().await;
+    register_status_webhook(cluster, "hook-hangs", &format!("https://127.0.0.1:{}/", silence.port)).await;
+    let (before, count) = (silence.connections.load(Relaxed), refused().await.unwrap());
     let started = Instant::now();
     hangs.replace_some(&mut random, 20).await;
-    wait_for("as many writes to have hung as may be on their way", TIMEOUT, async || {
-        let connections = silence.connections.load(Relaxed) - asked;
+    wait_for("as many writes to hang as are allowed concurrently", TIMEOUT, async || {
+        let connections = silence.connections.load(Relaxed) - before;
         let refused = refused().await? - count;
         let seen = format!("{connections} connections, {refused} refused");
         Ok(Progress::when(connections > 16 && refused >= 16.0, (), seen))
     })
     .await
     .unwrap();
-    // The others go on. If they had to wait for those that hang, it would be for ten seconds each time.
+    // The others continue. Waiting for a hanging write would take ten seconds each time.
     let mut waited = Duration::ZERO;
     for _ in 0..4 {
         well.replace_some(&mut random, 2).await;
@@ -135,14 +135,14 @@ pub(crate) async fn a_webhook_hangs_and_another_fails(cluster: &Cluster) {
         waited += replaced.elapsed();
     }
     note(&format!(
-        "{tried} writes refused at once in 6s; behind what hangs, {} in {:.0?}, and elsewhere four changes \
-         were recorded after {waited:.1?} in all",
+        "{tried} writes refused at once in 6s; {} hanging writes failed in {:.0?}, while four changes elsewhere \
+         were recorded in {waited:.1?} in total",
         refused().await.unwrap() - count,
         started.elapsed()
     ));
     assert!(waited < Duration::from_secs(12), "{waited:?}");
-    assert_eq!(hangs.states().await, hung, "nothing can have been written");
-    take_away(cluster, "hook-hangs").await;
+    assert_eq!(hangs.states().await, hung, "no state may have been written");
+    remove_status_webhook(cluster, "hook-hangs").await;
     drop(silence);
     for fleet in [&hangs, &fails, &well] {
         fleet.end_state().await;
@@ -156,8 +156,8 @@ fn their_number(object: &DynamicObject) -> Option<u64> {
     condition["message"].as_str()?.parse().ok()
 }
 
-/// Somebody counts in a condition of the same status, without a pause.
-pub(crate) async fn another_writer_never_rests(cluster: &Cluster) {
+/// Another writer counts in a condition of the same status, almost without pauses.
+pub(crate) async fn converges_beside_a_busy_writer(cluster: &Cluster) {
     let mut random = Random::of("another writer");
     let mut fleet = Fleet::new(cluster, "contended", 1, 6).await;
     let sidecar = cluster.sidecar().unwrap();
@@ -172,10 +172,14 @@ pub(crate) async fn another_writer_never_rests(cluster: &Cluster) {
         let mut random = Random::of("their pauses");
         let mut refused = 0_u64;
         while !done.load(Relaxed) {
-            // A list is written whole, so it has to be read before.
+            // A list must be written as a whole, so read it first.
             let mut object = api.get("web-a").await.unwrap();
             let taken = writes.load(Relaxed);
-            assert!(taken == 0 || their_number(&object) == Some(taken), "theirs was lost: {}", object.data);
+            assert!(
+                taken == 0 || their_number(&object) == Some(taken),
+                "the foreign condition was lost: {}",
+                object.data
+            );
             let mut conditions: Vec<Value> = list(&object.data["status"]["conditions"]).cloned().collect();
             conditions.retain(|one| one["type"] != THEIRS);
             conditions.push(json!({"type": THEIRS, "status": "True", "reason": "Counting",
@@ -193,14 +197,14 @@ pub(crate) async fn another_writer_never_rests(cluster: &Cluster) {
     let moves = async {
         for round in 0..100_u32 {
             fleet.replace_some(&mut random, 2).await;
-            // The condition of the sidecar changes, too: it is in the same list.
+            // Changes the sidecar's condition in the same list.
             let lacks = round % 2 == 0;
             for index in 0..6 {
                 let value = (!lacks).then(|| format!("contended-zone-{round}"));
                 let node = format!("contended-{index}");
                 cluster.nodes.label(&node, crate::support::ZONE, value.as_deref()).await.unwrap();
             }
-            // Whether they are in each other's way is a matter of luck.
+            // Conflicts depend on timing, so continue until there are some.
             let met = writes.load(Relaxed) >= 50 && conflicts().await.unwrap() > before;
             if met && round >= 7 && !lacks {
                 break;
@@ -208,7 +212,7 @@ pub(crate) async fn another_writer_never_rests(cluster: &Cluster) {
         }
         fleet.scale("web-a", 4).await;
         fleet.ready().await;
-        // It gets its turn although the other one does not rest.
+        // The sidecar succeeds although the other writer continues.
         fleet.end_state().await;
         done.store(true, Relaxed);
     };
@@ -218,7 +222,7 @@ pub(crate) async fn another_writer_never_rests(cluster: &Cluster) {
     note(&format!(
         "the other writer: {taken} writes, {refused} conflicts; the sidecar: {conflicts} conflicts"
     ));
-    assert!(taken >= 50 && conflicts >= 1.0, "they were not in each other's way");
+    assert!(taken >= 50 && conflicts >= 1.0, "the writers did not conflict");
     let object = api.get("web-a").await.unwrap();
     assert_eq!(their_number(&object), Some(taken));
     fleet.end_state().await;

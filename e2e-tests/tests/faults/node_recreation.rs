@@ -1,4 +1,4 @@
-//! Nodes are deleted, and made again under their names with other labels.
+//! Nodes are deleted and made again under the same names with other labels.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,9 +9,11 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use crate::end_state::{Retained, end_state, end_state_with};
-use crate::support::{HOSTNAME, IP_ANNOTATION, MARKER, Pool, Random, TIMEOUT, ZONE, homes, spec_for};
+use crate::support::{
+    HOSTNAME, IP_ANNOTATION, MARKER, Pool, Random, TIMEOUT, ZONE, homes, spec_for, spread_over_nodes,
+};
 
-/// How long a node has to be gone.
+/// The grace period of the sidecar.
 const GRACE: Duration = Duration::from_secs(6);
 const RACK: &str = "example.io/rack";
 
@@ -36,14 +38,13 @@ impl<'a> Trio<'a> {
             "preferredPersistentTopology": [{"weight": 1, "preference": {"nodeTopologyKeys": [ZONE, RACK]}}],
             "persistentPodAnnotations": [{"key": IP_ANNOTATION}], "nodeDeletionPolicy": policy});
         pool.object("web", &spec_for("web", &spec)).await;
-        let apart = json!({"spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-            {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": HOSTNAME}]}}}});
+        let apart = spread_over_nodes(&json!({"matchLabels": {"app": "web"}}));
         cluster.run_stateful_set(&pool.stateful_set("web", 3).template(&apart)).await.unwrap();
         end_state(cluster, namespace, 3).await;
         Self { pool, random: Random::of(namespace) }
     }
 
-    /// One of the Pods, with its node.
+    /// A random Pod and its node.
     pub(crate) async fn any(&mut self) -> (String, String) {
         let homes = homes(&self.pool.ready("web", 3).await);
         let all: Vec<(String, String)> = homes.into_iter().collect();
@@ -54,7 +55,7 @@ impl<'a> Trio<'a> {
         self.pool.cluster.nodes.delete(node).await.unwrap();
     }
 
-    /// Makes the node again, as another one.
+    /// Makes the node again with other labels.
     pub(crate) async fn make_node(&mut self, node: &str) {
         let namespace = self.pool.namespace;
         let labels = self.pool.selector().as_object().unwrap().clone();
@@ -66,14 +67,14 @@ impl<'a> Trio<'a> {
         self.pool.cluster.nodes.create(spec).await.unwrap();
     }
 
-    /// Deletes a Pod, and waits until its successor waits for the node.
+    /// Deletes a Pod and waits until its replacement is pending because the node is missing.
     pub(crate) async fn delete_pod(&self, pod: &str) {
         let cluster = self.pool.cluster;
         let before = cluster.delete_pods(self.pool.namespace, "web", &[pod]).await.unwrap();
-        let waits = |now: &PodInfo| now.uid != before[pod].uid && now.node.is_none();
-        let what = format!("{pod} to wait for its node");
+        let is_pending = |now: &PodInfo| now.uid != before[pod].uid && now.node.is_none();
+        let what = format!("{pod} to be pending without its node");
         let pods = cluster.wait_for_pods(self.pool.namespace, "web", &what, TIMEOUT, |pods| {
-            pods.get(pod).is_some_and(waits)
+            pods.get(pod).is_some_and(is_pending)
         });
         assert!(pods.await.unwrap()[pod].annotations.contains_key(MARKER));
     }
@@ -90,9 +91,9 @@ impl<'a> Trio<'a> {
         end_state(self.pool.cluster, self.pool.namespace, 3).await;
     }
 
-    /// What happens within the grace period is the same under both policies.
-    async fn soon_back(&mut self) {
-        // Under a Pod that goes on.
+    /// Recreates a node within the grace period, which has the same effect under both policies.
+    async fn recreate_node_in_time(&mut self) {
+        // The Pod keeps running.
         let (pod, node) = self.any().await;
         self.delete_node(&node).await;
         tokio::time::sleep(Duration::from_millis(self.random.below(1000))).await;
@@ -100,7 +101,7 @@ impl<'a> Trio<'a> {
         self.end_state().await;
         assert_eq!(self.home(&pod).await, node);
 
-        // Under one that waits for it.
+        // The Pod is pending meanwhile.
         let (pod, node) = self.any().await;
         self.delete_node(&node).await;
         self.delete_pod(&pod).await;
@@ -111,11 +112,11 @@ impl<'a> Trio<'a> {
     }
 }
 
-pub(crate) async fn a_node_that_is_made_again_is_kept(cluster: &Cluster) {
+pub(crate) async fn keep_policy_survives_the_recreation_of_a_node(cluster: &Cluster) {
     let mut trio = Trio::new(cluster, "again-kept", "Keep").await;
-    trio.soon_back().await;
+    trio.recreate_node_in_time().await;
 
-    // However late it is back.
+    // The grace period does not matter.
     let (pod, node) = trio.any().await;
     let states = trio.states().await;
     trio.delete_node(&node).await;
@@ -126,22 +127,22 @@ pub(crate) async fn a_node_that_is_made_again_is_kept(cluster: &Cluster) {
     trio.make_node(&node).await;
     assert_eq!(trio.home(&pod).await, node);
     trio.end_state().await;
-    assert_ne!(trio.states().await[&pod], states[&pod], "it has other labels");
+    assert_ne!(trio.states().await[&pod], states[&pod], "the new labels must be recorded");
 }
 
-pub(crate) async fn a_node_that_is_made_again_late_was_forgotten(cluster: &Cluster) {
+pub(crate) async fn forget_policy_drops_states_of_a_node_recreated_late(cluster: &Cluster) {
     let mut trio = Trio::new(cluster, "again-forgotten", "Forget").await;
-    trio.soon_back().await;
+    trio.recreate_node_in_time().await;
 
     let (pod, node) = trio.any().await;
     trio.delete_node(&node).await;
     trio.delete_pod(&pod).await;
     let now = trio.home(&pod).await;
-    assert_ne!(now, node, "it has started anew elsewhere");
+    assert_ne!(now, node, "the Pod must start on another node");
     trio.end_state().await;
     trio.make_node(&node).await;
     trio.end_state().await;
-    // It is at home where it is now.
+    // The Pod stays on its new node.
     trio.pool.recreate("web", &[&pod]).await;
     assert_eq!(trio.home(&pod).await, now);
     trio.end_state().await;

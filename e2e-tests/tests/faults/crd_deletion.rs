@@ -1,4 +1,4 @@
-//! The definition of PersistentPodState itself goes, with all objects, and comes back.
+//! The CRD of PersistentPodState is deleted with all objects, and applied again.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::end_state::end_state;
 use crate::fleet::Fleet;
 use crate::support::{HOSTNAME, Random, TIMEOUT, WHILE, required};
 
-pub(crate) async fn the_definition_goes_and_comes_back(cluster: &Cluster) {
+pub(crate) async fn recovers_when_the_crd_is_deleted_and_restored(cluster: &Cluster) {
     let mut random = Random::of("definition");
     let sidecar = cluster.sidecar().unwrap();
     let mut fleet = Fleet::new(cluster, "undefined", 20, 1).await;
     let pool = fleet.pool;
-    let mine = async || {
+    let apply_mine = async || {
         pool.object("mine", &required("plain", &[HOSTNAME])).await;
     };
-    mine().await;
+    apply_mine().await;
     cluster.run_stateful_set(&pool.stateful_set("plain", 2)).await.unwrap();
     end_state(cluster, "undefined", fleet.pods() + 2).await;
     let process = sidecar.status().unwrap().pid;
@@ -30,14 +30,14 @@ pub(crate) async fn the_definition_goes_and_comes_back(cluster: &Cluster) {
 
     let definition = "persistentpodstates.apps.kruise.io";
     cluster.control_plane.kubectl(&["delete", "crd", definition]).await.unwrap();
-    wait_for("the sidecar to say what it cannot watch", TIMEOUT, async || {
+    wait_for("the sidecar to report what it cannot watch", TIMEOUT, async || {
         let (code, body) = sidecar.get("/readyz").await?;
         Ok(Progress::when(code == 503 && body.contains("persistentpodstates"), (), format!("{code} {body}")))
     })
     .await
     .unwrap();
-    assert_eq!(sidecar.get("/healthz").await.unwrap().0, 200, "to restart it would help nobody");
-    // Pods go on.
+    assert_eq!(sidecar.get("/healthz").await.unwrap().0, 200, "a restart of the sidecar would not help");
+    // Pods are replaced meanwhile.
     fleet.replace_some(&mut random, 3).await;
     fleet.scale("web-b", 3).await;
     fleet.ready().await;
@@ -47,11 +47,11 @@ pub(crate) async fn the_definition_goes_and_comes_back(cluster: &Cluster) {
     fleet.delete_some(&mut random, 2).await;
     sidecar.wait_ready(TIMEOUT).await.unwrap();
     fleet.ready().await;
-    // What was generated is generated again; what somebody made has to be made by somebody.
+    // The sidecar generates its objects again. Users have to apply theirs again.
     fleet.end_state().await;
-    mine().await;
+    apply_mine().await;
     end_state(cluster, "undefined", fleet.pods() + 2).await;
-    assert_ne!(pool.pps("web-a").await.unwrap().uid(), uid, "it is another one");
+    assert_ne!(pool.pps("web-a").await.unwrap().uid(), uid, "the object must be a new one");
     let status = sidecar.status().unwrap();
-    assert_eq!((status.running, status.pid), (true, process), "by itself");
+    assert_eq!((status.running, status.pid), (true, process), "the sidecar must recover without a restart");
 }

@@ -1,4 +1,4 @@
-//! The road to the API server is cut, slow, or jammed.
+//! The connection to the API server is cut, slow or stalled.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 use crate::fleet::Fleet;
 use crate::support::{Random, TIMEOUT};
 
-/// A cluster whose sidecar goes to the API server by a road of its own.
-pub(crate) struct Road {
+/// A cluster whose sidecar reaches the API server through a proxy.
+pub(crate) struct Network {
     pub(crate) cluster: Cluster,
     pub(crate) proxy: Proxy,
 }
 
-impl Road {
-    /// Starts the sidecar.
+impl Network {
+    /// Starts the proxy and the sidecar.
     pub(crate) async fn new(mut cluster: Cluster) -> Self {
         let proxy = Proxy::start(cluster.control_plane.url()).await.unwrap();
         let kubeconfig = Some(proxy.kubeconfig(&cluster.control_plane, SIDECAR).unwrap());
@@ -36,15 +36,15 @@ impl Road {
         self.cluster.sidecar().unwrap()
     }
 
-    /// Cuts the connections, so that watches have to begin anew.
+    /// Cuts all connections once, so that watches start again.
     pub(crate) async fn interrupt(&self) {
         self.proxy.cut();
-        self.unready("").await;
+        self.wait_until_unready("").await;
         self.proxy.mend();
     }
 
-    /// Waits until the sidecar is not ready, and says that word.
-    pub(crate) async fn unready(&self, word: &str) {
+    /// Waits until the sidecar is not ready and its reason contains that word.
+    pub(crate) async fn wait_until_unready(&self, word: &str) {
         wait_for(&format!("the sidecar not to be ready: {word}"), TIMEOUT, async || {
             let (code, body) = self.sidecar().get("/readyz").await?;
             Ok(Progress::when(code == 503 && body.contains(word), (), format!("{code} {body}")))
@@ -53,8 +53,8 @@ impl Road {
         .unwrap();
     }
 
-    /// How often the sidecar has listed all objects of a kind, by the audit log. To ask whether a list can be
-    /// had it asks for one object; that does not count.
+    /// How often the sidecar has listed all objects of a resource, according to the audit log. Lists with `limit=1`, which
+    /// only check the permission, do not count.
     fn lists(&self, resource: &str) -> usize {
         let log = self.cluster.control_plane.audit_log();
         let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -69,7 +69,7 @@ impl Road {
     }
 }
 
-/// Makes etcd forget all that was before now.
+/// Compacts etcd, so that it forgets all earlier revisions.
 async fn compact(cluster: &Cluster) -> Result<()> {
     let now = cluster.nodes.api().list(&ListParams::default().limit(1)).await?.metadata.resource_version;
     let etcd = Client::try_from(Config::new(cluster.control_plane.etcd_url().parse()?))?;
@@ -79,52 +79,52 @@ async fn compact(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// What happened meanwhile no watch can tell any more: everything has to be listed.
-pub(crate) async fn watches_expire_while_the_road_is_cut(road: &Road) {
+/// Watches cannot continue after the compaction, so everything has to be listed again.
+pub(crate) async fn relists_after_watches_expire(network: &Network) {
     let mut random = Random::of("expiry");
-    let mut fleet = Fleet::new(&road.cluster, "expired", 5, 3).await;
+    let mut fleet = Fleet::new(&network.cluster, "expired", 5, 3).await;
     let kinds = ["pods", "nodes", "statefulsets", "persistentpodstates"];
-    let lists = || kinds.map(|kind| road.lists(kind));
+    let lists = || kinds.map(|kind| network.lists(kind));
     let before = lists();
 
-    road.proxy.cut();
-    road.unready("pods").await;
+    network.proxy.cut();
+    network.wait_until_unready("pods").await;
     fleet.replace_some(&mut random, 6).await;
     fleet.relabel(&mut random).await;
-    // Pods that go for good, and a workload that is another one under its name, with its object.
+    // Pods that are not replaced, and a workload that is replaced by another one of its name, with its object.
     fleet.scale("web-b", 1).await;
     fleet.scale("web-c", 4).await;
-    fleet.make_anew("web-d", 2).await;
+    fleet.recreate_set("web-d", 2).await;
     fleet.ready().await;
-    // An object that others have changed, and one that is gone.
+    // An object whose status is deleted, and one that is deleted.
     fleet.pool.wipe("web-a").await;
-    let objects = road.cluster.pps_api("expired");
+    let objects = network.cluster.pps_api("expired");
     objects.delete("web-e", &DeleteParams::default()).await.unwrap();
-    compact(&road.cluster).await.unwrap();
+    compact(&network.cluster).await.unwrap();
     fleet.delete_some(&mut random, 2).await;
     fleet.ready().await;
 
-    road.proxy.mend();
-    road.sidecar().wait_ready(TIMEOUT).await.unwrap();
+    network.proxy.mend();
+    network.sidecar().wait_ready(TIMEOUT).await.unwrap();
     fleet.end_state().await;
     let after = lists();
     for ((kind, before), after) in kinds.iter().zip(before).zip(after) {
-        assert!(after > before, "{kind} were not listed anew");
+        assert!(after > before, "{kind} were not listed again");
         let expired = |line: &str| line.contains("the watch failed") && line.contains(&format!("\"{kind}\""));
-        let log = road.sidecar().log();
-        let told = log.lines().filter(|line| expired(line)).any(|line| line.contains("too old"));
-        assert!(told, "the watch of {kind} did not expire");
+        let log = network.sidecar().log();
+        let is_logged = log.lines().filter(|line| expired(line)).any(|line| line.contains("too old"));
+        assert!(is_logged, "the watch of {kind} did not expire");
     }
 }
 
-/// Each answer takes a second; then none comes for longer than a Lease lasts.
-pub(crate) async fn a_slow_api_server_and_one_that_stalls(road: &Road) {
+/// First each response takes a second, then responses stall for longer than the Lease lasts.
+pub(crate) async fn tolerates_slow_responses_and_yields_the_lease_when_they_stall(network: &Network) {
     let mut random = Random::of("slow");
-    let mut fleet = Fleet::new(&road.cluster, "slow", 4, 3).await;
-    let sidecar = road.sidecar();
+    let mut fleet = Fleet::new(&network.cluster, "slow", 4, 3).await;
+    let sidecar = network.sidecar();
     let lost = || sidecar.log().matches("no longer leading").count();
     let before = lost();
-    road.proxy.slow_down(Duration::from_secs(1));
+    network.proxy.slow_down(Duration::from_secs(1));
     for _ in 0..2 {
         fleet.replace_some(&mut random, 6).await;
     }
@@ -133,18 +133,18 @@ pub(crate) async fn a_slow_api_server_and_one_that_stalls(road: &Road) {
     fleet.scale("web-c", 4).await;
     fleet.ready().await;
     fleet.end_state().await;
-    assert_eq!(lost(), before, "a slow answer is one");
+    assert_eq!(lost(), before, "slow responses must not cost the Lease");
     assert!(sidecar.leads().await.unwrap());
 
-    road.proxy.slow_down(Duration::from_secs(12));
+    network.proxy.slow_down(Duration::from_secs(12));
     fleet.replace_some(&mut random, 6).await;
-    wait_for("it to give up its Lease", TIMEOUT, async || {
-        Ok(Progress::when(lost() > before && !sidecar.leads().await?, (), "it leads"))
+    wait_for("the sidecar to give up its Lease", TIMEOUT, async || {
+        Ok(Progress::when(lost() > before && !sidecar.leads().await?, (), "it still leads"))
     })
     .await
     .unwrap();
     fleet.delete_some(&mut random, 3).await;
-    road.proxy.slow_down(Duration::ZERO);
+    network.proxy.slow_down(Duration::ZERO);
     fleet.ready().await;
     sidecar.wait_leading(TIMEOUT).await.unwrap();
     fleet.end_state().await;

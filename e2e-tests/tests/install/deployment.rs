@@ -1,4 +1,4 @@
-//! The sidecar's Deployment, run as it says.
+//! The sidecar's Deployment, running as its manifest says.
 
 use std::{collections::BTreeSet, fs, time::Instant};
 
@@ -12,11 +12,10 @@ use pps_e2e::{
     wait::{Progress, wait_for},
 };
 
-use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, TIMEOUT, ZONE, places};
+use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, TIMEOUT, ZONE, note, places};
 
-/// Two processes out of the image that was pushed, as the user that the manifest names, with nothing of this
-/// machine in their environment.
-pub(crate) async fn both_replicas_are_as_the_deployment_says(cluster: &Cluster, installation: &Installation) {
+/// Both Pods run the pushed image as the user in the manifest, with none of this machine's environment.
+pub(crate) async fn both_replicas_match_the_deployment(cluster: &Cluster, installation: &Installation) {
     let pods = installation.sidecars(cluster).await.unwrap();
     assert_eq!(pods.len(), 2, "{:?}", pods.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
     let (_, digest) = installation.published.sidecar.split_once('@').unwrap();
@@ -31,7 +30,7 @@ pub(crate) async fn both_replicas_are_as_the_deployment_says(cluster: &Cluster, 
         leaders += http::metric(&metrics, "persistentpodstate_leader").unwrap();
 
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-        if nix_is_root() {
+        if is_root() {
             assert!(status.contains("Uid:\t65532\t65532\t65532\t65532"), "{status}");
             assert!(status.contains("Gid:\t65532\t65532\t65532\t65532"), "{status}");
             assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
@@ -47,15 +46,15 @@ pub(crate) async fn both_replicas_are_as_the_deployment_says(cluster: &Cluster, 
             assert_eq!(names, BTreeSet::from(expected));
         }
     }
-    assert!((leaders - 1.0).abs() < f64::EPSILON, "{leaders} of them lead");
+    assert!((leaders - 1.0).abs() < f64::EPSILON, "{leaders} Pods lead");
 }
 
-fn nix_is_root() -> bool {
+fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }
 
-/// The Deployment's controller makes the leader anew; meanwhile the other one records.
-pub(crate) async fn the_other_one_takes_over_when_the_leading_pod_is_deleted(
+/// While the Deployment replaces the leader's Pod, the other replica records.
+pub(crate) async fn other_replica_takes_over_when_the_leaders_pod_is_deleted(
     cluster: &Cluster,
     installation: &Installation,
 ) {
@@ -67,14 +66,14 @@ pub(crate) async fn the_other_one_takes_over_when_the_leading_pod_is_deleted(
     let old = installation.leader(cluster).await.unwrap().unwrap();
     let deleted = Instant::now();
     cluster.pods_api(NAMESPACE).delete(&old, &DeleteParams::default()).await.unwrap();
-    let new = wait_for("another one to lead", TIMEOUT, async || {
+    let new = wait_for("another replica to lead", TIMEOUT, async || {
         let leader = installation.leader(cluster).await?;
         let other = leader.clone().filter(|name| *name != old);
         Ok(Progress::when(other.is_some(), other.unwrap_or_default(), format!("{leader:?}")))
     })
     .await
     .unwrap();
-    crate::support::note(&format!("{new} leads {:.1?} after {old} was deleted", deleted.elapsed()));
+    note(&format!("{new} leads {:.1?} after {old} was deleted", deleted.elapsed()));
     let before = places(&pool.ready("web", 2).await);
     assert_eq!(places(&pool.recreate("web", &["web-0", "web-1"]).await), before);
     pool.scale("web", 3).await;
@@ -83,8 +82,8 @@ pub(crate) async fn the_other_one_takes_over_when_the_leading_pod_is_deleted(
     installation.wait_available(cluster).await.unwrap();
 }
 
-/// `kubectl rollout restart`: both are replaced, and everything is recorded afterwards.
-pub(crate) async fn a_new_rollout_loses_nothing(cluster: &Cluster, installation: &Installation) {
+/// `kubectl rollout restart` replaces both Pods. Afterwards everything is still recorded.
+pub(crate) async fn keeps_states_during_a_rollout(cluster: &Cluster, installation: &Installation) {
     let pool = Pool::new(cluster, "restarted", 4, 2).await;
     let web = pool.stateful_set("web", 3).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
     cluster.run_stateful_set(&web).await.unwrap();
@@ -107,7 +106,10 @@ fn uids(pods: &[Pod]) -> BTreeSet<String> {
 }
 
 /// The replicas are on different nodes, and in different zones.
-pub(crate) async fn no_node_has_two(cluster: &Cluster, installation: &Installation) {
+pub(crate) async fn replicas_run_on_different_nodes_and_zones(
+    cluster: &Cluster,
+    installation: &Installation,
+) {
     let pods = installation.sidecars(cluster).await.unwrap();
     assert_eq!(pods.len(), 2);
     let (mut nodes, mut zones) = (BTreeSet::new(), BTreeSet::new());

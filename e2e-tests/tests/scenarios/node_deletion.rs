@@ -1,4 +1,4 @@
-//! Nodes that are deleted, and what is recorded on them.
+//! What happens to recorded states when a node is deleted.
 
 use std::{
     collections::BTreeMap,
@@ -14,9 +14,11 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{HOSTNAME, IP_ANNOTATION, MARKER, Pool, TIMEOUT, WHILE, ZONE, homes, spec_for};
+use crate::support::{
+    HOSTNAME, IP_ANNOTATION, MARKER, Pool, TIMEOUT, WHILE, ZONE, homes, spec_for, spread_over_nodes,
+};
 
-/// How long a node has to be gone.
+/// The grace period of the sidecar.
 const GRACE: Duration = Duration::from_secs(6);
 
 pub(crate) fn sidecar() -> SidecarOptions {
@@ -24,12 +26,12 @@ pub(crate) fn sidecar() -> SidecarOptions {
     SidecarOptions { args, ..SidecarOptions::default() }
 }
 
-/// Two Pods on two of three nodes, each pinned to its node, and recorded.
+/// Two recorded Pods on two of three nodes, each pinned to its node.
 struct Pair<'a> {
     pool: Pool<'a>,
     pods: BTreeMap<String, PodInfo>,
     states: BTreeMap<String, Value>,
-    /// Where web-0 is.
+    /// The node of web-0.
     node: String,
 }
 
@@ -41,15 +43,14 @@ impl<'a> Pair<'a> {
             "persistentPodAnnotations": [{"key": IP_ANNOTATION}]});
         json_patch::merge(&mut spec, more);
         pool.object("mine", &spec_for("web", &spec)).await;
-        let apart = json!({"spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-            {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": HOSTNAME}]}}}});
+        let apart = spread_over_nodes(&json!({"matchLabels": {"app": "web"}}));
         let pods = cluster.run_stateful_set(&pool.stateful_set("web", 2).template(&apart)).await.unwrap();
         let states = pool.recorded("mine", "web").await;
         let node = homes(&pods)["web-0"].clone();
         Self { pool, pods, states, node }
     }
 
-    /// Deletes the node of web-0; it can be made again from this.
+    /// Deletes the node of web-0. The node can be made again from the result.
     async fn delete_node(&self) -> NodeSpec {
         let nodes = &self.pool.cluster.nodes;
         let labels = nodes.api().get(&self.node).await.unwrap().metadata.labels.unwrap();
@@ -61,8 +62,8 @@ impl<'a> Pair<'a> {
         self.pool.cluster.delete_pods(self.pool.namespace, "web", &["web-0"]).await.unwrap();
     }
 
-    /// Waits until the successor of web-0 waits for its node.
-    async fn waiting(&self) -> PodInfo {
+    /// Waits until web-0 is replaced by a Pod that is pending because its node is missing.
+    async fn wait_until_pending(&self) -> PodInfo {
         let old = &self.pods["web-0"].uid;
         let what = "web-0 to be made again and to have no node";
         let waits = |pod: &PodInfo| pod.uid != *old && pod.node.is_none();
@@ -74,32 +75,31 @@ impl<'a> Pair<'a> {
         pod
     }
 
-    async fn now(&self) -> BTreeMap<String, PodInfo> {
+    async fn pods_now(&self) -> BTreeMap<String, PodInfo> {
         self.pool.cluster.pods(self.pool.namespace, "web").await.unwrap()
     }
 
-    /// For longer than the grace period nothing is dropped, and no Pod deleted.
-    async fn stays(&self, pods: &BTreeMap<String, PodInfo>) {
+    /// Asserts that for longer than the grace period no state is dropped and no Pod deleted.
+    async fn assert_nothing_changes(&self, pods: &BTreeMap<String, PodInfo>) {
         let uids = |pods: &BTreeMap<String, PodInfo>| -> Vec<String> {
             pods.values().map(|pod| pod.uid.clone()).collect()
         };
         let started = Instant::now();
         while started.elapsed() < GRACE + WHILE {
             assert_eq!(self.pool.states("mine").await, self.states);
-            assert_eq!(uids(&self.now().await), uids(pods));
+            assert_eq!(uids(&self.pods_now().await), uids(pods));
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
 
-    /// Waits until web-0 runs on another node and is recorded there. What was recorded of web-1 is as it
-    /// was, and so is web-1.
-    async fn starts_anew_elsewhere(&self) {
+    /// Waits until web-0 runs on another node and is recorded there. Asserts that web-1 and its state did not change.
+    async fn wait_until_moved(&self) {
         let cluster = self.pool.cluster;
-        let there = |pod: &PodInfo| pod.ready && pod.node.as_ref().is_some_and(|node| *node != self.node);
+        let moved = |pod: &PodInfo| pod.ready && pod.node.as_ref().is_some_and(|node| *node != self.node);
         let what = "web-0 to run elsewhere";
         let pods = cluster
             .wait_for_pods(self.pool.namespace, "web", what, TIMEOUT, |pods| {
-                pods.get("web-0").is_some_and(there)
+                pods.get("web-0").is_some_and(moved)
             })
             .await
             .unwrap();
@@ -113,18 +113,18 @@ impl<'a> Pair<'a> {
     }
 }
 
-pub(crate) async fn a_pod_whose_node_is_gone_starts_anew_elsewhere(cluster: &Cluster) {
+pub(crate) async fn forgets_states_after_the_grace_period(cluster: &Cluster) {
     for (namespace, retention) in [("gone-scaled", "WhenScaled"), ("gone-retain", "Retain")] {
         let more = json!({"nodeDeletionPolicy": "Forget", "persistentPodStateRetentionPolicy": retention});
         let pair = Pair::new(cluster, namespace, &more).await;
         let deleted = Instant::now();
         pair.delete_node().await;
         pair.delete_pod().await;
-        let waiting = pair.waiting().await;
+        let pending = pair.wait_until_pending().await;
         assert_eq!(pair.pool.states("mine").await, pair.states);
-        pair.starts_anew_elsewhere().await;
+        pair.wait_until_moved().await;
         assert!(deleted.elapsed() >= GRACE, "after {:?}", deleted.elapsed());
-        assert_ne!(pair.now().await["web-0"].uid, waiting.uid);
+        assert_ne!(pair.pods_now().await["web-0"].uid, pending.uid);
         let message = pair.pool.event("web", "PodEvicted").await;
         assert!(message.contains("web-0"), "{message}");
     }
@@ -133,7 +133,7 @@ pub(crate) async fn a_pod_whose_node_is_gone_starts_anew_elsewhere(cluster: &Clu
     assert!(metric.is_some_and(|states| states >= 2.0), "{metric:?}");
 }
 
-pub(crate) async fn a_pod_that_may_still_get_a_node_is_not_deleted(cluster: &Cluster) {
+pub(crate) async fn does_not_evict_a_pod_that_another_node_could_take(cluster: &Cluster) {
     let more = json!({"nodeDeletionPolicy": "Forget",
         "requiredPersistentTopology": {"nodeTopologyKeys": ["example.io/rack"]}});
     let pair = Pair::new(cluster, "rack", &more).await;
@@ -147,20 +147,20 @@ pub(crate) async fn a_pod_that_may_still_get_a_node_is_not_deleted(cluster: &Clu
     }
     pair.delete_node().await;
     pair.delete_pod().await;
-    let waiting = pair.waiting().await;
+    let pending = pair.wait_until_pending().await;
     pair.pool.wait_for_entries("mine", &["web-1"]).await;
-    // There are nodes in its rack, if only cordoned ones.
+    // Its rack still has nodes, although they are cordoned.
     tokio::time::sleep(GRACE).await;
-    assert_eq!(pair.now().await["web-0"].uid, waiting.uid);
+    assert_eq!(pair.pods_now().await["web-0"].uid, pending.uid);
     for index in (0..3).map(|index| format!("rack-{index}")).filter(|node| *node != pair.node) {
         cluster.nodes.uncordon(&index).await.unwrap();
     }
     let pods = pair.pool.ready("web", 2).await;
-    assert_eq!(pods["web-0"].uid, waiting.uid);
+    assert_eq!(pods["web-0"].uid, pending.uid);
     pair.pool.recorded("mine", "web").await;
 }
 
-pub(crate) async fn a_pod_whose_last_node_goes_later_is_excused_anew(cluster: &Cluster) {
+pub(crate) async fn evicts_a_pod_once_no_node_matches_for_the_grace_period(cluster: &Cluster) {
     let more = json!({"nodeDeletionPolicy": "Forget",
         "requiredPersistentTopology": {"nodeTopologyKeys": ["example.io/row"]}});
     let pair = Pair::new(cluster, "row", &more).await;
@@ -177,64 +177,64 @@ pub(crate) async fn a_pod_whose_last_node_goes_later_is_excused_anew(cluster: &C
     let pair = Pair { states, ..pair };
     pair.delete_node().await;
     pair.delete_pod().await;
-    let waiting = pair.waiting().await;
+    let pending = pair.wait_until_pending().await;
     pair.pool.wait_for_entries("mine", &["web-1"]).await;
     tokio::time::sleep(WHILE).await;
-    assert_eq!(pair.now().await["web-0"].uid, waiting.uid);
+    assert_eq!(pair.pods_now().await["web-0"].uid, pending.uid);
     let last = Instant::now();
     row(&free, "new").await;
     cluster.nodes.uncordon(&free).await.unwrap();
-    pair.starts_anew_elsewhere().await;
+    pair.wait_until_moved().await;
     assert!(last.elapsed() >= GRACE, "after {:?}", last.elapsed());
 }
 
-pub(crate) async fn what_is_to_be_kept_waits_for_its_node(cluster: &Cluster) {
+pub(crate) async fn keep_policy_waits_for_the_node(cluster: &Cluster) {
     let pair = Pair::new(cluster, "kept", &json!({})).await;
     let node = pair.delete_node().await;
     pair.delete_pod().await;
-    pair.waiting().await;
-    pair.stays(&pair.now().await).await;
+    pair.wait_until_pending().await;
+    pair.assert_nothing_changes(&pair.pods_now().await).await;
     cluster.nodes.create(node).await.unwrap();
     assert_eq!(homes(&pair.pool.ready("web", 2).await), homes(&pair.pods));
 }
 
-pub(crate) async fn a_node_that_comes_back_in_time_costs_nothing(cluster: &Cluster) {
+pub(crate) async fn keeps_states_if_the_node_returns_in_time(cluster: &Cluster) {
     let pair = Pair::new(cluster, "back", &json!({"nodeDeletionPolicy": "Forget"})).await;
     let node = pair.delete_node().await;
     pair.delete_pod().await;
-    pair.waiting().await;
+    pair.wait_until_pending().await;
     cluster.nodes.create(node).await.unwrap();
     let pods = pair.pool.ready("web", 2).await;
     assert_eq!(homes(&pods), homes(&pair.pods));
-    pair.stays(&pods).await;
+    pair.assert_nothing_changes(&pods).await;
 }
 
-pub(crate) async fn a_node_that_is_only_not_ready_or_cordoned_is_not_gone(cluster: &Cluster) {
+pub(crate) async fn keeps_states_while_a_node_is_not_ready_or_cordoned(cluster: &Cluster) {
     let pair = Pair::new(cluster, "notready", &json!({"nodeDeletionPolicy": "Forget"})).await;
     cluster.nodes.set_ready(&pair.node, false).await.unwrap();
     cluster.nodes.cordon(&pair.node).await.unwrap();
     pair.delete_pod().await;
-    pair.waiting().await;
-    pair.stays(&pair.now().await).await;
+    pair.wait_until_pending().await;
+    pair.assert_nothing_changes(&pair.pods_now().await).await;
     cluster.nodes.set_ready(&pair.node, true).await.unwrap();
     cluster.nodes.uncordon(&pair.node).await.unwrap();
     assert_eq!(homes(&pair.pool.ready("web", 2).await), homes(&pair.pods));
 }
 
-pub(crate) async fn a_state_that_a_ready_pod_backs_stays(cluster: &Cluster) {
+pub(crate) async fn keeps_the_state_of_a_ready_pod(cluster: &Cluster) {
     let pair = Pair::new(cluster, "backed", &json!({"nodeDeletionPolicy": "Forget"})).await;
     pair.delete_node().await;
-    pair.stays(&pair.pods).await;
+    pair.assert_nothing_changes(&pair.pods).await;
     pair.delete_pod().await;
-    pair.starts_anew_elsewhere().await;
+    pair.wait_until_moved().await;
 }
 
-pub(crate) async fn a_restart_begins_the_grace_period_anew(cluster: &Cluster) {
+pub(crate) async fn starts_the_grace_period_again_after_a_restart(cluster: &Cluster) {
     let pair = Pair::new(cluster, "restart", &json!({"nodeDeletionPolicy": "Forget"})).await;
     let sidecar = cluster.sidecar().unwrap();
     pair.delete_node().await;
     pair.delete_pod().await;
-    pair.waiting().await;
+    pair.wait_until_pending().await;
     sidecar.kill().await.unwrap();
     tokio::time::sleep(GRACE).await;
     let started = Instant::now();
@@ -243,11 +243,11 @@ pub(crate) async fn a_restart_begins_the_grace_period_anew(cluster: &Cluster) {
     assert_eq!(pair.pool.states("mine").await, pair.states);
     pair.pool.wait_for_entries("mine", &["web-1"]).await;
     assert!(started.elapsed() >= GRACE, "after {:?}", started.elapsed());
-    pair.starts_anew_elsewhere().await;
+    pair.wait_until_moved().await;
 }
 
-/// Gives the sidecar all its rights but the one to read a node or to delete a Pod.
-async fn rights_without(cluster: &Cluster, verb: Option<&str>) {
+/// Grants the sidecar all its permissions except to get a node or to delete a Pod.
+async fn grant_all_except(cluster: &Cluster, verb: Option<&str>) {
     let mut objects = manifests::read(&repository_file("deploy/base/rbac.yaml")).unwrap();
     objects.retain(|one| one["kind"] == "ClusterRole" && one["metadata"]["name"] == "pps-sidecar");
     let rules = objects[0]["rules"].as_array_mut().unwrap();
@@ -258,41 +258,42 @@ async fn rights_without(cluster: &Cluster, verb: Option<&str>) {
     cluster.apply_objects(&objects).await.unwrap();
 }
 
-/// Not before the rights have been looked at: what is refused here would count.
-pub(crate) async fn what_cannot_be_confirmed_is_not_dropped(cluster: &Cluster) {
+/// Causes refused requests, so it runs after the check of the audit log.
+pub(crate) async fn keeps_states_when_the_deletion_cannot_be_confirmed(cluster: &Cluster) {
     let pair = Pair::new(cluster, "unread", &json!({"nodeDeletionPolicy": "Forget"})).await;
-    rights_without(cluster, Some("get")).await;
+    grant_all_except(cluster, Some("get")).await;
     pair.delete_node().await;
     pair.delete_pod().await;
-    pair.waiting().await;
+    pair.wait_until_pending().await;
     let sidecar = cluster.sidecar().unwrap();
-    wait_for("the sidecar to ask for the node in vain, and again", TIMEOUT, async || {
-        let asked = sidecar
+    wait_for("the sidecar to look the node up repeatedly, without success", TIMEOUT, async || {
+        let lookups = sidecar
             .metric("persistentpodstate_node_lookups_total{result=\"unknown\"}")
             .await?
             .unwrap_or_default();
-        Ok(Progress::when(asked >= 3.0, (), format!("{asked} times")))
+        Ok(Progress::when(lookups >= 3.0, (), format!("{lookups} lookups")))
     })
     .await
     .unwrap();
-    let told = sidecar.log();
-    let told = told.lines().find(|line| line.contains("cannot confirm that a node does not exist")).unwrap();
-    assert!(told.contains(&pair.node) && told.contains("403"), "{told}");
-    pair.stays(&pair.now().await).await;
-    rights_without(cluster, None).await;
-    pair.starts_anew_elsewhere().await;
+    let log = sidecar.log();
+    let line = log.lines().find(|line| line.contains("cannot confirm that a node does not exist")).unwrap();
+    assert!(line.contains(&pair.node) && line.contains("403"), "{line}");
+    pair.assert_nothing_changes(&pair.pods_now().await).await;
+    grant_all_except(cluster, None).await;
+    pair.wait_until_moved().await;
 }
 
-/// Nor this. A sidecar that ends between the two leaves them like this, too.
-pub(crate) async fn a_pod_is_deleted_late_if_it_could_not_be_at_once(cluster: &Cluster) {
+/// Causes refused requests, so it runs after the check of the audit log. A sidecar that ends between dropping a state and
+/// evicting its Pod leaves the same situation.
+pub(crate) async fn evicts_a_pod_later_if_it_could_not_at_once(cluster: &Cluster) {
     let pair = Pair::new(cluster, "late", &json!({"nodeDeletionPolicy": "Forget"})).await;
-    rights_without(cluster, Some("delete")).await;
+    grant_all_except(cluster, Some("delete")).await;
     pair.delete_node().await;
     pair.delete_pod().await;
-    let waiting = pair.waiting().await;
+    let pending = pair.wait_until_pending().await;
     pair.pool.wait_for_entries("mine", &["web-1"]).await;
     let sidecar = cluster.sidecar().unwrap();
-    wait_for("the sidecar to say that it may not", TIMEOUT, async || {
+    wait_for("the eviction to be refused", TIMEOUT, async || {
         let refused =
             sidecar.metric("persistentpodstate_writes_total{resource=\"pods\",result=\"error\"}").await?;
         Ok(Progress::when(refused.is_some_and(|refused| refused > 0.0), (), "not yet"))
@@ -301,8 +302,8 @@ pub(crate) async fn a_pod_is_deleted_late_if_it_could_not_be_at_once(cluster: &C
     .unwrap();
     assert!(sidecar.log().contains("cannot delete a Pod that waits for a node that does not exist"));
     sidecar.kill().await.unwrap();
-    assert_eq!(pair.now().await["web-0"].uid, waiting.uid);
-    rights_without(cluster, None).await;
+    assert_eq!(pair.pods_now().await["web-0"].uid, pending.uid);
+    grant_all_except(cluster, None).await;
     sidecar.start_again().unwrap();
-    pair.starts_anew_elsewhere().await;
+    pair.wait_until_moved().await;
 }

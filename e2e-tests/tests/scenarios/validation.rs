@@ -1,4 +1,4 @@
-//! What the policy says of PersistentPodStates.
+//! The policy validates PersistentPodStates.
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use pps_e2e::cluster::Cluster;
@@ -6,9 +6,9 @@ use serde_json::json;
 
 use crate::support::{HOSTNAME, Pool, ZONE, required};
 
-pub(crate) async fn what_cannot_work_is_refused(cluster: &Cluster) {
+pub(crate) async fn refuses_invalid_objects_and_allows_their_deletion(cluster: &Cluster) {
     let pool = Pool::new(cluster, "refusals", 1, 1).await;
-    // The definition lets all of this through.
+    // The schema of the CRD allows all of this.
     let mut wrong = required("web", &["Zone.io/zone"]);
     wrong["targetRef"]["kind"] = json!("Deployment");
     wrong["persistentPodAnnotations"] = json!([{"key": "cni.projectcalico.org/podIP"}]);
@@ -22,7 +22,7 @@ pub(crate) async fn what_cannot_work_is_refused(cluster: &Cluster) {
         assert!(refusal.contains(piece), "{piece:?} in {refusal:?}");
     }
 
-    // An object that was made while nobody looked can lose its finalizer, and go.
+    // An invalid object that was made without the policy can be deleted, and its finalizer removed.
     let webhook = cluster.webhook().unwrap();
     let admin = &cluster.control_plane.client();
     webhook.unregister(admin).await.unwrap();
@@ -39,7 +39,7 @@ pub(crate) async fn what_cannot_work_is_refused(cluster: &Cluster) {
     api.delete("web", &DeleteParams::default()).await.unwrap();
     patch(json!({"metadata": {"finalizers": null}})).await.unwrap();
 
-    // And a good one keeps its workload.
+    // The workload of a valid object cannot change.
     pool.object("good", &required("web", &[HOSTNAME])).await;
     let refusal = pool.refusal("good", &required("bew", &[HOSTNAME])).await;
     assert!(refusal.contains("it was \"web\" and cannot change"), "{refusal}");
