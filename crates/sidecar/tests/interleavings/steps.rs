@@ -88,7 +88,7 @@ pub(crate) fn spec_options() -> impl Strategy<Value = SpecOptions> {
 }
 
 fn workload_spec() -> impl Strategy<Value = Value> {
-    let replicas = prop_oneof![8 => (0_u64..5).prop_map(Some), 1 => Just(None)];
+    let replicas = prop_oneof![4 => (0_u64..5).prop_map(Some), 1 => Just(None)];
     let reserved =
         proptest::collection::vec(prop_oneof![(0_u64..4).prop_map(Value::from), Just(json!("1-2"))], 0..2);
     (replicas, 0_u64..2, reserved).prop_map(
@@ -96,12 +96,21 @@ fn workload_spec() -> impl Strategy<Value = Value> {
     )
 }
 
-fn status_patch() -> impl Strategy<Value = Value> {
+/// A status patch by another client for the PPS of this number: mostly about Pods of a workload that it may target.
+fn status_patch(number: u8) -> impl Strategy<Value = Value> {
+    let targets = PPS_OBJECTS[usize::from(number)].1;
+    let own: Vec<Name> =
+        PODS.iter().filter(|(_, workload)| targets.contains(workload)).map(|(name, _)| *name).collect();
+    let pod = prop_oneof![
+        3 => any::<u8>().prop_map(move |pod| pick(&own, pod)),
+        1 => any::<u8>().prop_map(|pod| pick(&PODS, pod).0),
+    ];
+    let entry = (pod, any::<u8>()).prop_map(|(pod, node)| {
+        let node = pick(&NAMED_NODES, node);
+        json!({"podStates": {pod: {"nodeName": node, "nodeTopologyLabels": {"zone": "z9"}, "annotations": {"ip": "10.9.9.9"}}}})
+    });
     prop_oneof![
-        3 => (any::<u8>(), any::<u8>()).prop_map(|(pod, node)| {
-            let node = pick(&NAMED_NODES, node);
-            json!({"podStates": {pick(&PODS, pod).0: {"nodeName": node, "nodeTopologyLabels": {"zone": "z9"}, "annotations": {"ip": "10.9.9.9"}}}})
-        }),
+        4 => entry,
         2 => any::<u8>().prop_map(|pod| json!({"podStates": {pick(&PODS, pod).0: null}})),
         1 => Just(json!({"podStates": null, "targetUID": null, "recorded": null, "desired": null, "conditions": null})),
         1 => Just(json!({"conditions": [{"type": "Theirs", "status": "True", "reason": "R", "lastTransitionTime": "2026-01-01T00:00:00Z"}]})),
@@ -130,7 +139,7 @@ fn cluster_change() -> impl Strategy<Value = ClusterChange> {
         1 => node().prop_map(C::DeleteNode),
     ];
     let workloads = prop_oneof![
-        3 => (0_u8..3, workload_spec()).prop_map(|(number, spec)| C::EditWorkload(number, spec)),
+        5 => (0_u8..3, workload_spec()).prop_map(|(number, spec)| C::EditWorkload(number, spec)),
         1 => (0_u8..3).prop_map(C::TerminateWorkload),
         1 => (0_u8..3).prop_map(C::DeleteWorkload),
         2 => (0_u8..3, workload_spec()).prop_map(|(number, spec)| C::CreateWorkload(number, spec)),
@@ -141,9 +150,10 @@ fn cluster_change() -> impl Strategy<Value = ClusterChange> {
         2 => (0_u8..4, spec_options()).prop_map(|(number, options)| C::EditPps(number, options)),
         1 => (0_u8..4).prop_map(C::TerminatePps),
         1 => (0_u8..4).prop_map(C::DeletePps),
-        2 => (0_u8..4, status_patch()).prop_map(|(number, patch)| C::PatchStatus(number, patch)),
+        4 => (0_u8..4).prop_flat_map(|number| (Just(number), status_patch(number)))
+            .prop_map(|(number, patch)| C::PatchStatus(number, patch)),
     ];
-    prop_oneof![8 => pods, 2 => nodes, 3 => workloads, 2 => objects]
+    prop_oneof![8 => pods, 2 => nodes, 4 => workloads, 3 => objects]
 }
 
 pub(crate) fn step() -> impl Strategy<Value = Step> {
