@@ -22,7 +22,7 @@ const PAUSE_PART: u32 = 8;
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 /// No write takes longer: its request is given up before.
-const LONGEST_WRITE: Duration = Duration::from_secs(60);
+const LONGEST_WRITE: Duration = Duration::from_mins(1);
 /// Conflicts count as at most this many failures, so that the wait stays at a second.
 const MAX_CONFLICT_FAILURES: u32 = 2;
 

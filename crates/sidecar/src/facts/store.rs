@@ -28,17 +28,6 @@ pub(crate) enum Put<F> {
     Changed(F),
 }
 
-impl<F> Put<F> {
-    /// `None` if nothing changed; otherwise the replaced fact, if there was one.
-    pub(crate) fn news(self) -> Option<Option<F>> {
-        match self {
-            Self::Known => None,
-            Self::New => Some(None),
-            Self::Changed(before) => Some(Some(before)),
-        }
-    }
-}
-
 /// Facts by key.
 #[derive(Debug)]
 pub(crate) struct Store<K, F> {

@@ -44,7 +44,7 @@ impl Worker {
         self.retries_in_flight -= usize::from(is_retry);
         match result {
             WriteResult::Status(write, Ok(resource_version)) => {
-                self.on_status_written(&write, &resource_version)
+                self.on_status_written(&write, &resource_version);
             }
             WriteResult::Status(write, Err(failure)) => self.on_status_failed(&write, &failure),
             WriteResult::Generated(workload, generated, result) => {

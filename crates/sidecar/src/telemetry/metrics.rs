@@ -349,7 +349,7 @@ impl Metrics {
         self.conflicting_recorder.set(is_running.into());
     }
 
-    /// Returns all metrics in the OpenMetrics text format.
+    /// Returns all metrics in the text format of `OpenMetrics`.
     pub fn render(&self, is_ready: bool, is_leader: bool) -> String {
         self.ready.set(is_ready.into());
         self.leader.set(is_leader.into());

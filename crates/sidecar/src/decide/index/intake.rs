@@ -7,7 +7,7 @@ use pps_core::{Spec, generate};
 use super::Index;
 use crate::decide::generated_pps::target_of;
 use crate::decide::inventory::TrackedPps;
-use crate::facts::store::Update;
+use crate::facts::store::{Put, Update};
 use crate::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact, WorkloadKey};
 
 impl Index {
@@ -40,9 +40,12 @@ impl Index {
             self.interner.intern_pairs(&mut fact.annotations);
         }
         let owner = fact.owner.clone();
-        if let Some(before) = self.pods.apply(key, fact) {
-            self.mark_pod(key, &[before.and_then(|before| before.owner), owner]);
-        }
+        let owner_before = match self.pods.apply(key, fact) {
+            Put::Known => return,
+            Put::New => None,
+            Put::Changed(before) => before.owner,
+        };
+        self.mark_pod(key, &[owner_before, owner]);
     }
 
     fn delete_pod(&mut self, key: &NamespacedName) {
@@ -63,7 +66,7 @@ impl Index {
             Update::Apply(name, mut fact) => {
                 let name = self.interner.intern(&name);
                 self.interner.intern_pairs(&mut fact.labels);
-                if self.nodes.put(&name, fact).news().is_some() {
+                if self.nodes.put(&name, fact) != Put::Known {
                     self.on_node_changed(&name);
                 }
             }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::facts::store::Store;
+use crate::facts::store::{Put, Store};
 use crate::facts::{NamespacedName, PodFact};
 
 /// All Pods that can have a recorded state.
@@ -46,12 +46,14 @@ impl Pods {
         self.facts.done()
     }
 
-    /// Stores a Pod. Returns nothing if that changes nothing, otherwise the fact that it replaced.
-    pub(crate) fn apply(&mut self, key: &NamespacedName, fact: PodFact) -> Option<Option<PodFact>> {
+    /// Stores a Pod.
+    pub(crate) fn apply(&mut self, key: &NamespacedName, fact: PodFact) -> Put<PodFact> {
         let (owner, node, terminating) = (fact.owner.clone(), fact.node.clone(), fact.terminating);
-        let before = self.facts.put(key, fact).news()?;
-        if let Some(before) = &before {
-            self.unlink(key, before);
+        let put = self.facts.put(key, fact);
+        match &put {
+            Put::Known => return put,
+            Put::New => {}
+            Put::Changed(before) => self.unlink(key, before),
         }
         if let Some(owner) = owner {
             let owned = self.by_owner.entry(owner).or_default();
@@ -61,7 +63,7 @@ impl Pods {
         if let Some(node) = node {
             self.by_node.entry(node).or_default().insert(key.clone());
         }
-        Some(before)
+        put
     }
 
     pub(crate) fn remove(&mut self, key: &NamespacedName) -> Option<PodFact> {

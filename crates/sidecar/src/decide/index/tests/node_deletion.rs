@@ -284,7 +284,7 @@ fn does_not_evict_a_schedulable_or_foreign_pod() {
         (waiting_for("b"), "node-2 is in zone b"),
         (
             with(|pending| {
-                pending.required_affinity = pps_core::required_affinity::RequiredAffinity::default()
+                pending.required_affinity = pps_core::required_affinity::RequiredAffinity::default();
             }),
             "it has no required affinity",
         ),
