@@ -1,4 +1,4 @@
-//! Run: sets up all parts, and loops until a signal arrives. What happens in each turn of the loop is in the files below.
+//! Run: sets up all parts and loops until a signal arrives. `turn` has what happens in each turn of the loop.
 
 mod conflicting_recorder;
 mod kinds;

@@ -158,8 +158,8 @@ impl Writer {
         WriteResult::Eviction(eviction, result)
     }
 
-    /// Reads from etcd, not from a cache, whether a node exists. Only an unambiguous `NotFound` counts: a proxy may also
-    /// answer 404.
+    /// Reads from etcd, not from a cache, whether a node exists. Only an unambiguous `NotFound` counts: a proxy may
+    /// also answer 404.
     pub(crate) async fn look_up_node(self, node: Arc<str>) -> WriteResult {
         let api: Api<Node> = Api::all(self.client.clone());
         let result = match timeout(REQUEST_TIMEOUT, api.get_metadata(&node)).await {

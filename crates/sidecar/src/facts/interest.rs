@@ -62,8 +62,8 @@ impl Interest {
             && annotations >= Some(self.annotations.revision_with(annotation_keys(spec)))
     }
 
-    /// Whether so many keys are unused that they should be dropped. Without a limit, anybody who may write a PPS
-    /// could exhaust the sidecar's memory by naming new keys.
+    /// Whether so many keys are unused that they should be dropped. Without a limit, anyone with permission to write a
+    /// PPS could exhaust the sidecar's memory by naming new keys.
     pub(crate) fn is_crowded(&self) -> bool {
         self.labels.is_crowded() || self.annotations.is_crowded()
     }

@@ -43,7 +43,7 @@ pub(crate) struct Discovery {
     config: NamespacedName,
     configs: Store<NamespacedName, ConfigFact>,
     definitions: Store<Arc<str>, Definition>,
-    /// The last list that was valid.
+    /// The last valid list.
     whitelist: Whitelist,
     malformed: Option<String>,
     watching: BTreeMap<GroupKind, WatchedKind>,
@@ -60,8 +60,8 @@ struct WatchedKind {
     /// It was listed, or the list failed: readiness does not wait for it any longer.
     settled: bool,
     forbidden: bool,
-    /// Stays set, so that the Event is published only once even if the permission comes and goes, or covers only
-    /// a part.
+    /// Stays set, so that the Event is published only once even if the permission is granted and revoked again, or
+    /// covers only a part of the kind.
     was_forbidden: bool,
 }
 
@@ -157,18 +157,18 @@ impl Discovery {
         }
         let built_in = Entry::openkruise_stateful_set();
         let entries = self.whitelist.entries.iter().chain([&built_in]);
-        let now: BTreeMap<GroupKind, Resource> = watchable(entries, self.definitions.values())
+        let wanted: BTreeMap<GroupKind, Resource> = watchable(entries, self.definitions.values())
             .resources
             .into_iter()
             .map(|((group, kind), resource)| (GroupKind { group: group.into(), kind: kind.into() }, resource))
             .collect();
-        let gone: Vec<GroupKind> =
-            self.watching.keys().filter(|kind| !now.contains_key(*kind)).cloned().collect();
-        for kind in gone {
+        let unwanted: Vec<GroupKind> =
+            self.watching.keys().filter(|kind| !wanted.contains_key(*kind)).cloned().collect();
+        for kind in unwanted {
             self.watching.remove(&kind);
             self.actions.push(WatchAction::Stop(kind));
         }
-        for (kind, resource) in now {
+        for (kind, resource) in wanted {
             if self.watching.get(&kind).is_none_or(|watching| watching.resource != resource) {
                 self.last_number += 1;
                 let number = self.last_number;

@@ -177,7 +177,7 @@ impl Default for Metrics {
             missing_nodes: add(
                 own,
                 "missing_nodes",
-                "Missing nodes that states name whose PersistentPodState has nodeDeletionPolicy Forget",
+                "Nodes that do not exist although states with nodeDeletionPolicy Forget name them",
             ),
             pending_writes: add(own, "pending_writes", "Objects that wait for a write"),
             oldest_pending_write_age: add(

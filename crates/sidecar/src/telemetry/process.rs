@@ -24,32 +24,32 @@ impl Collector for ProcessCollector {
         if let Some(stat) = Stat::read() {
             encode(
                 "process_cpu_seconds",
-                "Total user and system CPU time",
+                "Total user and system CPU time.",
                 &ConstCounter::new(stat.cpu_seconds),
             )?;
             encode(
                 "process_virtual_memory_bytes",
-                "Virtual memory size",
+                "Virtual memory size.",
                 &ConstGauge::new(stat.virtual_memory_bytes),
             )?;
             encode(
                 "process_resident_memory_bytes",
-                "Resident memory size",
+                "Resident memory size.",
                 &ConstGauge::new(stat.resident_memory_bytes),
             )?;
             if let Some(boot_time) = read_boot_time() {
                 encode(
                     "process_start_time_seconds",
-                    "Start time of the process since the Unix epoch",
+                    "Start time of the process since the Unix epoch.",
                     &ConstGauge::new(boot_time + stat.start_seconds_after_boot),
                 )?;
             }
         }
         if let Some(count) = count_open_fds() {
-            encode("process_open_fds", "Number of open file descriptors", &ConstGauge::new(count))?;
+            encode("process_open_fds", "Number of open file descriptors.", &ConstGauge::new(count))?;
         }
         if let Some(limit) = getrlimit(Resource::Nofile).current.and_then(|limit| i64::try_from(limit).ok()) {
-            encode("process_max_fds", "Maximum number of open file descriptors", &ConstGauge::new(limit))?;
+            encode("process_max_fds", "Maximum number of open file descriptors.", &ConstGauge::new(limit))?;
         }
         Ok(())
     }
