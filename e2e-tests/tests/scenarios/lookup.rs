@@ -50,7 +50,7 @@ pub(crate) async fn a_failed_lookup_is_told_and_mends_itself(cluster: &Cluster) 
         "get_resource web",
         "forbidden",
         "persistentpodstates",
-        "Grant the PolicyServer's ServiceAccount the verb get on persistentpodstates.apps.kruise.io",
+        "grant the PolicyServer's ServiceAccount the verb get on persistentpodstates.apps.kruise.io",
         "onLookupFailure",
     ] {
         assert!(message.contains(word), "{word:?} in {message:?}");
