@@ -75,7 +75,7 @@ patched() { jq -r '.patch // "" | @base64d' <<<"$output" | grep -q -- "$1"; }
 @test "a second object for one workload is refused" {
     play pps-second-under-another-name
     allowed false
-    message "PersistentPodState echo of this namespace names it already"
+    message "it is already the target of PersistentPodState echo"
 }
 
 @test "a finalizer can be removed from an object that is wrong" {

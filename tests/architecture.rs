@@ -10,6 +10,7 @@ mod mentions;
 #[path = "architecture/modules.rs"]
 mod modules;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -132,4 +133,54 @@ fn product_crates_have_no_import_circles() {
         .map(|circle| circle.to_string())
         .collect();
     assert!(found.is_empty(), "{} import circles:\n\n{}", found.len(), found.join("\n"));
+}
+
+/// Every test, path and folder that ARCHITECTURE.md names in backticks exists.
+#[test]
+fn architecture_md_names_only_what_exists() {
+    let document = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let functions = function_names(root());
+    let mut tests = 0;
+    for name in document.split('`').skip(1).step_by(2) {
+        let is_path =
+            name.contains('/') && name.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+        let is_relative = is_path && !name.starts_with('/');
+        if is_relative {
+            let in_sidecar = Path::new("crates/sidecar/src").join(name).with_extension("rs");
+            let exists = root().join(name).exists() || root().join(in_sidecar).exists();
+            assert!(exists, "{name} does not exist");
+        }
+        let is_function =
+            name.matches('_').count() >= 2 && name.chars().all(|c| c.is_ascii_lowercase() || "_".contains(c));
+        if is_function {
+            tests += 1;
+            assert!(functions.contains(name), "no function is called {name}");
+        }
+    }
+    assert!(tests > 30, "only {tests} tests were found in the document");
+}
+
+/// The names of all functions below a folder of this repository, build folders excluded.
+fn function_names(folder: &Path) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = entry_name(&path);
+        let is_source =
+            path.is_dir() && !name.starts_with('.') && !name.starts_with("target") && name != "testdata";
+        if is_source {
+            names.extend(function_names(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let code = fs::read_to_string(&path).unwrap();
+            let found = code.split("fn ").skip(1).map(|rest| {
+                rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect::<String>()
+            });
+            names.extend(found);
+        }
+    }
+    names
+}
+
+fn entry_name(path: &Path) -> String {
+    path.file_name().unwrap().to_string_lossy().into_owned()
 }

@@ -238,8 +238,8 @@ async fn status_subresource_stores_states_and_prints_columns() {
 
     let table = cluster.control_plane.kubectl(&["get", "pps"]).await.unwrap();
     let cells: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(cells[0], ["NAME", "KIND", "TARGET", "RECORDED", "DESIRED", "AGE"]);
-    assert_eq!(cells[1][..5], ["web", "StatefulSet", "web", "2", "3"]);
+    assert_eq!(cells[0], ["NAME", "KIND", "TARGET", "RECORDED", "DESIRED", "STATUS", "AGE"]);
+    assert_eq!(cells[1][..6], ["web", "StatefulSet", "web", "2", "3", "Recorded"]);
 }
 
 fn assert_that_managed_fields_do_not_list_pods(object: &DynamicObject) {

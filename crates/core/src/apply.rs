@@ -70,9 +70,9 @@ impl std::error::Error for ApplyError {}
 
 /// Injects a plan into a Pod.
 ///
-/// - Required: every requirement is added to every node selector term that the Pod has. Terms are ORed, so
-///   a new term would allow more nodes, not fewer. An empty term matches no node and stays empty. A Pod
-///   without required node affinity gets one term.
+/// - Required: every requirement is added to every node selector term that the Pod has. A node needs to
+///   match one term only, so a new term would allow more nodes, not fewer. An empty term matches no node and
+///   stays empty. A Pod without required node affinity gets one term.
 /// - Preferred: each preference that the Pod does not have yet is appended.
 /// - Annotations: each key that the Pod does not have yet is added.
 /// - [`INJECTED_ANNOTATION`] is added if and only if something else was.

@@ -17,6 +17,8 @@ use crate::record::successor_of;
 /// How many characters of a wrong value a message repeats.
 const MAX_VALUE: usize = 100;
 
+type SyntaxRule = fn(&str) -> bool;
+
 /// A field that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -125,7 +127,7 @@ impl Review {
             return self.refuse(PATH, target, remedy);
         }
         let violations_before = self.violations.len();
-        let rules: [(_, fn(&str) -> bool, _); 3] = [
+        let rules: [(_, SyntaxRule, _); 3] = [
             ("apiVersion", is_api_version, "use the workload's group and version, such as apps/v1"),
             ("kind", is_kind, "use the workload's kind, such as StatefulSet"),
             ("name", is_dns_subdomain, "use the workload's name: lower-case letters, digits, '-' and '.'"),

@@ -218,7 +218,7 @@ fn objects() -> Vec<HostileCase> {
                 )
             }),
         HostileCase::new("numbers for labels", NO_OBJECT).with_object(|object| {
-            object["status"]["podStates"]["web-0"]["nodeTopologyLabels"]["zone"] = 7.into()
+            object["status"]["podStates"]["web-0"]["nodeTopologyLabels"]["zone"] = 7.into();
         }),
         HostileCase::new("numbers for annotations", NO_OBJECT)
             .with_object(|object| object["status"]["podStates"]["web-0"]["annotations"]["ip"] = 7.into()),
@@ -230,7 +230,7 @@ fn objects() -> Vec<HostileCase> {
             object["spec"]["preferredPersistentTopology"][0]["weight"] = 3_000_000_000_u64.into();
         }),
         HostileCase::new("a number for a key", NO_OBJECT).with_object(|object| {
-            object["spec"]["requiredPersistentTopology"]["nodeTopologyKeys"][0] = 7.into()
+            object["spec"]["requiredPersistentTopology"]["nodeTopologyKeys"][0] = 7.into();
         }),
         HostileCase {
             object: Err("words ".repeat(200_000)),

@@ -135,7 +135,7 @@ pub(crate) async fn older_of_two_objects_takes_precedence(cluster: &Cluster) {
     // Creation times have a resolution of one second.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let refusal = pool.refusal("a-newer", &required("web", &[ZONE])).await;
-    assert!(refusal.contains("PersistentPodState z-older of this namespace names it already"), "{refusal}");
+    assert!(refusal.contains("it is already the target of PersistentPodState z-older"), "{refusal}");
     pool.second_object("a-newer", &required("web", &[ZONE])).await;
     let web = pool.stateful_set("web", 1);
     let before = cluster.run_stateful_set(&web).await.unwrap();
