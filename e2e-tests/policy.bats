@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The policy as kwctl runs it: `make policy.wasm`, then `bats e2e-tests/policy.bats`. A few sessions for
-# people to read; `cargo test -p pps-e2e --test sessions` plays back all of them.
+# The policy in kwctl: run `make policy.wasm`, then `bats e2e-tests/policy.bats`. These sessions are examples for
+# readers; `cargo test -p pps-e2e --test sessions` replays all cases.
 
 setup() {
     cd "$BATS_TEST_DIRNAME/.."
@@ -10,8 +10,8 @@ setup() {
     [ -f "$WASM" ] || skip "there is no $WASM: run make policy.wasm"
 }
 
-# play CASE [OPTION...]: answers the request of a case as its session says. Only the answer is output;
-# what kwctl says besides goes to $BATS_TEST_TMPDIR/log.
+# play CASE [OPTION...]: evaluates the request of a case and replays its session. Outputs only the answer; kwctl's
+# messages are in $BATS_TEST_TMPDIR/log.
 play() {
     local case=$1
     shift
@@ -20,7 +20,7 @@ play() {
         --replay-host-capabilities-interactions "e2e-tests/sessions/$case.yml" \
         --request-path "testdata/cases/$case/request.json" "$@" "$WASM"
     [ "$status" -eq 0 ] || cat "$BATS_TEST_TMPDIR/log"
-    # kwctl exits with 0 even if the policy asked for something else.
+    # kwctl also exits with 0 if the policy made other host calls.
     ! grep -E "Replay error|recorded responses is empty|have not been replayed" "$BATS_TEST_TMPDIR/log"
 }
 
@@ -29,61 +29,61 @@ message() { [[ "$(jq -r .status.message <<<"$output")" == *"$1"* ]]; }
 unchanged() { [ "$(jq -r '.patch // ""' <<<"$output")" = "" ]; }
 patched() { jq -r '.patch // "" | @base64d' <<<"$output" | grep -q -- "$1"; }
 
-@test "a Pod comes back to its zone" {
+@test "pins a Pod to its recorded zone" {
     play rule-05-pod-without-affinity
     allowed true
     patched '"key":"topology.kubernetes.io/zone"'
 }
 
-@test "a Pod that is created for the first time is left alone" {
+@test "does not change a Pod without a recorded state" {
     play rule-04-no-entry
     allowed true
     unchanged
 }
 
-@test "a Pod of a ReplicaSet causes no look-up" {
+@test "makes no lookup for a Pod of a ReplicaSet" {
     play rule-01-owner-replicaset
     allowed true
     unchanged
 }
 
-@test "a look-up that fails keeps a Pod from starting elsewhere" {
+@test "refuses a Pod when the lookup fails" {
     play failure-forbidden
     allowed false
     message "verb get on persistentpodstates.apps.kruise.io"
 }
 
-@test "with onLookupFailure=accept it starts without its state" {
+@test "accepts a Pod when the lookup fails with onLookupFailure=accept" {
     play failure-accepted --settings-json '{"onLookupFailure": "accept"}'
     allowed true
     [[ "$(jq -r '.warnings[0]' <<<"$output")" == *"without its state" ]]
 }
 
-@test "a weight that the API server would refuse in every Pod is refused in the object" {
+@test "refuses a weight of 0" {
     play pps-weight-zero
     allowed false
     message "spec.preferredPersistentTopology[1].weight is 0"
 }
 
-@test "all mistakes of an object are told at once" {
+@test "reports all errors of an object at once" {
     play pps-all-at-once
     allowed false
     message "spec.targetRef.kind"
     message "spec.nodeDeletionPolicy"
 }
 
-@test "a second object for one workload is refused" {
+@test "refuses a second object for a workload" {
     play pps-second-under-another-name
     allowed false
     message "it is already the target of PersistentPodState echo"
 }
 
-@test "a finalizer can be removed from an object that is wrong" {
+@test "allows an update that does not change an invalid spec" {
     play pps-update-same-spec
     allowed true
 }
 
-@test "settings that are wrong are told" {
+@test "refuses invalid settings" {
     run bash -c '"$@" 2>&1' _ "$KWCTL" run --request-path testdata/cases/rule-04-no-entry/request.json \
         --settings-json '{"lookup": "byname"}' "$WASM"
     [ "$status" -ne 0 ]

@@ -260,7 +260,7 @@ async fn service_accounts_have_exactly_the_expected_permissions() {
         let objects = manifests::read(&repository_file(&format!("deploy/base/{file}.yaml"))).unwrap();
         cluster.apply_objects(&objects).await.unwrap();
     }
-    let expected_of_sidecar = rights_to([
+    let expected_of_sidecar = permissions([
         ("", "configmaps/kruise-configuration", "list watch"),
         ("", "nodes", "get list watch"),
         ("", "pods", "delete list watch"),
@@ -272,33 +272,33 @@ async fn service_accounts_have_exactly_the_expected_permissions() {
         ("coordination.k8s.io", "leases/kruise-manager", "get"),
         ("events.k8s.io", "events", "create"),
     ]);
-    let expected_of_policy = rights_to([("apps.kruise.io", "persistentpodstates", "get list watch")]);
+    let expected_of_policy = permissions([("apps.kruise.io", "persistentpodstates", "get list watch")]);
     for (namespace, account, expected) in [
         (NAMESPACE, "pps-sidecar", expected_of_sidecar),
         (kubewarden::NAMESPACE, kubewarden::SERVICE_ACCOUNT, expected_of_policy),
     ] {
         let client = cluster.control_plane.client_for_service_account(namespace, account).await.unwrap();
-        let rights = wait_for("the role is bound", Duration::from_secs(10), async || {
-            let rights = rights_of(&client, "default").await?;
-            Ok(Progress::when(!rights.is_empty(), rights, "no rights"))
+        let granted = wait_for("the role to be bound", Duration::from_secs(10), async || {
+            let permissions = permissions_of(&client, "default").await?;
+            Ok(Progress::when(!permissions.is_empty(), permissions, "none"))
         });
-        assert_eq!(rights.await.unwrap(), expected, "{account}");
+        assert_eq!(granted.await.unwrap(), expected, "{account}");
         // The Lease is in the product's own namespace.
         let mut expected = expected;
         if account == "pps-sidecar" {
-            expected.extend(rights_to([
+            expected.extend(permissions([
                 ("coordination.k8s.io", "leases", "create"),
                 ("coordination.k8s.io", "leases/pps-sidecar", "get update"),
             ]));
         }
-        assert_eq!(rights_of(&client, NAMESPACE).await.unwrap(), expected, "{account}");
+        assert_eq!(permissions_of(&client, NAMESPACE).await.unwrap(), expected, "{account}");
     }
 }
 
 /// Verbs by API group and resource.
-type Rights = BTreeMap<(String, String), BTreeSet<String>>;
+type Permissions = BTreeMap<(String, String), BTreeSet<String>>;
 
-fn rights_to<const N: usize>(of: [(&str, &str, &str); N]) -> Rights {
+fn permissions<const N: usize>(of: [(&str, &str, &str); N]) -> Permissions {
     of.into_iter()
         .map(|(group, resource, verbs)| {
             ((group.to_owned(), resource.to_owned()), verbs.split(' ').map(str::to_owned).collect())
@@ -307,13 +307,13 @@ fn rights_to<const N: usize>(of: [(&str, &str, &str); N]) -> Rights {
 }
 
 /// The permissions of a client in a namespace, except those to review its own permissions.
-async fn rights_of(client: &Client, namespace: &str) -> anyhow::Result<Rights> {
+async fn permissions_of(client: &Client, namespace: &str) -> anyhow::Result<Permissions> {
     let review = SelfSubjectRulesReview {
         spec: SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) },
         ..SelfSubjectRulesReview::default()
     };
     let review = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
-    let mut rights = Rights::new();
+    let mut permissions = Permissions::new();
     for rule in review.status.into_iter().flat_map(|status| status.resource_rules) {
         let names = rule.resource_names.unwrap_or_default();
         for group in rule.api_groups.iter().flatten().filter(|group| *group != "authorization.k8s.io") {
@@ -321,13 +321,13 @@ async fn rights_of(client: &Client, namespace: &str) -> anyhow::Result<Rights> {
                 let whole = names.is_empty().then(|| resource.clone());
                 for resource in whole.into_iter().chain(names.iter().map(|name| format!("{resource}/{name}")))
                 {
-                    let verbs = rights.entry((group.clone(), resource)).or_default();
+                    let verbs = permissions.entry((group.clone(), resource)).or_default();
                     verbs.extend(rule.verbs.iter().cloned());
                 }
             }
         }
     }
-    Ok(rights)
+    Ok(permissions)
 }
 
 /// The metadata and the ClusterAdmissionPolicy repeat some fields.

@@ -1,11 +1,11 @@
-//! What goes wrong in a cluster, on a real control plane; and that in the end what is recorded is what
-//! the cluster shows.
+//! Faults of a cluster, injected into a real control plane. Each test ends with the same check: the recorded states match
+//! the cluster.
 //!
-//! `PPS_E2E_ONLY=word` runs only the faults whose name has that word in it; `PPS_E2E_SEED=n` repeats what
-//! is random; `PPS_E2E_REPLACEMENTS=n` and `PPS_E2E_OUTAGE=seconds` say how much of it there is.
+//! `PPS_E2E_ONLY=word` runs only the faults whose name contains that word. `PPS_E2E_SEED=n` repeats the random numbers of
+//! a run. `PPS_E2E_REPLACEMENTS=n` and `PPS_E2E_OUTAGE=seconds` set how long a fault lasts.
 //!
-//! Faults that others cover are in `scenarios.rs`: a leader that is stopped and goes on, a malformed
-//! list of custom kinds, the definition of a custom kind that goes, a Lease that may not be used.
+//! `scenarios.rs` covers further faults: a frozen leader that continues, a malformed whitelist, a deleted definition of a
+//! custom kind, and a Lease that the sidecar may not use.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 #[macro_use]
@@ -39,15 +39,15 @@ use pps_e2e::{
     sidecar::SidecarOptions,
 };
 
-/// Without the policy, so that Pods come back anywhere and there is much to record.
-fn roaming() -> ClusterBuilder {
+/// A cluster without the policy, so that replaced Pods start on any node and there is much to record.
+fn without_policy() -> ClusterBuilder {
     Cluster::builder().deployed_rights()
 }
 
 #[tokio::test]
 async fn sidecar_kills() {
     let _turn = support::turn().await;
-    let cluster = roaming().sidecar(SidecarOptions::default()).start().await.unwrap();
+    let cluster = without_policy().sidecar(SidecarOptions::default()).start().await.unwrap();
     let result =
         support::run_in_turn(scenarios![&cluster; kills::records_everything_despite_repeated_leader_kills])
             .await;
@@ -57,9 +57,9 @@ async fn sidecar_kills() {
 #[tokio::test]
 async fn network_faults() {
     let _turn = support::turn().await;
-    let cluster = roaming().control_plane(|options| {
+    let cluster = without_policy().control_plane(|options| {
         options.audit_log = true;
-        // The API server's own memory of what happened would outlast a compaction.
+        // The watch cache of the API server would survive a compaction of etcd.
         options.api_server_flags.push("--watch-cache=false".to_owned());
     });
     let network = network::Network::new(cluster.start().await.unwrap()).await;
@@ -77,7 +77,7 @@ async fn network_faults() {
 #[tokio::test]
 async fn api_server_and_webhook_faults() {
     let _turn = support::turn().await;
-    let cluster = roaming().sidecar(SidecarOptions::default()).start().await.unwrap();
+    let cluster = without_policy().sidecar(SidecarOptions::default()).start().await.unwrap();
     let result = support::run_in_turn(scenarios![&cluster;
         outage::recovers_from_an_api_server_outage,
         contention::converges_beside_a_busy_writer,

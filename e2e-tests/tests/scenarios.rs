@@ -1,8 +1,8 @@
-//! What users see: the whole product on a real control plane.
+//! The whole product on a real control plane, as users see it.
 //!
-//! Each test is one cluster with many scenarios, each of which has a namespace and Nodes of its own.
-//! `PPS_E2E_ONLY=word` runs only the scenarios whose name has that word in it; `PPS_E2E_SEED=n`
-//! repeats what is random.
+//! Each test runs many scenarios on one cluster. Each scenario has its own namespace and Nodes.
+//! `PPS_E2E_ONLY=word` runs only the scenarios whose name contains that word. `PPS_E2E_SEED=n` repeats the random
+//! numbers of a run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 #[macro_use]
@@ -80,7 +80,7 @@ async fn generated_objects() {
         generated::reports_a_malformed_annotation,
     ])
     .await;
-    // These concern the whole cluster.
+    // These change settings or permissions of the whole cluster.
     let second = support::run_in_turn(scenarios![&cluster;
         generated::keeps_fields_that_users_set,
         recording::older_of_two_objects_takes_precedence,
@@ -115,11 +115,11 @@ async fn interruptions() {
 #[tokio::test]
 async fn leader_election() {
     let _turn = support::turn().await;
-    let rights = repository_file("deploy/base/rbac.yaml");
+    let roles = repository_file("deploy/base/rbac.yaml");
     let cluster = Cluster::builder()
         .control_plane(|options| options.audit_log = true)
         .user(User::new(leadership::SECOND))
-        .rbac(rights, leadership::SECOND, &["pps-sidecar", "pps-sidecar-custom-kinds"])
+        .rbac(roles, leadership::SECOND, &["pps-sidecar", "pps-sidecar-custom-kinds"])
         .product();
     let cluster = cluster.start().await.unwrap();
     let first = support::run_in_turn(scenarios![&cluster;
@@ -176,7 +176,7 @@ async fn custom_workload_kinds() {
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let _operator = custom_kinds::operator(&cluster);
-    // All of them change what concerns the whole cluster.
+    // All of them change the whitelist or definitions, which concern the whole cluster.
     let first = support::run_in_turn(scenarios![&cluster;
         custom_kinds::supports_openkruise_stateful_sets_without_a_whitelist,
         custom_kinds::watches_a_kind_as_soon_as_it_is_defined,

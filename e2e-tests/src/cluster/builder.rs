@@ -26,9 +26,7 @@ pub struct ClusterBuilder {
     crd: Option<PathBuf>,
     nodes: Vec<NodeSpec>,
     behaviour: Behaviour,
-    dual_stack: bool,
     rbac: Vec<(PathBuf, String, Vec<String>)>,
-    manifests: Vec<PathBuf>,
     policy: Option<(PathBuf, WebhookOptions)>,
     sidecar: Option<SidecarOptions>,
 }
@@ -67,13 +65,6 @@ impl ClusterBuilder {
     #[must_use]
     pub fn without_crd(mut self) -> Self {
         self.crd = None;
-        self
-    }
-
-    /// Applies a YAML file after the CRD.
-    #[must_use]
-    pub fn manifest(mut self, path: impl Into<PathBuf>) -> Self {
-        self.manifests.push(path.into());
         self
     }
 
@@ -129,13 +120,6 @@ impl ClusterBuilder {
         self
     }
 
-    /// Gives Pods an IPv6 address as well. Kubernetes before 1.21 needs `--feature-gates=IPv6DualStack=true`.
-    #[must_use]
-    pub fn dual_stack(mut self) -> Self {
-        self.dual_stack = true;
-        self
-    }
-
     /// Changes the control plane's options.
     #[must_use]
     pub fn control_plane(mut self, change: impl FnOnce(&mut control_plane::Options)) -> Self {
@@ -170,7 +154,7 @@ impl ClusterBuilder {
         let nodes = Nodes::new(client.clone());
         let made = self.nodes.into_iter().map(|node| nodes.create(node));
         let (made, applied) = tokio::join!(futures::future::try_join_all(made), async {
-            for path in self.crd.iter().chain(&self.manifests) {
+            if let Some(path) = &self.crd {
                 manifests::apply_file(&client, path).await?;
             }
             for (path, user, only) in &self.rbac {
@@ -183,7 +167,7 @@ impl ClusterBuilder {
         applied?;
 
         let plugin = control_plane.binaries().path("host-local")?;
-        let ipam = Ipam::new(plugin, control_plane.folder(), self.dual_stack);
+        let ipam = Ipam::new(plugin, control_plane.folder());
         let background_client = background.client_for(&control_plane, control_plane::ADMIN)?;
         let kubelet = Kubelet::start(background.handle(), background_client, ipam, self.behaviour);
         let mut cluster =
@@ -206,9 +190,7 @@ impl Cluster {
             crd: Some(repository_file("deploy/base/crd.yaml")),
             nodes: Vec::new(),
             behaviour: Behaviour::default(),
-            dual_stack: false,
             rbac: Vec::new(),
-            manifests: Vec::new(),
             policy: None,
             sidecar: None,
         }

@@ -77,11 +77,6 @@ impl Kubelet {
         self.change(|control| control.dead_nodes.remove(node));
     }
 
-    /// Changes the behaviour.
-    pub fn set_behaviour(&self, change: impl FnOnce(&mut Behaviour)) {
-        self.change(|control| change(&mut control.behaviour));
-    }
-
     /// The addresses of a Node, as a CIDR.
     pub fn subnet(&self, node: &str) -> String {
         self.shared.ipam.subnet(node)

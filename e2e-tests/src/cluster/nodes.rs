@@ -63,15 +63,6 @@ impl Nodes {
         &self.api
     }
 
-    /// Makes `count` Nodes `node-0`, `node-1`, …, spread over the zones `zone-0`, `zone-1`, ….
-    pub async fn create_many(&self, count: usize, zones: usize) -> Result<()> {
-        let all = (0..count).map(|index| {
-            NodeSpec::new(format!("node-{index}")).zone(format!("zone-{}", index % zones.max(1)))
-        });
-        futures::future::try_join_all(all.map(|spec| self.create(spec))).await?;
-        Ok(())
-    }
-
     /// Makes a Node and marks it Ready.
     pub async fn create(&self, spec: NodeSpec) -> Result<Node> {
         let mut labels = spec.labels;

@@ -24,8 +24,6 @@ pub struct StatefulSetSpec {
     pub replicas: u32,
     /// Annotations of the StatefulSet itself.
     pub annotations: BTreeMap<String, String>,
-    /// Annotations of its Pods.
-    pub pod_annotations: BTreeMap<String, String>,
     /// A JSON merge patch of the Pod template.
     pub template: Value,
     /// A JSON merge patch of the whole object, applied last.
@@ -40,7 +38,6 @@ impl StatefulSetSpec {
             name: name.to_owned(),
             replicas,
             annotations: BTreeMap::new(),
-            pod_annotations: BTreeMap::new(),
             template: json!({}),
             overrides: json!({}),
         }
@@ -50,13 +47,6 @@ impl StatefulSetSpec {
     #[must_use]
     pub fn annotation(mut self, key: &str, value: &str) -> Self {
         self.annotations.insert(key.to_owned(), value.to_owned());
-        self
-    }
-
-    /// Adds an annotation to each Pod.
-    #[must_use]
-    pub fn pod_annotation(mut self, key: &str, value: &str) -> Self {
-        self.pod_annotations.insert(key.to_owned(), value.to_owned());
         self
     }
 
@@ -95,7 +85,7 @@ impl StatefulSetSpec {
     pub fn object(&self) -> Value {
         let labels = json!({"app": self.name});
         let mut template = json!({
-            "metadata": {"labels": labels, "annotations": self.pod_annotations},
+            "metadata": {"labels": labels},
             "spec": {
                 "automountServiceAccountToken": false,
                 "terminationGracePeriodSeconds": 1,

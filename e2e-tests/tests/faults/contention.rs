@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::fleet::Fleet;
-use crate::support::{Random, TIMEOUT, list, note};
+use crate::support::{Random, TIMEOUT, ZONE, list, note};
 
 /// A server that accepts every connection and never responds.
 struct SilentServer {
@@ -202,7 +202,7 @@ pub(crate) async fn converges_beside_a_busy_writer(cluster: &Cluster) {
             for index in 0..6 {
                 let value = (!lacks).then(|| format!("contended-zone-{round}"));
                 let node = format!("contended-{index}");
-                cluster.nodes.label(&node, crate::support::ZONE, value.as_deref()).await.unwrap();
+                cluster.nodes.label(&node, ZONE, value.as_deref()).await.unwrap();
             }
             // Conflicts depend on timing, so continue until there are some.
             let met = writes.load(Relaxed) >= 50 && conflicts().await.unwrap() > before;

@@ -96,7 +96,7 @@ pub(crate) async fn relists_after_watches_expire(network: &Network) {
     fleet.scale("web-c", 4).await;
     fleet.recreate_set("web-d", 2).await;
     fleet.ready().await;
-    // An object whose status is deleted, and one that is deleted.
+    // The status of one object is deleted, and another object is deleted as a whole.
     fleet.pool.wipe("web-a").await;
     let objects = network.cluster.pps_api("expired");
     objects.delete("web-e", &DeleteParams::default()).await.unwrap();

@@ -90,7 +90,7 @@ async fn runs_as_its_user_with_no_other_files() {
     fs::create_dir(root.join("etc")).unwrap();
     fs::write(root.join("etc/hosts"), "127.0.0.1 here.example\n").unwrap();
     fs::write(root.join("etc/resolv.conf"), "nameserver 127.0.0.1\n").unwrap();
-    let authority = ServerCertificate::generate("nobody").unwrap().authority;
+    let authority = ServerCertificate::generate("unused").unwrap().authority;
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     server.set_nonblocking(true).unwrap();
     let port = server.local_addr().unwrap().port();

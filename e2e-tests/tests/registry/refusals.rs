@@ -44,8 +44,8 @@ async fn credentials_that_the_registry_refuses() {
         ),
     );
 
-    let nobody = wrong.join("nothing here");
-    let output = push_policy(&Publisher { docker_config: nobody, ..good.clone() }, &reference).await;
+    let missing = wrong.join("nothing here");
+    let output = push_policy(&Publisher { docker_config: missing, ..good.clone() }, &reference).await;
     assert_refused(&output, &format!("{host} wants a user and a password: `docker login {host}`"));
 
     fs::write(&file, "{").unwrap();

@@ -56,7 +56,7 @@ pub(crate) async fn survives_kills_during_a_rollout(cluster: &Cluster) {
 }
 
 pub(crate) async fn clears_states_of_a_workload_recreated_while_down(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "anew", 3, 1).await;
+    let pool = Pool::new(cluster, "recreated", 3, 1).await;
     let sidecar = cluster.sidecar().unwrap();
     for (workload, retention) in [("dropped", "WhenDeleted"), ("retained", "Retain")] {
         let more = json!({"persistentPodStateRetentionPolicy": retention,
@@ -72,8 +72,8 @@ pub(crate) async fn clears_states_of_a_workload_recreated_while_down(cluster: &C
 
     sidecar.kill().await.unwrap();
     for workload in ["dropped", "retained"] {
-        cluster.delete_stateful_set("anew", workload, false).await.unwrap();
-        cluster.wait_for_pods("anew", workload, "no Pods", TIMEOUT, BTreeMap::is_empty).await.unwrap();
+        cluster.delete_stateful_set("recreated", workload, false).await.unwrap();
+        cluster.wait_for_pods("recreated", workload, "no Pods", TIMEOUT, BTreeMap::is_empty).await.unwrap();
         cluster.run_stateful_set(&pool.stateful_set(workload, 1)).await.unwrap();
     }
     assert_eq!(pool.states("dropped").await, states[0], "no sidecar was running to clear them");
@@ -82,7 +82,7 @@ pub(crate) async fn clears_states_of_a_workload_recreated_while_down(cluster: &C
     // The old entries belong to another workload. Only the entry of a new Pod stays.
     pool.wait_for_entries("dropped", &["dropped-0"]).await;
     pool.recorded("dropped", "dropped").await;
-    let now = cluster.stateful_sets("anew").get("retained").await.unwrap().metadata.uid;
+    let now = cluster.stateful_sets("recreated").get("retained").await.unwrap().metadata.uid;
     pool.wait_for_object("retained", "the new workload to be known", TIMEOUT, |pps| {
         pps.data["status"]["targetUID"] == json!(now)
     })
@@ -107,7 +107,7 @@ pub(crate) async fn preserves_concurrent_writes_of_others(cluster: &Cluster) {
     cluster.create_stateful_set(&pool.stateful_set("web", 6)).await.unwrap();
     // Write while the sidecar writes.
     let api = cluster.pps_api("others");
-    let params = PatchParams { field_manager: Some("somebody".to_owned()), ..PatchParams::default() };
+    let params = PatchParams { field_manager: Some("someone-else".to_owned()), ..PatchParams::default() };
     for number in 0..10 {
         let label =
             Patch::Merge(json!({"metadata": {"annotations": {"example.io/number": number.to_string()}}}));

@@ -14,7 +14,9 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use crate::permissions::writes;
-use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, required};
+use crate::support::{
+    HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, note, required, spec_for,
+};
 
 /// The time within which a standby takes over from a leader that was killed.
 const TAKEOVER: Duration = Duration::from_secs(15);
@@ -32,21 +34,22 @@ async fn standby(cluster: &Cluster) -> Sidecar {
     second
 }
 
-/// Whom the Lease names; nothing if nobody.
+/// The identity of the Lease's holder, if any.
 async fn holder(cluster: &Cluster) -> Option<String> {
     let api: Api<Lease> = Api::namespaced(cluster.client(), NAMESPACE);
     api.get("pps-sidecar").await.unwrap().spec.unwrap().holder_identity
 }
 
-async fn took(what: &str, leader: &Sidecar, since: Instant, within: Duration) {
+/// Waits until `leader` leads and asserts that this took less than `within`.
+async fn assert_takeover(what: &str, leader: &Sidecar, since: Instant, within: Duration) {
     leader.wait_leading(TIMEOUT).await.unwrap();
     let took = since.elapsed();
-    crate::support::note(&format!("{what}: another one leads after {took:.1?}"));
+    note(&format!("{what}: takeover within {took:.1?}"));
     assert!(took < within, "{what} took {took:?}");
 }
 
-/// Ends the second sidecar, and waits until the first one leads.
-async fn first_leads(cluster: &Cluster, second: &Sidecar) {
+/// Stops the second sidecar and waits until the first one leads.
+async fn restore_first_leader(cluster: &Cluster, second: &Sidecar) {
     if second.status().unwrap().running {
         second.terminate(SOON).await.unwrap();
     }
@@ -83,7 +86,7 @@ pub(crate) async fn standby_takes_over_when_the_leader_is_killed(cluster: &Clust
         !second.leads().await.unwrap() && pool.states("web").await.len() == 4,
         "there must be no leader yet"
     );
-    took("after a kill", &second, killed, TAKEOVER).await;
+    assert_takeover("after a kill", &second, killed, TAKEOVER).await;
     pool.recorded_within("web", "web", SOON).await;
     assert_eq!(pool.states("web").await["web-0"]["annotations"][IP_ANNOTATION], "10.99.0.1");
     pool.recorded("late", "late").await;
@@ -94,7 +97,7 @@ pub(crate) async fn standby_takes_over_when_the_leader_is_killed(cluster: &Clust
     first.wait_ready(TIMEOUT).await.unwrap();
     tokio::time::sleep(WHILE).await;
     assert!(second.leads().await.unwrap() && !first.leads().await.unwrap());
-    first_leads(cluster, &second).await;
+    restore_first_leader(cluster, &second).await;
 }
 
 pub(crate) async fn terminating_leader_hands_over_at_once(cluster: &Cluster) {
@@ -115,7 +118,7 @@ pub(crate) async fn terminating_leader_hands_over_at_once(cluster: &Cluster) {
     let end = first.terminate(SOON).await.unwrap();
     let ended = Instant::now();
     assert_eq!(end.code, Some(0), "{end:?}");
-    took("after SIGTERM", &second, ended, Duration::from_secs(4)).await;
+    assert_takeover("after SIGTERM", &second, ended, Duration::from_secs(4)).await;
     let before = pool.ready("web", 3).await;
     pool.load_all(homes(&before).values()).await;
     let after = pool.recreate("web", &["web-1"]).await;
@@ -134,7 +137,7 @@ pub(crate) async fn terminating_leader_hands_over_at_once(cluster: &Cluster) {
     .await
     .unwrap();
     assert!(holder(cluster).await.unwrap().starts_with(SECOND));
-    first_leads(cluster, &second).await;
+    restore_first_leader(cluster, &second).await;
 }
 
 pub(crate) async fn resumed_leader_writes_nothing_stale(cluster: &Cluster) {
@@ -144,7 +147,7 @@ pub(crate) async fn resumed_leader_writes_nothing_stale(cluster: &Cluster) {
     let second = standby(cluster).await;
     let spec = json!({"requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]},
         "persistentPodAnnotations": [{"key": IP_ANNOTATION}, {"key": KEY}]});
-    pool.object("web", &crate::support::spec_for("web", &spec)).await;
+    pool.object("web", &spec_for("web", &spec)).await;
     pool.object("moving", &required("moving", &[ZONE])).await;
     for workload in ["web", "moving"] {
         cluster.create_stateful_set(&pool.stateful_set(workload, 4)).await.unwrap();
@@ -174,7 +177,7 @@ pub(crate) async fn resumed_leader_writes_nothing_stale(cluster: &Cluster) {
     // Its knowledge becomes stale.
     annotate("after").await;
     cluster.delete_stateful_set("frozen", "moving", false).await.unwrap();
-    took("after SIGSTOP", &second, frozen, TAKEOVER).await;
+    assert_takeover("after SIGSTOP", &second, frozen, TAKEOVER).await;
     pool.recorded("web", "web").await;
     pool.wait_for_entries("moving", &[]).await;
     cluster.run_stateful_set(&pool.stateful_set("moving", 2)).await.unwrap();
@@ -202,10 +205,10 @@ pub(crate) async fn resumed_leader_writes_nothing_stale(cluster: &Cluster) {
     second.kill().await.unwrap();
     let killed = Instant::now();
     pool.annotate_pod("web-0", &json!({KEY: "later"})).await;
-    took("after a kill", first, killed, TAKEOVER).await;
+    assert_takeover("after a kill", first, killed, TAKEOVER).await;
     pool.recorded("web", "web").await;
     pool.recorded("moving", "moving").await;
-    first_leads(cluster, &second).await;
+    restore_first_leader(cluster, &second).await;
 }
 
 /// Causes refused requests, so it runs after the check of the audit log.

@@ -22,7 +22,7 @@ fn entry(number: usize) -> Value {
 }
 
 async fn patch_status(pool: &Pool<'_>, status: &Value) -> Result<DynamicObject, kube::Error> {
-    let params = PatchParams { field_manager: Some("somebody".to_owned()), ..PatchParams::default() };
+    let params = PatchParams { field_manager: Some("someone-else".to_owned()), ..PatchParams::default() };
     let api = pool.cluster.pps_api(pool.namespace);
     api.patch_status("big", &params, &Patch::Merge(json!({"status": status}))).await
 }

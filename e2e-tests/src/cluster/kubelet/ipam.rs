@@ -18,7 +18,6 @@ use tokio::{io::AsyncWriteExt, process::Command};
 pub struct Ipam {
     plugin: PathBuf,
     folder: PathBuf,
-    dual_stack: bool,
     /// The index of each Node, in the order of their first requests.
     nodes: Mutex<BTreeMap<String, u16>>,
 }
@@ -35,8 +34,8 @@ struct AnswerIp {
 
 impl Ipam {
     /// `plugin` is the executable. It keeps its assignments in `folder`.
-    pub fn new(plugin: PathBuf, folder: &Path, dual_stack: bool) -> Self {
-        Self { plugin, folder: folder.join("ipam"), dual_stack, nodes: Mutex::default() }
+    pub fn new(plugin: PathBuf, folder: &Path) -> Self {
+        Self { plugin, folder: folder.join("ipam"), nodes: Mutex::default() }
     }
 
     /// The range of a Node: 10.16.0.0/20 for the first Node, 10.16.16.0/20 for the next. A Node that is deleted and
@@ -71,10 +70,7 @@ impl Ipam {
     }
 
     fn config(&self, node: &str) -> Value {
-        let mut ranges = vec![json!([{"subnet": self.subnet(node)}])];
-        if self.dual_stack {
-            ranges.push(json!([{"subnet": format!("fd00:10:{:x}::/64", self.index(node))}]));
-        }
+        let ranges = json!([[{"subnet": self.subnet(node)}]]);
         json!({"cniVersion": "0.4.0", "name": node, "type": "simulated",
             "ipam": {"type": "host-local", "dataDir": self.folder, "ranges": ranges}})
     }

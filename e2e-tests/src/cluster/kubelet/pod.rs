@@ -96,11 +96,6 @@ async fn run(shared: &Shared, identity: &Identity, api: &Api<Pod>, pod: &mut wat
     }
     drop(turn);
 
-    if !behaviour.ready_delay.is_zero() {
-        // Cut short when the Pod is deleted.
-        let terminating = until(shared, pod, |pod, _| is_terminating(pod));
-        let _ = tokio::time::timeout(behaviour.ready_delay, terminating).await;
-    }
     let started = Timestamp::now();
     if let Some(containers) = shared.containers.get().filter(|all| all.handles(&identity.namespace)) {
         run_container(shared, identity, api, pod, containers, &addresses, started).await;
@@ -159,9 +154,6 @@ async fn run_container(
 /// Frees the address, then removes the object, as a kubelet does.
 async fn end(shared: &Shared, identity: &Identity, api: &Api<Pod>, pod: &watch::Receiver<Arc<Pod>>) {
     let _turn = shared.turns.acquire().await;
-    if shared.control.borrow().behaviour.blank_on_teardown {
-        annotate(identity, api, pod, &json!({IP_ANNOTATION: ""})).await;
-    }
     persist(pod, || shared.ipam.delete(&identity.node, &identity.uid)).await;
     let now = DeleteParams {
         grace_period_seconds: Some(0),

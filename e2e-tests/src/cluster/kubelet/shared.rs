@@ -19,21 +19,11 @@ pub const IP_ANNOTATION: &str = "ovn.kubernetes.io/ip_address";
 /// A Pod with this annotation (any value) gets the next free address, and the CNI writes nothing to it.
 pub const NO_RESERVATION: &str = "e2e.pps.kubewarden.io/no-reservation";
 
-/// How the kubelet behaves. Changes apply to Pods that start later.
-#[derive(Clone, Debug)]
+/// How the kubelet behaves.
+#[derive(Clone, Debug, Default)]
 pub struct Behaviour {
-    /// The time between getting an address and becoming Ready.
-    pub ready_delay: Duration,
     /// Further annotations that the CNI writes to each Pod. `{ip}`, `{node}` and `{pod}` are replaced.
     pub annotations: BTreeMap<String, String>,
-    /// The CNI writes an empty value into [`IP_ANNOTATION`] when a Pod ends, as some do.
-    pub blank_on_teardown: bool,
-}
-
-impl Default for Behaviour {
-    fn default() -> Self {
-        Self { ready_delay: Duration::ZERO, annotations: BTreeMap::new(), blank_on_teardown: false }
-    }
 }
 
 pub(super) struct Shared {

@@ -48,7 +48,7 @@ struct Inner {
     reflectors: Reflectors,
     resources: Arc<RwLock<Discovered>>,
     objects: Cache<DynamicObject>,
-    rights: Cache<SubjectAccessReviewStatus>,
+    reviews: Cache<SubjectAccessReviewStatus>,
 }
 
 #[derive(Deserialize)]
@@ -109,7 +109,7 @@ impl KubernetesHost {
             client,
             resources: Arc::default(),
             objects: Arc::default(),
-            rights: Arc::default(),
+            reviews: Arc::default(),
         };
         Self { runtime, inner }
     }
@@ -227,7 +227,7 @@ impl Inner {
         if request.disable_cache {
             return self.review(asked).await;
         }
-        cached(&self.rights, format!("{asked:?}"), self.review(asked)).await
+        cached(&self.reviews, format!("{asked:?}"), self.review(asked)).await
     }
 
     async fn review(&self, asked: CanI) -> Result<SubjectAccessReviewStatus> {
