@@ -131,8 +131,8 @@ impl Index {
             ("pods", self.pods.len()),
             ("nodes", self.nodes.len()),
             ("workloads", self.workloads.len()),
-            ("objects", self.objects.len()),
-            ("states", self.objects.values().map(TrackedPps::recorded).sum()),
+            ("persistentpodstates", self.objects.len()),
+            ("recorded_states", self.objects.values().map(TrackedPps::recorded).sum()),
             ("missing_nodes", self.absences.missing_count()),
         ]
     }

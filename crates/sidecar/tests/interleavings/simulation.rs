@@ -342,8 +342,8 @@ impl Simulation {
             ("pods", cluster.pods.len()),
             ("nodes", cluster.nodes.len()),
             ("workloads", snapshot.kinds.values().map(|kind| kind.objects.len()).sum()),
-            ("objects", cluster.objects.len()),
-            ("states", cluster.objects.values().map(states).sum()),
+            ("persistentpodstates", cluster.objects.len()),
+            ("recorded_states", cluster.objects.values().map(states).sum()),
             ("missing_nodes", snapshot.absences.len()),
         ];
         let counts = self.index.counts();
