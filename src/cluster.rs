@@ -82,8 +82,8 @@ impl<'a> Cluster<'a> {
         pod: &str,
         lookup: Lookup,
     ) -> Result<Option<GoverningPps>, LookupError> {
-        self.in_served_version(|api| match api.get_governing(&workload.name, workload, pod)? {
-            None if lookup == Lookup::Full => api.find_in_list(workload, pod),
+        self.in_served_version(|versioned| match versioned.get_governing(&workload.name, workload, pod)? {
+            None if lookup == Lookup::Full => versioned.find_in_list(workload, pod),
             found => Ok(found),
         })
     }
@@ -95,12 +95,12 @@ impl<'a> Cluster<'a> {
     ///
     /// If the cluster does not say whether there are any.
     pub fn find_names(self, workload: &TargetReference, lookup: Lookup) -> Result<Vec<String>, LookupError> {
-        self.in_served_version(|api| {
+        self.in_served_version(|versioned| {
             // The get comes first: without permission it fails at once, whereas a list never returns.
-            if api.targets(&workload.name, workload)? {
+            if versioned.targets(&workload.name, workload)? {
                 return Ok(vec![workload.name.clone()]);
             }
-            if lookup == Lookup::Full { api.list_names(workload) } else { Ok(Vec::new()) }
+            if lookup == Lookup::Full { versioned.list_names(workload) } else { Ok(Vec::new()) }
         })
     }
 
@@ -112,10 +112,13 @@ impl<'a> Cluster<'a> {
     }
 
     /// Looks up in the first version of the kind that the cluster serves.
-    fn in_served_version<T>(self, look_up: impl Fn(Api) -> Result<T, LookupError>) -> Result<T, LookupError> {
+    fn in_served_version<T>(
+        self,
+        look_up: impl Fn(VersionedCluster) -> Result<T, LookupError>,
+    ) -> Result<T, LookupError> {
         let Self { host, namespace } = self;
         for api_version in API_VERSIONS {
-            match look_up(Api { host, namespace, api_version }) {
+            match look_up(VersionedCluster { host, namespace, api_version }) {
                 Err(LookupError::KindNotServed) => {}
                 answer => return answer,
             }
@@ -124,9 +127,9 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// The objects of a namespace, in one API version.
+/// One namespace of the cluster, whose objects are read in one API version.
 #[derive(Clone, Copy)]
-struct Api<'a> {
+struct VersionedCluster<'a> {
     host: &'a dyn Host,
     namespace: &'a str,
     api_version: &'static str,
@@ -160,7 +163,7 @@ impl Summary {
     }
 }
 
-impl Api<'_> {
+impl VersionedCluster<'_> {
     /// Chooses the object that governs a workload among all of the namespace, and reads it.
     fn find_in_list(
         self,
@@ -192,7 +195,7 @@ impl Api<'_> {
 
     /// Whether an object of this name exists and targets a workload.
     fn targets(self, name: &str, workload: &TargetReference) -> Result<bool, LookupError> {
-        let object = self.get(&self.get_call(name), json!(["spec.targetRef"]))?;
+        let object = self.get(&self.get_call(name), &["spec.targetRef"])?;
         Ok(object.is_some_and(|object| Summary::read(&object).governs(workload)))
     }
 
@@ -207,7 +210,7 @@ impl Api<'_> {
         let state =
             if pod.contains('.') { "status.podStates".into() } else { format!("status.podStates.{pod}") };
         let call = self.get_call(name);
-        let object = self.get(&call, json!(["spec", state, "status.targetUID"]))?;
+        let object = self.get(&call, &["spec", &state, "status.targetUID"])?;
         let Some(object) = object.filter(|object| Summary::read(object).governs(workload)) else {
             return Ok(None);
         };
@@ -227,7 +230,7 @@ impl Api<'_> {
     }
 
     /// Reads one object, uncached; `None` if it does not exist.
-    fn get(self, call: &HostCall, field_masks: Value) -> Result<Option<Value>, LookupError> {
+    fn get(self, call: &HostCall, field_masks: &[&str]) -> Result<Option<Value>, LookupError> {
         let name = call.target;
         let request = json!({
             "api_version": self.api_version,

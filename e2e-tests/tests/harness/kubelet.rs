@@ -92,7 +92,6 @@ async fn assigns_the_requested_address_only_if_it_is_free() {
 async fn stateful_set_becomes_ready_and_its_pods_are_replaced() {
     let behaviour = Behaviour {
         annotations: BTreeMap::from([("example.io/where".to_owned(), "{pod} at {ip} on {node}".to_owned())]),
-        ..Behaviour::default()
     };
     let cluster = Cluster::builder().without_crd().nodes(3, 3).kubelet(behaviour).start().await.unwrap();
     let spec =

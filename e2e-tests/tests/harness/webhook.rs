@@ -224,7 +224,7 @@ async fn answers_host_calls_like_policy_server() {
     let said = error("list_resources_by_namespace", namespaces).await;
     assert!(said.starts_with(&format!("{failure}resource v1/Namespace is cluster wide.")), "{said}");
 
-    // SubjectAccessReviews.
+    // Permission reviews.
     let may = json!({"subject_access_review": {"user": POLICY_SERVER, "groups": null, "resource_attributes": {
         "verb": "get", "resource": "configmaps", "group": "", "namespace": "default", "name": null,
         "subresource": null, "version": null}}, "disable_cache": true});

@@ -137,7 +137,7 @@ pub(crate) async fn wait_for_permission(
     wait_for_review(cluster, user, &attributes, granted).await;
 }
 
-/// Waits until a SubjectAccessReview with these attributes has that result.
+/// Waits until a `SubjectAccessReview` with these attributes has that result.
 pub(crate) async fn wait_for_review(cluster: &Cluster, user: &str, attributes: &Value, granted: bool) {
     let review = json!({"spec": {"user": user, "resourceAttributes": attributes}});
     let review = serde_json::from_value(review).unwrap();
