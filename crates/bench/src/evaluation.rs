@@ -1,4 +1,4 @@
-//! One evaluation, from bytes to bytes: native against Wasm, and where the time goes.
+//! One evaluation, from bytes to bytes: native and in Wasm, and where the time is spent.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -12,52 +12,53 @@ use pps_core::{AnnotationRules, PodIdentity, apply, conflict, plan};
 use pps_e2e::kubewarden::stand_in::{HostCalls, Instance, PolicyModule};
 use serde_json::Value;
 
-use crate::fixture::{Answers, Case, NAMESPACE, Owner, Recorded};
-use crate::report::{count, micros, table, times};
-use crate::sample::{race, time};
+use crate::fixture::{CachedHost, Case, NAMESPACE, Owner, Recording};
+use crate::report::{count, micros, ratio, table};
+use crate::sample::{compare, time};
 
-/// One evaluation without Wasm.
-pub(crate) fn native(payload: &[u8], host: &dyn Host) -> Vec<u8> {
+/// Evaluates a request without Wasm.
+pub(crate) fn evaluate_natively(payload: &[u8], host: &dyn Host) -> Vec<u8> {
     serde_json::to_vec(&admit(payload, host)).unwrap_or_default()
 }
 
-/// A case in all forms in which it can be run.
-pub(crate) struct Runs {
+/// A case, ready to be evaluated in each way.
+pub(crate) struct PreparedCase {
     payload: Vec<u8>,
-    host: Answers,
+    host: CachedHost,
     calls: Arc<dyn HostCalls>,
     module: PolicyModule,
-    kept: Instance,
+    /// An instance that is used for many evaluations.
+    instance: Instance,
 }
 
-impl Runs {
-    /// Makes sure, too, that native code and Wasm give the same answer.
+impl PreparedCase {
+    /// Prepares a case. Fails if native code and Wasm do not give the same, expected response.
     pub(crate) fn new(module: &PolicyModule, case: &Case) -> Result<Self> {
         let (payload, host) = (case.payload(), case.host());
         let calls: Arc<dyn HostCalls> = Arc::new(host.clone());
-        let kept = module.instance(calls.clone())?;
-        let answers = [native(&payload, &host), kept.call("validate", &payload)?];
-        let [from_native, from_wasm] = answers.map(|answer| serde_json::from_slice::<Value>(&answer));
+        let instance = module.instance(calls.clone())?;
+        let responses = [evaluate_natively(&payload, &host), instance.call("validate", &payload)?];
+        let [from_native, from_wasm] = responses.map(|response| serde_json::from_slice::<Value>(&response));
         let (from_native, from_wasm) = (from_native?, from_wasm?);
-        ensure!(from_native == from_wasm, "native: {from_native}\nWasm: {from_wasm}");
+        ensure!(from_native == from_wasm, "the responses differ\nnative: {from_native}\nWasm: {from_wasm}");
         let mutated = !from_wasm["mutated_object"].is_null();
-        let expected =
-            case.owner == Owner::StatefulSet && matches!(case.recorded, Recorded::ByName | Recorded::ByHand);
-        ensure!(mutated == expected, "mutated: {mutated}, {case:?}: {from_wasm}");
-        Ok(Self { payload, host, calls, module: module.clone(), kept })
+        let expected = case.owner == Owner::StatefulSet
+            && matches!(case.recording, Recording::SameName | Recording::OtherName);
+        ensure!(mutated == expected, "mutated is {mutated}, not {expected}: {case:?}: {from_wasm}");
+        Ok(Self { payload, host, calls, module: module.clone(), instance })
     }
 
-    pub(crate) fn native(&self) {
-        black_box(native(black_box(&self.payload), &self.host));
+    pub(crate) fn run_natively(&self) {
+        black_box(evaluate_natively(black_box(&self.payload), &self.host));
     }
 
-    /// In an instance that was used before: the guest's own time.
-    pub(crate) fn guest(&self) {
-        let _ = black_box(self.kept.call("validate", black_box(&self.payload)));
+    /// Runs in an instance that was used before, which takes only the guest's own time.
+    pub(crate) fn run_guest(&self) {
+        let _ = black_box(self.instance.call("validate", black_box(&self.payload)));
     }
 
-    /// In a fresh instance, as PolicyServer does it.
-    pub(crate) fn fresh(&self) {
+    /// Runs in a new instance, as PolicyServer does for each request.
+    pub(crate) fn run_new_instance(&self) {
         let _ = black_box(self.module.call("validate", black_box(&self.payload), self.calls.clone()));
     }
 }
@@ -65,66 +66,68 @@ impl Runs {
 fn cases() -> [(&'static str, Case); 4] {
     let default = Case::default;
     [
-        ("of a ReplicaSet: not ours", Case { owner: Owner::ReplicaSet, ..default() }),
-        ("of a StatefulSet without PPS", Case { recorded: Recorded::Nothing, ..default() }),
-        ("with a state, PPS under the workload's name", default()),
-        ("with a state, PPS under another name", Case { recorded: Recorded::ByHand, ..default() }),
+        ("of a ReplicaSet: ignored", Case { owner: Owner::ReplicaSet, ..default() }),
+        ("of a StatefulSet without a PPS", Case { recording: Recording::None, ..default() }),
+        ("with a state, PPS of the workload's name", default()),
+        ("with a state, PPS of another name", Case { recording: Recording::OtherName, ..default() }),
     ]
 }
 
-/// Native against Wasm.
-pub(crate) fn against_native(module: &PolicyModule) -> Result<String> {
+/// Compares Wasm with native code.
+pub(crate) fn compare_with_native(module: &PolicyModule) -> Result<String> {
     let mut rows = Vec::new();
     for (name, case) in cases() {
-        let runs = Runs::new(module, &case)?;
-        let [native, guest, fresh] =
-            race([&mut || runs.native(), &mut || runs.guest(), &mut || runs.fresh()]);
+        let prepared = PreparedCase::new(module, &case)?;
+        let [native, guest, new_instance] =
+            compare([&mut || prepared.run_natively(), &mut || prepared.run_guest(), &mut || {
+                prepared.run_new_instance();
+            }]);
         rows.push(vec![
             name.to_owned(),
-            count(runs.payload.len()),
+            count(prepared.payload.len()),
             micros(native.each),
             micros(guest.each),
-            times(guest.ratio),
-            micros(fresh.each),
-            times(fresh.ratio),
+            ratio(guest.ratio),
+            micros(new_instance.each),
+            ratio(new_instance.ratio),
         ]);
     }
     let header =
-        ["Pod", "request, bytes", "native", "Wasm, guest", "÷ native", "Wasm, fresh instance", "÷ native"];
+        ["Pod", "request, bytes", "native", "Wasm, guest", "÷ native", "Wasm, new instance", "÷ native"];
     Ok(table(&header, rows))
 }
 
-/// Where the time of an evaluation in the host goes.
-pub(crate) fn parts_in_host(module: &PolicyModule) -> Result<String> {
+/// Splits the time that an evaluation takes in the host.
+pub(crate) fn split_host_time(module: &PolicyModule) -> Result<String> {
     let case = Case::default();
-    let runs = Runs::new(module, &case)?;
+    let prepared = PreparedCase::new(module, &case)?;
     let request = serde_json::from_value(case.request())?;
     let settings = case.settings.clone();
-    let nothing = PolicyModule::load(&module_without_code()?)?;
-    let [whole, fresh, guest, instance, smallest, empty] = race([
-        &mut || drop(black_box(module.evaluate_request(&request, &settings, &runs.calls))),
-        &mut || runs.fresh(),
-        &mut || runs.guest(),
-        &mut || drop(black_box(module.instance(runs.calls.clone()))),
-        &mut || drop(black_box(nothing.instance(runs.calls.clone()))),
-        &mut || drop(black_box(runs.kept.call("protocol_version", &[]))),
+    let empty_module = PolicyModule::load(&compile_empty_module()?)?;
+    let [total, new_instance, guest, instance, empty_instance, empty_call] = compare([
+        &mut || drop(black_box(module.evaluate_request(&request, &settings, &prepared.calls))),
+        &mut || prepared.run_new_instance(),
+        &mut || prepared.run_guest(),
+        &mut || drop(black_box(module.instance(prepared.calls.clone()))),
+        &mut || drop(black_box(empty_module.instance(prepared.calls.clone()))),
+        &mut || drop(black_box(prepared.instance.call("protocol_version", &[]))),
     ]);
-    let share = |name: &str, time: Duration| share(name, time, whole.each);
-    let rest = whole.each.saturating_sub(fresh.each);
+    let share = |name: &str, time: Duration| share_row(name, time, total.each);
+    let rest = total.each.saturating_sub(new_instance.each);
     let rows = [
-        share("the host makes the payload, reads the answer, makes the JSON patch", rest),
-        share("a fresh instance: its memory, start and end", instance.each),
-        share("… of it, what a module without any code costs, too", smallest.each),
+        share("host: write the payload, read the response, make the JSON patch", rest),
+        share("a new instance: its memory, start and end", instance.each),
+        share("… of which any module takes, even without code", empty_instance.each),
         share("the guest", guest.each),
-        share("… of it, a call into the guest and back (`protocol_version`)", empty.each),
-        share("all together", whole.each),
+        share("… of which a call into the guest and back (`protocol_version`)", empty_call.each),
+        share("total", total.each),
     ];
-    Ok(table(&["part", "time", "of all"], rows))
+    Ok(table(&["part", "time", "share"], rows))
 }
 
-fn share(name: &str, time: Duration, whole: Duration) -> Vec<String> {
-    let part = time.as_secs_f64() / whole.as_secs_f64();
-    vec![name.to_owned(), micros(time), format!("{:.0} %", part * 100.0)]
+fn share_row(name: &str, time: Duration, total: Duration) -> Vec<String> {
+    let share = time.as_secs_f64() / total.as_secs_f64();
+    vec![name.to_owned(), micros(time), format!("{:.0} %", share * 100.0)]
 }
 
 fn look_up(host: &dyn Host, case: &Case) -> Result<Option<GoverningPps>> {
@@ -134,8 +137,8 @@ fn look_up(host: &dyn Host, case: &Case) -> Result<Option<GoverningPps>> {
     Ok(Cluster::new(host, NAMESPACE).find(&owner.target(), &identity.name, Lookup::ByName)?)
 }
 
-/// The smallest module that a waPC host takes.
-fn module_without_code() -> Result<Vec<u8>> {
+/// The smallest module that a waPC host accepts.
+fn compile_empty_module() -> Result<Vec<u8>> {
     let metadata = r#"{\"protocolVersion\":\"v1\",\"rules\":[],\"mutating\":true}"#;
     let text = format!(
         r#"(module (memory (export "memory") 1)
@@ -145,53 +148,53 @@ fn module_without_code() -> Result<Vec<u8>> {
     Ok(wat::parse_str(text)?)
 }
 
-/// Where the policy's own time goes.
-pub(crate) fn parts_in_policy() -> Result<String> {
+/// Splits the policy's own time.
+pub(crate) fn split_policy_time() -> Result<String> {
     let case = Case::default();
     let (payload, host) = (case.payload(), case.host());
-    let stranger = Case { owner: Owner::ReplicaSet, ..Case::default() }.payload();
+    let ignored = Case { owner: Owner::ReplicaSet, ..Case::default() }.payload();
     let text = case.pod().to_string();
     let identity = PodIdentity::parse(&text)?;
     let owner = identity.stateful_owner().context("the Pod has no stateful owner")?;
     let target = owner.target();
-    let governing = look_up(&host, &case)?.context("no PPS")?;
-    let state = governing.state.as_ref().context("no state")?;
+    let governing = look_up(&host, &case)?.context("the host has no PPS")?;
+    let state = governing.state.as_ref().context("the PPS has no state of this Pod")?;
     let rules = AnnotationRules::default();
-    let made = plan(&governing.name, &governing.spec, state, &rules);
-    let answer: ValidationResponse = admit(&payload, &host);
+    let injection = plan(&governing.name, &governing.spec, state, &rules);
+    let response: ValidationResponse = admit(&payload, &host);
 
     let find = || Cluster::new(&host, NAMESPACE).find(&target, &identity.name, Lookup::ByName);
     let parse = || serde_json::from_str::<Value>(&text);
     let change = || {
         let mut pod = parse().unwrap_or_default();
-        let warnings = conflict::conflicts(&made, &pod);
-        let applied = apply(&made, &mut pod);
+        let warnings = conflict::conflicts(&injection, &pod);
+        let applied = apply(&injection, &mut pod);
         (pod, warnings, applied)
     };
-    let [whole, look, find, plan, parse, change, write] = race([
-        &mut || drop(black_box(native(&payload, &host))),
-        &mut || drop(black_box(admit(&stranger, &host))),
+    let [total, identify, find, plan, parse, change, write] = compare([
+        &mut || drop(black_box(evaluate_natively(&payload, &host))),
+        &mut || drop(black_box(admit(&ignored, &host))),
         &mut || drop(black_box(find())),
         &mut || drop(black_box(plan(&governing.name, &governing.spec, state, &rules))),
         &mut || drop(black_box(parse())),
         &mut || drop(black_box(change())),
-        &mut || drop(black_box(serde_json::to_vec(&answer))),
+        &mut || drop(black_box(serde_json::to_vec(&response))),
     ]);
     let change = change.each.saturating_sub(parse.each);
-    let share = |name: &str, time: Duration| share(name, time, whole.each);
+    let share = |name: &str, time: Duration| share_row(name, time, total.each);
     let rows = [
-        share("read the request, see whose Pod it is", look.each),
-        share("look up: one host call, write its question, read its answer", find.each),
-        share("plan", plan.each),
+        share("read the request, find the Pod's owner", identify.each),
+        share("lookup: one host call, its request and its response", find.each),
+        share("plan the injection", plan.each),
         share("parse the Pod, free it at the end", parse.each),
         share("find conflicts, change the Pod", change),
-        share("write the answer", write.each),
-        share("all together, measured in one", whole.each),
+        share("write the response", write.each),
+        share("total, measured in one", total.each),
     ];
-    Ok(table(&["part", "time", "of all"], rows))
+    Ok(table(&["part", "time", "share"], rows))
 }
 
-/// Time of compiling the module, once for each policy of a PolicyServer.
-pub(crate) fn compilation(wasm: &[u8]) -> Duration {
+/// How long a PolicyServer takes to compile the module, once for each policy.
+pub(crate) fn compile_time(wasm: &[u8]) -> Duration {
     time(&mut || drop(black_box(PolicyModule::load(wasm))))
 }

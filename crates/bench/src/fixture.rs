@@ -1,4 +1,4 @@
-//! Requests that look like those of a real cluster, and what a host answers to the policy.
+//! Requests like those of a real cluster, and a host that answers the policy's calls.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,41 +12,40 @@ pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Whose Pod it is.
+/// The controller owner of the Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    Nobody,
+    None,
     ReplicaSet,
     DaemonSet,
     StatefulSet,
 }
 
-/// What the namespace holds.
+/// The workload's PPS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recorded {
-    /// No PersistentPodState at all.
-    Nothing,
-    /// One under the workload's own name, as the sidecar makes them.
-    ByName,
-    /// One under another name.
-    ByHand,
-    /// One under the workload's own name, which has no state of this Pod yet.
-    NotThisPod,
+pub(crate) enum Recording {
+    /// There is none.
+    None,
+    /// It has the workload's name, as those that the sidecar generates.
+    SameName,
+    /// It has another name.
+    OtherName,
+    /// It has the workload's name, and no state of this Pod yet.
+    OtherPods,
 }
 
-/// One request, and the cluster that it is about.
+/// A request, and the namespace that it is for.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) owner: Owner,
-    pub(crate) recorded: Recorded,
-    /// How many Pods the object has states of.
+    pub(crate) recording: Recording,
+    /// How many Pods the PPS has recorded.
     pub(crate) states: usize,
-    /// How many other objects the namespace holds.
+    /// How many other PPS the namespace has.
     pub(crate) others: usize,
-    /// How many containers the Pod has.
     pub(crate) containers: usize,
-    /// The host answers with whole objects.
-    pub(crate) without_masks: bool,
+    /// The host ignores field masks and returns whole objects.
+    pub(crate) ignores_masks: bool,
     pub(crate) settings: Value,
 }
 
@@ -54,11 +53,11 @@ impl Default for Case {
     fn default() -> Self {
         Self {
             owner: Owner::StatefulSet,
-            recorded: Recorded::ByName,
+            recording: Recording::SameName,
             states: 10,
             others: 0,
             containers: 1,
-            without_masks: false,
+            ignores_masks: false,
             settings: json!({}),
         }
     }
@@ -89,12 +88,12 @@ impl Case {
         })
     }
 
-    /// What PolicyServer hands to the policy.
+    /// What PolicyServer passes to the policy.
     pub(crate) fn payload(&self) -> Vec<u8> {
         json!({"request": self.request(), "settings": self.settings}).to_string().into_bytes()
     }
 
-    pub(crate) fn host(&self) -> Answers {
+    pub(crate) fn host(&self) -> CachedHost {
         let mut objects: Vec<Value> = (0..self.others)
             .map(|index| {
                 let name = format!("other-{index}");
@@ -102,14 +101,14 @@ impl Case {
             })
             .collect();
         let pods = |from: usize| -> Vec<String> { (from..from + self.states).map(pod_name).collect() };
-        match self.recorded {
-            Recorded::Nothing => {}
-            Recorded::ByName => objects.push(object("web", "web", &pods(0))),
-            Recorded::ByHand => objects.push(object("keep-web", "web", &pods(0))),
-            Recorded::NotThisPod => objects.push(object("web", "web", &pods(1))),
+        match self.recording {
+            Recording::None => {}
+            Recording::SameName => objects.push(object("web", "web", &pods(0))),
+            Recording::OtherName => objects.push(object("keep-web", "web", &pods(0))),
+            Recording::OtherPods => objects.push(object("web", "web", &pods(1))),
         }
-        let quirks = HostQuirks { ignores_masks: self.without_masks, ..HostQuirks::default() };
-        Answers { host: FakeHost::new(objects, quirks), known: Arc::default() }
+        let quirks = HostQuirks { ignores_masks: self.ignores_masks, ..HostQuirks::default() };
+        CachedHost { host: FakeHost::new(objects, quirks), responses: Arc::default() }
     }
 }
 
@@ -117,7 +116,7 @@ fn pod_name(ordinal: usize) -> String {
     format!("web-{ordinal}")
 }
 
-/// A PersistentPodState with one state for each of these Pods.
+/// A PersistentPodState with a recorded state for each of these Pods.
 pub(crate) fn object(name: &str, workload: &str, pods: &[String]) -> Value {
     let states: serde_json::Map<String, Value> =
         pods.iter().enumerate().map(|(index, pod)| (pod.clone(), state(index))).collect();
@@ -131,7 +130,7 @@ pub(crate) fn object(name: &str, workload: &str, pods: &[String]) -> Value {
     })
 }
 
-/// A spec as the annotations of a workload make it.
+/// A spec like those that the sidecar generates from a workload's annotations.
 pub(crate) fn spec(workload: &str) -> Value {
     json!({
         "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": workload},
@@ -141,7 +140,7 @@ pub(crate) fn spec(workload: &str) -> Value {
     })
 }
 
-/// What is recorded of a Pod.
+/// The recorded state of a Pod.
 pub(crate) fn state(index: usize) -> Value {
     let node = format!("worker-{:04}.eu-central-1.compute.internal", index % 5000);
     json!({
@@ -151,10 +150,10 @@ pub(crate) fn state(index: usize) -> Value {
     })
 }
 
-/// A Pod as its controller creates it; each container has some 1.5 KB.
+/// A Pod as its controller creates it. Each container has about 1.5 KB.
 fn pod(owner: Owner, containers: usize) -> Value {
     let (name, controller) = match owner {
-        Owner::Nobody => ("debug", None),
+        Owner::None => ("debug", None),
         Owner::ReplicaSet => ("web-6c5f7d9b8-x2x4z", Some(("apps/v1", "ReplicaSet", "web-6c5f7d9b8"))),
         Owner::DaemonSet => ("agent-7x9zq", Some(("apps/v1", "DaemonSet", "agent"))),
         Owner::StatefulSet => ("web-0", Some(("apps/v1", "StatefulSet", "web"))),
@@ -243,34 +242,34 @@ fn container(index: usize) -> Value {
     })
 }
 
-type Known = HashMap<String, Result<String, String>>;
+type Responses = HashMap<String, Result<String, String>>;
 
-/// A host that answers from memory: its own work is one copy of the answer.
+/// A host that repeats its first response to each request, so that its own work is only a copy.
 #[derive(Clone)]
-pub(crate) struct Answers {
+pub(crate) struct CachedHost {
     host: FakeHost,
-    known: Arc<Mutex<Known>>,
+    responses: Arc<Mutex<Responses>>,
 }
 
-impl Answers {
+impl CachedHost {
     fn answer(&self, operation: &str, payload: &str) -> Result<String, String> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(answer) = known.get(payload) {
-            return answer.clone();
+        let mut responses = self.responses.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(response) = responses.get(payload) {
+            return response.clone();
         }
-        let answer = self.host.call(operation, payload);
-        known.insert(payload.to_owned(), answer.clone());
-        answer
+        let response = self.host.call(operation, payload);
+        responses.insert(payload.to_owned(), response.clone());
+        response
     }
 }
 
-impl Host for Answers {
+impl Host for CachedHost {
     fn call(&self, _: &str, operation: &str, payload: &str) -> Result<String, String> {
         self.answer(operation, payload)
     }
 }
 
-impl HostCalls for Answers {
+impl HostCalls for CachedHost {
     fn call(&self, _: &str, operation: &str, payload: &[u8]) -> Result<Vec<u8>, String> {
         self.answer(operation, &String::from_utf8_lossy(payload)).map(String::into_bytes)
     }

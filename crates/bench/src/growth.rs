@@ -1,4 +1,4 @@
-//! How the time of an evaluation grows with what is recorded, and with the Pod.
+//! How the time of an evaluation grows with the recorded Pods, the PPS in the namespace, and the Pod's size.
 
 use std::hint::black_box;
 
@@ -8,34 +8,38 @@ use pps_e2e::kubewarden::stand_in::{Mask, PolicyModule};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::evaluation::Runs;
-use crate::fixture::{Case, Owner, Recorded, object};
-use crate::report::{count, micros, table, times};
-use crate::sample::race;
+use crate::evaluation::PreparedCase;
+use crate::fixture::{Case, Owner, Recording, object};
+use crate::report::{count, micros, ratio, table};
+use crate::sample::compare;
 
-/// With the Pods that the object has states of.
-pub(crate) fn recorded_pods(module: &PolicyModule) -> Result<String> {
-    let case = |states, without_masks| Case { states, without_masks, ..Case::default() };
-    let base = Runs::new(module, &case(10, false))?;
+/// Grows the number of Pods that the PPS has recorded.
+pub(crate) fn measure_by_recorded_pods(module: &PolicyModule) -> Result<String> {
+    let case = |states, ignores_masks| Case { states, ignores_masks, ..Case::default() };
+    let base = PreparedCase::new(module, &case(10, false))?;
     let mut rows = Vec::new();
     for states in [10, 100, 1_000, 10_000] {
-        let masked = Runs::new(module, &case(states, false))?;
-        let whole = Runs::new(module, &case(states, true))?;
+        let masked = PreparedCase::new(module, &case(states, false))?;
+        let whole = PreparedCase::new(module, &case(states, true))?;
         let pods: Vec<String> = (0..states).map(|ordinal| format!("web-{ordinal}")).collect();
         let text = to_text(&object("web", "web", &pods));
         let mask = Mask::new(["spec", "status.podStates.web-0", "status.targetUID"]);
-        let [_, masked, whole, host] =
-            race([&mut || base.guest(), &mut || masked.guest(), &mut || whole.guest(), &mut || {
+        let [_, masked, whole, host] = compare([
+            &mut || base.run_guest(),
+            &mut || masked.run_guest(),
+            &mut || whole.run_guest(),
+            &mut || {
                 let mut object: Value = serde_json::from_str(black_box(&text)).unwrap_or_default();
                 mask.prune(&mut object);
                 drop(black_box(to_text(&object)));
-            }]);
+            },
+        ]);
         rows.push(vec![
             count(states),
             micros(masked.each),
-            times(masked.ratio),
+            ratio(masked.ratio),
             micros(whole.each),
-            times(whole.ratio),
+            ratio(whole.ratio),
             count(text.len()),
             micros(host.each),
         ]);
@@ -44,36 +48,38 @@ pub(crate) fn recorded_pods(module: &PolicyModule) -> Result<String> {
         "recorded Pods",
         "guest",
         "÷ at 10",
-        "guest, host without masks",
-        "÷ at 10 with masks",
-        "object, bytes",
+        "guest, host without field masks",
+        "÷ at 10 with field masks",
+        "PPS, bytes",
         "host: parse and mask it",
     ];
     Ok(table(&header, rows))
 }
 
-/// With the other objects of the namespace.
-pub(crate) fn objects_in_namespace(module: &PolicyModule) -> Result<String> {
-    let case = |recorded, others| Case { recorded, others, ..Case::default() };
-    let base = Runs::new(module, &case(Recorded::ByHand, 0))?;
+/// Grows the number of PPS in the namespace.
+pub(crate) fn measure_by_namespace_size(module: &PolicyModule) -> Result<String> {
+    let case = |recording, others| Case { recording, others, ..Case::default() };
+    let base = PreparedCase::new(module, &case(Recording::OtherName, 0))?;
     let mut rows = Vec::new();
     for objects in [1, 10, 100, 1_000] {
-        let by_name = Runs::new(module, &case(Recorded::ByName, objects - 1))?;
-        let by_hand = Runs::new(module, &case(Recorded::ByHand, objects - 1))?;
-        let none = Runs::new(module, &case(Recorded::Nothing, objects))?;
-        let [_, by_name, by_hand, none] =
-            race([&mut || base.guest(), &mut || by_name.guest(), &mut || by_hand.guest(), &mut || {
-                none.guest();
-            }]);
+        let same_name = PreparedCase::new(module, &case(Recording::SameName, objects - 1))?;
+        let other_name = PreparedCase::new(module, &case(Recording::OtherName, objects - 1))?;
+        let none = PreparedCase::new(module, &case(Recording::None, objects))?;
+        let [_, same_name, other_name, none] = compare([
+            &mut || base.run_guest(),
+            &mut || same_name.run_guest(),
+            &mut || other_name.run_guest(),
+            &mut || none.run_guest(),
+        ]);
         let mut row = vec![count(objects)];
-        row.extend([by_name, by_hand, none].into_iter().flat_map(|it| [micros(it.each), times(it.ratio)]));
+        row.extend([same_name, other_name, none].iter().flat_map(|it| [micros(it.each), ratio(it.ratio)]));
         rows.push(row);
     }
     let header = [
-        "objects in the namespace",
-        "PPS under the workload's name",
+        "PPS in the namespace",
+        "PPS of the workload's name",
         "÷ base",
-        "PPS under another name",
+        "PPS of another name",
         "÷ base",
         "no PPS of this workload",
         "÷ base",
@@ -81,38 +87,39 @@ pub(crate) fn objects_in_namespace(module: &PolicyModule) -> Result<String> {
     Ok(table(&header, rows))
 }
 
-/// With the Pod's size. The least that any reader of the request must do is to find where it ends.
-pub(crate) fn pod_size(module: &PolicyModule) -> Result<String> {
+/// Grows the Pod. Skipping the request as JSON is the least work that any reader must do: it finds where the
+/// request ends.
+pub(crate) fn measure_by_pod_size(module: &PolicyModule) -> Result<String> {
     let mut rows = Vec::new();
     for containers in [1, 10, 100, 600] {
         let case = |owner| Case { owner, containers, ..Case::default() };
-        let not_ours = Runs::new(module, &case(Owner::ReplicaSet))?;
-        let ours = Runs::new(module, &case(Owner::StatefulSet))?;
+        let ignored = PreparedCase::new(module, &case(Owner::ReplicaSet))?;
+        let injected = PreparedCase::new(module, &case(Owner::StatefulSet))?;
         let payload = case(Owner::StatefulSet).payload();
-        let [least, not_ours_native, not_ours, ours_native, ours] = race([
+        let [skip, ignored_native, ignored_guest, injected_native, injected_guest] = compare([
             &mut || drop(black_box(serde_json::from_slice::<IgnoredAny>(black_box(&payload)))),
-            &mut || not_ours.native(),
-            &mut || not_ours.guest(),
-            &mut || ours.native(),
-            &mut || ours.guest(),
+            &mut || ignored.run_natively(),
+            &mut || ignored.run_guest(),
+            &mut || injected.run_natively(),
+            &mut || injected.run_guest(),
         ]);
         rows.push(vec![
             count(payload.len()),
-            micros(least.each),
-            micros(not_ours_native.each),
-            times(not_ours_native.ratio),
-            micros(not_ours.each),
-            micros(ours_native.each),
-            micros(ours.each),
-            times(ours.each.as_secs_f64() / ours_native.each.as_secs_f64()),
+            micros(skip.each),
+            micros(ignored_native.each),
+            ratio(ignored_native.ratio),
+            micros(ignored_guest.each),
+            micros(injected_native.each),
+            micros(injected_guest.each),
+            ratio(injected_guest.each.as_secs_f64() / injected_native.each.as_secs_f64()),
         ]);
     }
     let header = [
         "request, bytes",
         "skip it as JSON, native",
-        "not ours, native",
+        "ignored Pod, native",
         "÷ skip",
-        "not ours, guest",
+        "ignored Pod, guest",
         "with a state, native",
         "with a state, guest",
         "÷ native",

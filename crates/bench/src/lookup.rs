@@ -1,4 +1,4 @@
-//! The look-up on a real API server: a read by name against a list from the host's watch.
+//! The lookup against a real API server: a get by name compared with lists from the host's watch.
 
 pub(crate) mod worker;
 
@@ -15,71 +15,77 @@ use pps_e2e::control_plane::{User, program};
 use procfs::process::Process;
 use serde_json::{Value, json};
 
-use self::worker::{Outcome, Way, workload_and_pod};
+use self::worker::{LookupMethod, LookupReport, workload_and_pod};
 use crate::fixture::{object, state};
 use crate::meter::cpu;
 use crate::report::table;
 
 const PODS: usize = 1_000;
-/// Somebody who may read nothing.
-const NOBODY: &str = "nobody";
-/// How long the trials in trouble last: as long as an API server waits for a webhook by default.
-const PATIENCE: u64 = 10;
+/// A user without any permission.
+const UNPRIVILEGED: &str = "nobody";
+/// Time limit of the failing lookups, in seconds: as long as an API server waits for a webhook by default.
+const WEBHOOK_TIMEOUT: u64 = 10;
 
-/// How the Pods are spread over objects, and how the objects are named.
+/// The PPS of a namespace, and how they are looked up.
 #[derive(Clone, Copy)]
-struct Scene {
-    about: &'static str,
+struct Scenario {
+    title: &'static str,
     namespace: &'static str,
-    /// How many objects the Pods are spread over.
+    /// How many PPS the Pods are spread over.
     objects: usize,
+    /// Put before the workload's name to form the name of the PPS.
     prefix: &'static str,
-    way: Way,
+    method: LookupMethod,
 }
 
-const fn scene(about: &'static str, namespace: &'static str, objects: usize, way: Way) -> Scene {
-    let prefix = if matches!(way, Way::Full) { "keep-" } else { "" };
-    Scene { about, namespace, objects, prefix, way }
+const fn scenario(
+    title: &'static str,
+    namespace: &'static str,
+    objects: usize,
+    method: LookupMethod,
+) -> Scenario {
+    let prefix = if matches!(method, LookupMethod::Full) { "keep-" } else { "" };
+    Scenario { title, namespace, objects, prefix, method }
 }
 
-const SCENES: [Scene; 9] = [
-    scene("1 PPS × 1,000", "one", 1, Way::ByName),
-    scene("1 PPS × 1,000", "one-by-hand", 1, Way::Full),
-    scene("1 PPS × 1,000", "one", 1, Way::Cached),
-    scene("10 PPS × 100", "ten", 10, Way::ByName),
-    scene("10 PPS × 100", "ten-by-hand", 10, Way::Full),
-    scene("10 PPS × 100", "ten", 10, Way::Cached),
-    scene("1,000 PPS × 1", "many", 1_000, Way::ByName),
-    scene("1,000 PPS × 1", "many-by-hand", 1_000, Way::Full),
-    scene("1,000 PPS × 1", "many", 1_000, Way::Cached),
+const SCENARIOS: [Scenario; 9] = [
+    scenario("1 PPS × 1,000", "one", 1, LookupMethod::ByName),
+    scenario("1 PPS × 1,000", "one-other-name", 1, LookupMethod::Full),
+    scenario("1 PPS × 1,000", "one", 1, LookupMethod::Cached),
+    scenario("10 PPS × 100", "ten", 10, LookupMethod::ByName),
+    scenario("10 PPS × 100", "ten-other-name", 10, LookupMethod::Full),
+    scenario("10 PPS × 100", "ten", 10, LookupMethod::Cached),
+    scenario("1,000 PPS × 1", "many", 1_000, LookupMethod::ByName),
+    scenario("1,000 PPS × 1", "many-other-name", 1_000, LookupMethod::Full),
+    scenario("1,000 PPS × 1", "many", 1_000, LookupMethod::Cached),
 ];
 
-fn title(way: Way) -> &'static str {
-    match way {
-        Way::ByName => "read by name",
-        Way::Full => "list of claims, then read",
-        Way::Cached => "list with states, from the cache",
+fn method_title(method: LookupMethod) -> &'static str {
+    match method {
+        LookupMethod::ByName => "get by name",
+        LookupMethod::Full => "list of targets, then get",
+        LookupMethod::Cached => "list with states, from the cache",
     }
 }
 
-/// Two tables: all well, and in trouble.
+/// Two tables: with a healthy API server and permission, and without.
 pub(crate) async fn measure() -> Result<(String, String)> {
-    let builder = Cluster::builder().deployed_rights().user(User::new(NOBODY));
+    let builder = Cluster::builder().deployed_rights().user(User::new(UNPRIVILEGED));
     let cluster = Box::pin(builder.start()).await?;
-    for scene in SCENES {
-        if scene.way != Way::Cached {
-            eprintln!("  {}: make the objects of namespace {}", scene.about, scene.namespace);
-            populate(&cluster, scene).await?;
+    for scenario in SCENARIOS {
+        if scenario.method != LookupMethod::Cached {
+            eprintln!("  {}: create the PPS of namespace {}", scenario.title, scenario.namespace);
+            populate(&cluster, scenario).await?;
         }
     }
-    let well = all_well(&cluster).await?;
-    let trouble = in_trouble(&cluster).await?;
+    let healthy = measure_healthy(&cluster).await?;
+    let failing = measure_failing(&cluster).await?;
     cluster.shutdown().await?;
-    Ok((well, trouble))
+    Ok((healthy, failing))
 }
 
-async fn populate(cluster: &Cluster, scene: Scene) -> Result<()> {
-    let Scene { namespace, objects: number, prefix, .. } = scene;
+async fn populate(cluster: &Cluster, scenario: Scenario) -> Result<()> {
+    let Scenario { namespace, objects: number, prefix, .. } = scenario;
     cluster.namespace(namespace).await?;
     let mut objects: Vec<(String, Vec<(usize, String)>)> = Vec::new();
     for index in 0..PODS {
@@ -90,12 +96,12 @@ async fn populate(cluster: &Cluster, scene: Scene) -> Result<()> {
         }
     }
     let api = cluster.pps_api(namespace);
-    let made = objects.iter().map(|(workload, pods)| make(&api, namespace, prefix, workload, pods));
-    stream::iter(made).buffer_unordered(16).try_collect::<Vec<()>>().await?;
+    let created = objects.iter().map(|(workload, pods)| create_pps(&api, namespace, prefix, workload, pods));
+    stream::iter(created).buffer_unordered(16).try_collect::<Vec<()>>().await?;
     Ok(())
 }
 
-async fn make(
+async fn create_pps(
     api: &Api<DynamicObject>,
     namespace: &str,
     prefix: &str,
@@ -103,10 +109,10 @@ async fn make(
     pods: &[(usize, String)],
 ) -> Result<()> {
     let name = format!("{prefix}{workload}");
-    let made = object(&name, workload, &[]);
-    let made = json!({"apiVersion": made["apiVersion"], "kind": made["kind"],
-        "metadata": {"name": name, "namespace": namespace}, "spec": made["spec"]});
-    api.create(&PostParams::default(), &serde_json::from_value(made)?).await?;
+    let template = object(&name, workload, &[]);
+    let object = json!({"apiVersion": template["apiVersion"], "kind": template["kind"],
+        "metadata": {"name": name, "namespace": namespace}, "spec": template["spec"]});
+    api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
     let states: serde_json::Map<String, Value> = pods
         .iter()
         .map(|(index, pod)| {
@@ -120,26 +126,26 @@ async fn make(
     Ok(())
 }
 
-async fn all_well(cluster: &Cluster) -> Result<String> {
+async fn measure_healthy(cluster: &Cluster) -> Result<String> {
     let server = api_server(cluster)?;
     let mut rows = Vec::new();
-    for scene in SCENES {
+    for scenario in SCENARIOS {
         let proxy = Proxy::start(cluster.control_plane.url()).await?;
         let before = cpu(&server)?;
-        let outcome = trial(cluster, &proxy, scene, POLICY_SERVER, PODS, 300).await?;
+        let report = run_lookups(cluster, &proxy, scenario, POLICY_SERVER, PODS, 300).await?;
         let after = cpu(&server)?;
-        ensure!(outcome.found == PODS, "{} of {PODS} found: {outcome:?}", outcome.found);
-        let (_, from_server) = proxy.bytes();
+        ensure!(report.found == PODS, "found {} of {PODS} states: {report:?}", report.found);
+        let (_, received) = proxy.bytes();
         rows.push(vec![
-            format!("{}: {}", scene.about, title(scene.way)),
-            milliseconds(outcome.first),
-            milliseconds(outcome.p50),
-            milliseconds(outcome.p99),
-            format!("{:.1} s", outcome.whole),
+            format!("{}: {}", scenario.title, method_title(scenario.method)),
+            milliseconds(report.first),
+            milliseconds(report.p50),
+            milliseconds(report.p99),
+            format!("{:.1} s", report.total),
             format!("{:.2} s", after - before),
-            format!("{:.2} s", outcome.cpu),
-            mebibytes(from_server),
-            mebibytes(outcome.memory_peak.saturating_sub(outcome.memory_before)),
+            format!("{:.2} s", report.cpu),
+            mebibytes(received),
+            mebibytes(report.memory_peak.saturating_sub(report.memory_before)),
         ]);
     }
     let header = [
@@ -147,21 +153,21 @@ async fn all_well(cluster: &Cluster) -> Result<String> {
         "first",
         "p50",
         "p99",
-        "all",
-        "API server's CPU",
-        "host's CPU",
-        "from API server",
-        "host's memory grew by",
+        "total",
+        "API server CPU",
+        "host CPU",
+        "received from API server",
+        "host memory growth",
     ];
     Ok(table(&header, rows))
 }
 
-async fn in_trouble(cluster: &Cluster) -> Result<String> {
+async fn measure_failing(cluster: &Cluster) -> Result<String> {
     let mut rows = Vec::new();
-    for scene in SCENES.into_iter().filter(|scene| scene.objects == 10) {
-        let mut row = vec![title(scene.way).to_owned()];
+    for scenario in SCENARIOS.into_iter().filter(|scenario| scenario.objects == 10) {
+        let mut row = vec![method_title(scenario.method).to_owned()];
         for (user, delay) in [
-            (NOBODY, None),
+            (UNPRIVILEGED, None),
             (POLICY_SERVER, Some(Duration::from_millis(500))),
             (POLICY_SERVER, Some(Duration::MAX)),
         ] {
@@ -169,49 +175,50 @@ async fn in_trouble(cluster: &Cluster) -> Result<String> {
             if let Some(delay) = delay {
                 proxy.slow_down(delay);
             }
-            let outcome = trial(cluster, &proxy, scene, user, 20, PATIENCE).await?;
-            row.push(match (outcome.on_write_done, outcome.failure) {
-                (0, _) => format!("no answer in {PATIENCE} s"),
+            let report = run_lookups(cluster, &proxy, scenario, user, 20, WEBHOOK_TIMEOUT).await?;
+            row.push(match (report.finished, report.failure) {
+                (0, _) => format!("no response in {WEBHOOK_TIMEOUT} s"),
                 (_, Some(failure)) => {
                     let kind = if failure.contains("forbidden") { "refused" } else { "failed" };
-                    format!("{kind} after {}", milliseconds(outcome.first))
+                    format!("{kind} after {}", milliseconds(report.first))
                 }
                 (_, None) => {
-                    format!("found after {}, then {}", milliseconds(outcome.first), milliseconds(outcome.p50))
+                    format!("found after {}, then {}", milliseconds(report.first), milliseconds(report.p50))
                 }
             });
         }
         rows.push(row);
     }
-    let header = ["way", "permission missing", "API server 0.5 s late", "API server silent"];
+    let header = ["method", "permission missing", "API server 0.5 s late", "API server silent"];
     Ok(table(&header, rows))
 }
 
-async fn trial(
+/// Runs the lookups in a process of its own, whose CPU time and memory it measures.
+async fn run_lookups(
     cluster: &Cluster,
     proxy: &Proxy,
-    scene: Scene,
+    scenario: Scenario,
     user: &str,
     pods: usize,
     seconds: u64,
-) -> Result<Outcome> {
+) -> Result<LookupReport> {
     let kubeconfig = proxy.kubeconfig(&cluster.control_plane, user)?;
-    let way = scene.way.to_possible_value().context("a way has a name")?;
+    let method = scenario.method.to_possible_value().context("the method has no name")?;
     let mut command = tokio::process::Command::new(std::env::current_exe()?);
-    command.arg("look-up").arg("--kubeconfig").arg(kubeconfig);
-    command.args(["--namespace", scene.namespace, "--way", way.get_name()]);
+    command.arg("run-lookups").arg("--kubeconfig").arg(kubeconfig);
+    command.args(["--namespace", scenario.namespace, "--method", method.get_name()]);
     command.args(["--pods", &pods.to_string(), "--seconds", &seconds.to_string()]);
-    command.args(["--of-each", &(PODS / scene.objects).to_string()]);
-    // An error of the host would carry a backtrace, and finding its names takes long.
+    command.args(["--pods-per-workload", &(PODS / scenario.objects).to_string()]);
+    // The host's errors would carry backtraces, which take long to symbolise.
     command.env("RUST_BACKTRACE", "0");
     let output = command.kill_on_drop(true).stderr(std::process::Stdio::inherit()).output().await?;
-    ensure!(output.status.success(), "the host's process ended with {}", output.status);
-    serde_json::from_slice(&output.stdout).context("not an outcome")
+    ensure!(output.status.success(), "the lookup process ended with {}", output.status);
+    serde_json::from_slice(&output.stdout).context("the lookup process printed no report")
 }
 
 fn api_server(cluster: &Cluster) -> Result<Process> {
     let status = cluster.control_plane.supervisor().status(program::API_SERVER)?;
-    let pid = status.pid.context("the API server has no process")?;
+    let pid = status.pid.context("the API server is not running")?;
     Ok(Process::new(i32::try_from(pid)?)?)
 }
 

@@ -1,6 +1,6 @@
-//! `make bench`: what PersistentPodState costs. Prints the tables of docs/benchmarks.md.
+//! `make bench`: measures what PersistentPodState costs and prints the tables of docs/benchmarks.md.
 
-#![allow(clippy::cast_precision_loss, reason = "figures for people have a few digits")]
+#![allow(clippy::cast_precision_loss, reason = "the tables show a few digits only")]
 
 mod calls;
 mod evaluation;
@@ -21,63 +21,63 @@ use clap::{Parser, Subcommand, ValueEnum};
 use pps_e2e::kubewarden::stand_in::PolicyModule;
 use pps_e2e::repository::policy_path;
 
-/// Measures what PersistentPodState costs, and prints tables in Markdown.
+/// Measures what PersistentPodState costs and prints Markdown tables.
 ///
-/// What is compared is measured in turns within one run, so that the ratios hold on a busy machine, too;
-/// the times themselves are this machine's.
+/// Alternatives are measured in turns within one run, so their ratios hold even on a busy machine. Absolute
+/// times depend on the machine.
 #[derive(Debug, Parser)]
 #[command(name = "pps-bench", version, args_conflicts_with_subcommands = true)]
 struct Args {
-    /// What to measure; everything if nothing is named.
+    /// What to measure; everything by default.
     parts: Vec<Part>,
-    /// Puts the tables into this file, between comments that name them.
+    /// Also write each table into this file, between the comments `begin NAME` and `end NAME`.
     #[arg(long)]
     write: Option<PathBuf>,
-    /// Leaves out what takes longest: 10,000 objects with 100,000 Pods.
+    /// Skip the largest cluster: 10,000 PPS with 100,000 Pods.
     #[arg(long)]
     small: bool,
     #[command(subcommand)]
-    process: Option<Process>,
+    internal: Option<InternalCommand>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// The policy's size, and the time it takes to compile it.
+    /// The policy's size, and how long it takes to compile.
     Size,
-    /// One evaluation: native against Wasm, and where the time goes.
+    /// One evaluation: native and Wasm, and where the time is spent.
     Evaluation,
-    /// With recorded Pods, objects in the namespace, and the Pod's size.
+    /// How evaluations scale with recorded Pods, PPS in the namespace, and the Pod's size.
     Growth,
-    /// Host calls by kind of Pod.
+    /// Host calls, by kind of Pod.
     Calls,
-    /// Instructions of the native build, with callgrind.
+    /// Instructions of the native build, counted by callgrind.
     Instructions,
-    /// The look-up on a real API server.
+    /// The lookup against a real API server.
     Lookup,
-    /// The sidecar beside a real API server.
+    /// The sidecar with a real API server.
     Sidecar,
 }
 
-/// Processes that it starts itself.
+/// Commands with which the program starts itself: what they measure needs a process of its own.
 #[derive(Debug, Subcommand)]
-enum Process {
+enum InternalCommand {
     #[command(hide = true)]
-    Count { what: String, case: String },
+    RunInstructions { mode: instructions::Mode, case: String },
     #[command(hide = true)]
-    LookUp(lookup::worker::Task),
+    RunLookups(lookup::worker::LookupArgs),
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    match &args.process {
-        Some(Process::Count { what, case }) => return instructions::run(what, case),
-        Some(Process::LookUp(task)) => return lookup::worker::run(task),
+    match &args.internal {
+        Some(InternalCommand::RunInstructions { mode, case }) => return instructions::run(*mode, case),
+        Some(InternalCommand::RunLookups(args)) => return lookup::worker::run(args),
         None => {}
     }
     let parts = if args.parts.is_empty() { Part::value_variants() } else { &args.parts };
     for part in parts {
-        eprintln!("measure: {part:?}");
-        for (name, text) in measure(*part, !args.small)? {
+        eprintln!("measuring: {part:?}");
+        for (name, text) in measure(*part, args.small)? {
             println!("{name}:\n\n{text}\n");
             if let Some(file) = &args.write {
                 report::write(file, name, &text)?;
@@ -87,40 +87,40 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn measure(part: Part, large: bool) -> Result<Vec<(&'static str, String)>> {
+fn measure(part: Part, is_small: bool) -> Result<Vec<(&'static str, String)>> {
     let path = policy_path();
     let wasm = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let module = || PolicyModule::load(&wasm);
     Ok(match part {
-        Part::Size => vec![("size", size(&wasm))],
+        Part::Size => vec![("size", size_table(&wasm))],
         Part::Evaluation => {
             let module = module()?;
             vec![
-                ("native and Wasm", evaluation::against_native(&module)?),
-                ("parts in the host", evaluation::parts_in_host(&module)?),
-                ("parts in the policy", evaluation::parts_in_policy()?),
+                ("native and Wasm", evaluation::compare_with_native(&module)?),
+                ("parts in the host", evaluation::split_host_time(&module)?),
+                ("parts in the policy", evaluation::split_policy_time()?),
             ]
         }
         Part::Growth => {
             let module = module()?;
             vec![
-                ("recorded Pods", growth::recorded_pods(&module)?),
-                ("objects in the namespace", growth::objects_in_namespace(&module)?),
-                ("size of the Pod", growth::pod_size(&module)?),
+                ("recorded Pods", growth::measure_by_recorded_pods(&module)?),
+                ("PPS in the namespace", growth::measure_by_namespace_size(&module)?),
+                ("size of the Pod", growth::measure_by_pod_size(&module)?),
             ]
         }
-        Part::Calls => vec![("host calls", calls::by_kind_of_pod(&module()?)?)],
-        Part::Instructions => vec![("instructions", instructions::counts()?)],
-        Part::Sidecar => tokio::runtime::Runtime::new()?.block_on(sidecar::measure(large))?,
+        Part::Calls => vec![("host calls", calls::count_by_pod_kind(&module()?)?)],
+        Part::Instructions => vec![("instructions", instructions::count_all()?)],
+        Part::Sidecar => tokio::runtime::Runtime::new()?.block_on(sidecar::measure(is_small))?,
         Part::Lookup => {
             let runtime = tokio::runtime::Runtime::new()?;
-            let (well, trouble) = runtime.block_on(lookup::measure())?;
-            vec![("look-up", well), ("look-up in trouble", trouble)]
+            let (healthy, failing) = runtime.block_on(lookup::measure())?;
+            vec![("lookup", healthy), ("failing lookup", failing)]
         }
     })
 }
 
-fn size(wasm: &[u8]) -> String {
-    let rows = [vec![report::count(wasm.len()), report::millis(evaluation::compilation(wasm))]];
-    report::table(&["policy.wasm, bytes", "compile it, once"], rows)
+fn size_table(wasm: &[u8]) -> String {
+    let rows = [vec![report::count(wasm.len()), report::millis(evaluation::compile_time(wasm))]];
+    report::table(&["policy.wasm, bytes", "compile, once"], rows)
 }

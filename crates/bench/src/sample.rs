@@ -1,30 +1,30 @@
-//! How long a function takes, beside others.
+//! Times functions against each other.
 
 use std::time::{Duration, Instant};
 
-/// How long a turn of a contestant should take: much longer than reading the clock, much shorter than
-/// what else goes on in the machine.
+/// The length of one turn: much longer than reading the clock, much shorter than the machine's fluctuations
+/// in load.
 const TURN: Duration = Duration::from_millis(2);
 const TURNS: usize = 100;
 
-/// What was measured of one contestant.
+/// The timing of one function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
-    /// One call: the median of all turns.
+    /// The time of one call: the median of all turns.
     pub(crate) each: Duration,
-    /// How many times as long as the first contestant: the median of the ratios of all rounds. The
-    /// two turns of a round are near each other in time, so that a slow minute slows both.
+    /// The time relative to the first function: the median of the ratios of all rounds. The turns of a round
+    /// are close in time, so a slow minute slows both.
     pub(crate) ratio: f64,
 }
 
-/// Times functions against each other: in each round, each has a turn.
-pub(crate) fn race<const N: usize>(contestants: [&mut dyn FnMut(); N]) -> [Timing; N] {
-    let mut lanes = contestants.map(|run| (calls_in_a_turn(run), run));
+/// Times functions in rounds, in which each has one turn.
+pub(crate) fn compare<const N: usize>(functions: [&mut dyn FnMut(); N]) -> [Timing; N] {
+    let mut lanes = functions.map(|run| (calls_per_turn(run), run));
     let mut rounds = Vec::with_capacity(TURNS);
     for _ in 0..TURNS {
         let mut round = [0.0; N];
         for ((calls, run), seconds) in lanes.iter_mut().zip(&mut round) {
-            *seconds = turn(*calls, run) / f64::from(*calls);
+            *seconds = time_turn(*calls, run) / f64::from(*calls);
         }
         rounds.push(round);
     }
@@ -34,21 +34,20 @@ pub(crate) fn race<const N: usize>(contestants: [&mut dyn FnMut(); N]) -> [Timin
     })
 }
 
-/// Times one function.
 pub(crate) fn time(run: &mut dyn FnMut()) -> Duration {
-    let [timing] = race([run]);
+    let [timing] = compare([run]);
     timing.each
 }
 
-fn calls_in_a_turn(run: &mut dyn FnMut()) -> u32 {
+fn calls_per_turn(run: &mut dyn FnMut()) -> u32 {
     let mut calls = 1;
-    while turn(calls, run) < TURN.as_secs_f64() && calls < 1 << 20 {
+    while time_turn(calls, run) < TURN.as_secs_f64() && calls < 1 << 20 {
         calls *= 2;
     }
     calls
 }
 
-fn turn(calls: u32, run: &mut dyn FnMut()) -> f64 {
+fn time_turn(calls: u32, run: &mut dyn FnMut()) -> f64 {
     let started = Instant::now();
     for _ in 0..calls {
         run();

@@ -1,7 +1,7 @@
-//! The sidecar beside a real API server: what it writes, and what it takes.
+//! The sidecar with a real API server: what it writes, and how much CPU time and memory it takes.
 
 mod events;
-mod world;
+mod layout;
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -25,17 +25,17 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
-use self::world::World;
+use self::layout::ClusterLayout;
 use crate::meter::{cpu, memory};
 use crate::report::{count, table};
 
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_mins(10);
-/// How many events the cost of one is measured with.
+/// Time limit of each wait.
+const TIME_LIMIT: Duration = Duration::from_mins(10);
+/// The number of events over which the cost of one is averaged.
 const EVENTS: usize = 2_000;
 
-/// All tables.
-pub(crate) async fn measure(large: bool) -> Result<Vec<(&'static str, String)>> {
+/// All tables of the sidecar.
+pub(crate) async fn measure(is_small: bool) -> Result<Vec<(&'static str, String)>> {
     let ready = table(
         &[
             "1,000 Pods of one StatefulSet",
@@ -43,14 +43,14 @@ pub(crate) async fn measure(large: bool) -> Result<Vec<(&'static str, String)>> 
             "bytes of patches",
             "bytes sent",
             "CPU",
-            "last one recorded after",
+            "last recorded after",
         ],
-        [becoming_ready(Some(50)).await?, becoming_ready(None).await?],
+        [measure_becoming_ready(Some(50)).await?, measure_becoming_ready(None).await?],
     );
-    let sizes: &[usize] = if large { &[100, 1_000, 10_000] } else { &[100, 1_000] };
+    let sizes: &[usize] = if is_small { &[100, 1_000] } else { &[100, 1_000, 10_000] };
     let (mut starts, mut events) = (Vec::new(), Vec::new());
     for &workloads in sizes {
-        let (start, event) = starting(workloads).await?;
+        let (start, event) = measure_start(workloads).await?;
         starts.push(start);
         events.push(event);
     }
@@ -60,31 +60,33 @@ pub(crate) async fn measure(large: bool) -> Result<Vec<(&'static str, String)>> 
             "all recorded after",
             "writes",
             "CPU",
-            "API server's and etcd's CPU",
-            "memory, highest",
-            "memory, then",
+            "CPU of API server and etcd",
+            "peak memory",
+            "memory afterwards",
         ],
         starts,
     );
-    let event =
-        table(&["recorded Pods", "CPU for 1,000 that do not matter", "CPU for 1,000 that do"], events);
+    let event = table(
+        &["recorded Pods", "CPU for 1,000 irrelevant changes", "CPU for 1,000 recorded changes"],
+        events,
+    );
     eprintln!("  events");
     Ok(vec![
         ("becoming ready", ready),
         ("starting", start),
         ("events", event),
-        ("events in the sidecar", events::growth()?),
+        ("events in the sidecar", events::measure_growth()?),
     ])
 }
 
-/// A control plane without controllers, so that nobody changes what the measurement makes.
-struct Ground {
+/// A control plane without controllers, so that nothing else changes the objects.
+struct TestBed {
     control_plane: ControlPlane,
     proxy: Proxy,
 }
 
-impl Ground {
-    async fn prepare(world: World) -> Result<Self> {
+impl TestBed {
+    async fn prepare(layout: ClusterLayout) -> Result<Self> {
         let options = control_plane::Options {
             users: vec![User::new(SIDECAR)],
             api_server_flags: vec![
@@ -107,32 +109,32 @@ impl Ground {
             &["pps-sidecar"],
         )
         .await?;
-        manifests::ensure_namespace(&client, world.namespace).await?;
-        world.seed(control_plane.etcd_url()).await?;
+        manifests::ensure_namespace(&client, layout.namespace).await?;
+        layout.seed(control_plane.etcd_url()).await?;
         let proxy = Proxy::start(control_plane.url()).await?;
-        let ground = Self { control_plane, proxy };
-        // The API server's own caches learn of everything first.
+        let test_bed = Self { control_plane, proxy };
+        // Fill the API server's own caches first.
         let objects: Api<DynamicObject> = Api::all_with(client, &pps_resource());
         let listed = objects.list_metadata(&kube::api::ListParams::default()).await?.items.len();
-        ensure!(listed == world.workloads, "{listed} objects");
-        Ok(ground)
+        ensure!(listed == layout.workloads, "listed {listed} PPS, not {}", layout.workloads);
+        Ok(test_bed)
     }
 
-    /// What answers the sidecar.
+    /// The processes that serve the sidecar.
     fn servers(&self) -> Result<[Process; 2]> {
         let process = |name| {
             let pid = self.control_plane.supervisor().status(name)?.pid;
-            let pid = pid.with_context(|| format!("{name} has no process"))?;
+            let pid = pid.with_context(|| format!("{name} is not running"))?;
             anyhow::Ok(Process::new(i32::try_from(pid)?)?)
         };
         Ok([process(program::API_SERVER)?, process(program::ETCD)?])
     }
 
-    fn start_sidecar(&self) -> Result<Running> {
+    fn start_sidecar(&self) -> Result<MeasuredSidecar> {
         let kubeconfig = self.proxy.kubeconfig(&self.control_plane, SIDECAR)?;
         let port = free_port()?;
         let started = Instant::now();
-        let child = Command::new(program_beside()?)
+        let child = Command::new(sidecar_path()?)
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .args([
@@ -145,82 +147,89 @@ impl Ground {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .spawn()?;
-        let id = child.id().context("the sidecar has ended")?;
+        let id = child.id().context("the sidecar exited at once")?;
         let process = Process::new(i32::try_from(id)?)?;
-        Ok(Running { child, process, port, started })
+        Ok(MeasuredSidecar { child, process, port, started })
     }
 }
 
-fn program_beside() -> Result<PathBuf> {
+fn sidecar_path() -> Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("pps-sidecar");
-    ensure!(path.is_file(), "{} is not built", path.display());
+    ensure!(path.is_file(), "run `make bench`: {} is not built", path.display());
     Ok(path)
 }
 
-/// A sidecar that is measured.
-struct Running {
+struct MeasuredSidecar {
     child: Child,
     process: Process,
     port: u16,
     started: Instant,
 }
 
-impl Running {
-    /// Waits until so many states were written, and says when that was seen.
-    async fn recorded(&mut self, states: usize) -> Result<Instant> {
-        let deadline = Instant::now() + PATIENCE;
+impl MeasuredSidecar {
+    /// Waits until this many states are written. Returns when that was observed.
+    async fn wait_until_recorded(&mut self, states: usize) -> Result<Instant> {
+        let deadline = Instant::now() + TIME_LIMIT;
         loop {
             if let Some(status) = self.child.try_wait()? {
-                bail!("the sidecar ended with {status}");
+                bail!("the sidecar exited with {status}");
             }
             let written =
                 self.metric("persistentpodstate_status_patch_entries_total").await.unwrap_or_default();
             if written >= states as u64 {
                 return Ok(Instant::now());
             }
-            ensure!(Instant::now() < deadline, "{written} of {states} states were written");
+            ensure!(
+                Instant::now() < deadline,
+                "after {TIME_LIMIT:?}, {written} of {states} states are written"
+            );
             sleep(Duration::from_millis(10)).await;
         }
     }
 
-    async fn ready(&mut self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        while self.get("/readyz").await.is_none_or(|answer| !answer.starts_with("HTTP/1.1 200")) {
-            ensure!(Instant::now() < deadline, "the sidecar does not become ready");
+    async fn wait_until_ready(&mut self) -> Result<()> {
+        let deadline = Instant::now() + TIME_LIMIT;
+        while self.get("/readyz").await.is_none_or(|response| !response.starts_with("HTTP/1.1 200")) {
+            ensure!(Instant::now() < deadline, "the sidecar is not ready after {TIME_LIMIT:?}");
             sleep(Duration::from_millis(10)).await;
         }
         Ok(())
     }
 
+    /// The value of a metric without labels.
     async fn metric(&self, name: &str) -> Option<u64> {
         let text = self.get("/metrics").await?;
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
     }
 
-    async fn writes(&self) -> u64 {
-        self.metric(
-            r#"persistentpodstate_writes_total{resource="persistentpodstates/status",result="success"}"#,
-        )
-        .await
-        .unwrap_or_default()
+    /// The number of successful status writes.
+    async fn status_writes(&self) -> Result<u64> {
+        let text = self.get("/metrics").await.context("the sidecar serves no metrics")?;
+        let series = text.lines().find(|line| {
+            line.starts_with("persistentpodstate_writes_total{")
+                && line.contains(r#"resource="persistentpodstates/status""#)
+                && line.contains(r#"result="success""#)
+        });
+        let value = series.and_then(|line| line.rsplit(' ').next());
+        value.map_or(Ok(0), |value| value.parse().with_context(|| format!("not a count: {value:?}")))
     }
 
     async fn get(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.ok()?;
         let request = format!("GET {path} HTTP/1.1\r\nhost: sidecar\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.ok()?;
-        Some(answer)
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.ok()?;
+        Some(response)
     }
 
-    /// Waits until it has nothing more to do.
-    async fn settled(&self) -> Result<f64> {
+    /// Waits until the process is idle. Returns the CPU time so far.
+    async fn wait_until_idle(&self) -> Result<f64> {
         let mut before = cpu(&self.process)?;
         loop {
             sleep(Duration::from_secs(2)).await;
             let now = cpu(&self.process)?;
-            // Its own clockwork.
+            // Its timers run even when it is idle.
             if now - before < 0.03 {
                 return Ok(now);
             }
@@ -229,96 +238,94 @@ impl Running {
     }
 }
 
-async fn becoming_ready(a_second: Option<u64>) -> Result<Vec<String>> {
-    let name =
-        a_second.map_or_else(|| "as fast as they can be".to_owned(), |rate| format!("{rate} a second"));
+async fn measure_becoming_ready(rate: Option<u64>) -> Result<Vec<String>> {
+    let name = rate.map_or_else(|| "as fast as possible".to_owned(), |rate| format!("{rate} per second"));
     eprintln!("  1,000 Pods become Ready: {name}");
-    let world = World { namespace: "bench", workloads: 1, pods: 1_000, ready: false };
-    let ground = Ground::prepare(world).await?;
-    let mut sidecar = ground.start_sidecar()?;
-    sidecar.ready().await?;
-    let before = sidecar.settled().await?;
-    let (sent, writes) = (ground.proxy.bytes().0, sidecar.writes().await);
+    let layout = ClusterLayout { namespace: "bench", workloads: 1, pods: 1_000, ready: false };
+    let test_bed = TestBed::prepare(layout).await?;
+    let mut sidecar = test_bed.start_sidecar()?;
+    sidecar.wait_until_ready().await?;
+    let before = sidecar.wait_until_idle().await?;
+    let (sent, writes) = (test_bed.proxy.bytes().0, sidecar.status_writes().await?);
     let patch = json!({"status": {"conditions": [{"type": "Ready", "status": "True",
         "lastTransitionTime": "2026-01-07T09:11:00Z"}]}});
-    let pods: Vec<usize> = (0..world.all_pods()).collect();
-    let last = change_pods(&ground, world, &pods, a_second, &Target::Status(patch)).await?;
-    let after = sidecar.recorded(world.all_pods()).await?.saturating_duration_since(last);
-    let used = sidecar.settled().await? - before;
+    let pods: Vec<usize> = (0..layout.all_pods()).collect();
+    let last = patch_pods(&test_bed, layout, &pods, rate, &PodPatch::Status(patch)).await?;
+    let after = sidecar.wait_until_recorded(layout.all_pods()).await?.saturating_duration_since(last);
+    let used = sidecar.wait_until_idle().await? - before;
     Ok(vec![
         name,
-        count(sidecar.writes().await - writes),
+        count(sidecar.status_writes().await? - writes),
         count(sidecar.metric("persistentpodstate_status_patch_bytes_total").await.unwrap_or_default()),
-        count(ground.proxy.bytes().0 - sent),
+        count(test_bed.proxy.bytes().0 - sent),
         format!("{used:.2} s"),
         format!("{:.2} s", after.as_secs_f64()),
     ])
 }
 
-async fn starting(workloads: usize) -> Result<(Vec<String>, Vec<String>)> {
+async fn measure_start(workloads: usize) -> Result<(Vec<String>, Vec<String>)> {
     eprintln!("  {workloads} PPS × 10 Pods");
-    let world = World { namespace: "bench", workloads, pods: 10, ready: true };
-    let ground = Ground::prepare(world).await?;
-    let servers = ground.servers()?;
+    let layout = ClusterLayout { namespace: "bench", workloads, pods: 10, ready: true };
+    let test_bed = TestBed::prepare(layout).await?;
+    let servers = test_bed.servers()?;
     let before = servers.iter().map(cpu).sum::<Result<f64>>()?;
-    let mut sidecar = ground.start_sidecar()?;
-    let took = sidecar.recorded(world.all_pods()).await?.duration_since(sidecar.started);
+    let mut sidecar = test_bed.start_sidecar()?;
+    let duration = sidecar.wait_until_recorded(layout.all_pods()).await?.duration_since(sidecar.started);
     let served = servers.iter().map(cpu).sum::<Result<f64>>()? - before;
-    let used = sidecar.settled().await?;
-    let (now, highest) = memory(&sidecar.process)?;
+    let used = sidecar.wait_until_idle().await?;
+    let (now, peak) = memory(&sidecar.process)?;
     let name = format!("{} PPS × 10", count(workloads));
     let start = vec![
         name,
-        format!("{:.1} s", took.as_secs_f64()),
-        count(sidecar.writes().await),
+        format!("{:.1} s", duration.as_secs_f64()),
+        count(sidecar.status_writes().await?),
         format!("{used:.2} s"),
         format!("{served:.1} s"),
-        mebibytes(highest),
+        mebibytes(peak),
         mebibytes(now),
     ];
 
-    // The same Pods for each size, so that their writes are alike: each of another object.
-    let step = (world.all_pods() / EVENTS).max(1);
-    let pods: Vec<usize> = (0..EVENTS).map(|event| event * step % world.all_pods()).collect();
-    let mut row = vec![count(world.all_pods())];
+    // Spread the events over as many PPS as there are.
+    let step = (layout.all_pods() / EVENTS).max(1);
+    let pods: Vec<usize> = (0..EVENTS).map(|event| event * step % layout.all_pods()).collect();
+    let mut row = vec![count(layout.all_pods())];
     for key in ["example.com/heartbeat", "ovn.kubernetes.io/ip_address"] {
-        let before = sidecar.settled().await?;
+        let before = sidecar.wait_until_idle().await?;
         let patch = json!({"metadata": {"annotations": {key: "10.99.0.1"}}});
-        change_pods(&ground, world, &pods, Some(400), &Target::Object(patch)).await?;
-        let used = sidecar.settled().await? - before;
+        patch_pods(&test_bed, layout, &pods, Some(400), &PodPatch::Object(patch)).await?;
+        let used = sidecar.wait_until_idle().await? - before;
         row.push(format!("{:.2} s", used * 1_000.0 / EVENTS as f64));
     }
     Ok((start, row))
 }
 
-/// What of a Pod is changed.
-enum Target {
+enum PodPatch {
     Object(Value),
     Status(Value),
 }
 
-/// Patches Pods at a rate, or as fast as that goes; says when the last patch was answered.
-async fn change_pods(
-    ground: &Ground,
-    world: World,
+/// Patches Pods at a rate per second, or as fast as possible. Returns when the last patch was answered.
+async fn patch_pods(
+    test_bed: &TestBed,
+    layout: ClusterLayout,
     pods: &[usize],
-    a_second: Option<u64>,
-    target: &Target,
+    rate: Option<u64>,
+    patch: &PodPatch,
 ) -> Result<Instant> {
     let api: Api<k8s_openapi::api::core::v1::Pod> =
-        Api::namespaced(ground.control_plane.client(), world.namespace);
+        Api::namespaced(test_bed.control_plane.client(), layout.namespace);
     let started = Instant::now();
     let patches = pods.iter().enumerate().map(|(turn, &index)| {
-        let (api, name) = (api.clone(), world.pod_name(index));
+        let (api, name) = (api.clone(), layout.pod_name(index));
         async move {
-            if let Some(rate) = a_second {
+            if let Some(rate) = rate {
                 let due = Duration::from_secs_f64(turn as f64 / rate as f64);
                 sleep(due.saturating_sub(started.elapsed())).await;
             }
             let params = PatchParams::default();
-            match target {
-                Target::Object(patch) => api.patch(&name, &params, &Patch::Merge(patch)).await?,
-                Target::Status(patch) => api.patch_status(&name, &params, &Patch::Merge(patch)).await?,
+            match patch {
+                PodPatch::Object(patch) => api.patch(&name, &params, &Patch::Merge(patch)).await?,
+                PodPatch::Status(patch) => api.patch_status(&name, &params, &Patch::Merge(patch)).await?,
             };
             anyhow::Ok(())
         }

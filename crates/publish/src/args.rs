@@ -4,19 +4,18 @@ use std::path::PathBuf;
 
 use clap::{Args as Arguments, Parser, Subcommand};
 
-/// Pushes the policy, the sidecar's image and the Helm chart to an OCI registry, the first two with the list of their
-/// components.
+/// Pushes the policy, the sidecar's image and the Helm chart to an OCI registry, the first two with SBOMs.
 ///
-/// The same commit gives the same digests: times are those of the commit, or `SOURCE_DATE_EPOCH`. User and
-/// password come from Docker's configuration: `docker login`, or a `config.json` in the folder that `DOCKER_CONFIG`
-/// names. What is printed on stdout is the immutable reference to what was pushed.
+/// Log in with `docker login` first, or put a `config.json` into the directory that `DOCKER_CONFIG` names.
+/// Prints the immutable reference of the pushed artifact on stdout. The same commit gives the same digests:
+/// all timestamps are the commit's, or `SOURCE_DATE_EPOCH`.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Args {
-    /// The checkout that it was built from.
+    /// The checkout from which the artifact was built.
     #[arg(long, global = true, value_name = "DIR", default_value = ".")]
     pub(crate) source: PathBuf,
-    /// The commit that it was built from, where the checkout has no git history.
+    /// The commit from which it was built, if the checkout has no git history.
     #[arg(long, global = true, value_name = "COMMIT")]
     pub(crate) revision: Option<String>,
     #[command(subcommand)]
@@ -25,9 +24,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Push the policy, as kwctl does.
+    /// Push the policy like `kwctl push`.
     Policy {
-        /// The module, with its metadata embedded.
+        /// The Wasm module with embedded metadata; `make policy.wasm` builds it.
         #[arg(long, value_name = "FILE", default_value = "policy.wasm")]
         module: PathBuf,
         #[command(flatten)]
@@ -35,25 +34,25 @@ pub(crate) enum Command {
     },
     /// Push the sidecar as a container image.
     Image {
-        /// The static executable; hack/build-sidecar.sh makes it.
+        /// The static executable; `hack/build-sidecar.sh` builds it.
         #[arg(long, value_name = "FILE")]
         binary: PathBuf,
         #[command(flatten)]
         push: Push,
     },
-    /// Push the Helm chart, as helm does.
+    /// Push the Helm chart like `helm push`.
     Chart {
-        /// The packed chart; make release packs it.
+        /// The packed chart; `make release` packs it.
         #[arg(long, value_name = "FILE")]
         package: PathBuf,
         #[command(flatten)]
         push: Push,
     },
-    /// Write the list of components to a file, as CycloneDX has it; the same as is pushed.
+    /// Write the SBOM (CycloneDX) to a file: the one that a push attaches.
     Sbom {
         #[command(subcommand)]
         subject: Subject,
-        /// Where to write it.
+        /// The file to write.
         #[arg(long, global = true, value_name = "FILE", default_value = "sbom.cdx.json")]
         output: PathBuf,
     },
@@ -61,15 +60,15 @@ pub(crate) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Subject {
-    /// Of the policy.
+    /// The SBOM of the policy.
     Policy {
-        /// The module, with its metadata embedded.
+        /// The Wasm module with embedded metadata; `make policy.wasm` builds it.
         #[arg(long, value_name = "FILE", default_value = "policy.wasm")]
         module: PathBuf,
     },
-    /// Of the sidecar.
+    /// The SBOM of the sidecar.
     Image {
-        /// The static executable; hack/build-sidecar.sh makes it.
+        /// The static executable; `hack/build-sidecar.sh` builds it.
         #[arg(long, value_name = "FILE")]
         binary: PathBuf,
     },
@@ -77,20 +76,20 @@ pub(crate) enum Subject {
 
 #[derive(Arguments, Debug)]
 pub(crate) struct Push {
-    /// Where to: registry/repository:tag. Without a tag it is `v` and the version.
+    /// Destination, as registry/repository:tag. The tag defaults to `v` and the version.
     #[arg(value_name = "REFERENCE")]
     pub(crate) reference: String,
     #[command(flatten)]
     pub(crate) access: Access,
 }
 
-/// How to talk to a registry.
+/// How to connect to a registry.
 #[derive(Arguments, Clone, Debug, Default)]
 pub(crate) struct Access {
-    /// Speak HTTP, not HTTPS.
+    /// Use HTTP instead of HTTPS.
     #[arg(long, conflicts_with = "ca_file")]
     pub(crate) plain_http: bool,
-    /// Trust the authorities in this PEM file, and no others.
+    /// Trust only the certificate authorities in this PEM file.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! What a registry stores: blobs, and a manifest that names them.
+//! What a registry stores: blobs, and a manifest that refers to them.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 pub(crate) type Annotations = BTreeMap<String, String>;
 
-/// Bytes with a media type.
+/// Data with a media type.
 #[derive(Clone, Debug)]
 pub(crate) struct Blob {
     pub(crate) media_type: &'static str,
@@ -24,17 +24,17 @@ impl Blob {
     pub(crate) fn descriptor(&self) -> Result<OciDescriptor> {
         Ok(OciDescriptor {
             annotations: Some(self.annotations.clone()).filter(|annotations| !annotations.is_empty()),
-            ..descriptor(self.media_type, &self.data)?
+            ..describe(self.media_type, &self.data)?
         })
     }
 }
 
-/// A manifest, ready to be pushed, and the blobs that go before it.
+/// A manifest, and the blobs that must be pushed before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Artifact {
     pub(crate) blobs: Vec<Blob>,
     pub(crate) manifest: OciImageManifest,
-    /// The manifest as it is stored; its digest is the digest of the whole.
+    /// The manifest's bytes; their digest is the digest of the artifact.
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -50,7 +50,8 @@ impl Artifact {
         Self::with_manifest(vec![config, layer], manifest)
     }
 
-    /// The fields of the manifest are written in the order in which its type has them, and annotations sorted.
+    /// Serialises the manifest with its fields in the order of the type and its annotations sorted, so the
+    /// same content gives the same bytes.
     pub(crate) fn with_manifest(blobs: Vec<Blob>, manifest: OciImageManifest) -> Result<Self> {
         let bytes = serde_json::to_vec(&manifest)?;
         Ok(Self { blobs, manifest, bytes })
@@ -60,26 +61,26 @@ impl Artifact {
         digest(&self.bytes)
     }
 
-    /// The manifest's descriptor: with it others say what they are about.
+    /// The manifest's descriptor, with which another manifest names it as its subject.
     pub(crate) fn descriptor(&self) -> Result<OciDescriptor> {
-        descriptor(OCI_IMAGE_MEDIA_TYPE, &self.bytes)
+        describe(OCI_IMAGE_MEDIA_TYPE, &self.bytes)
     }
 }
 
-fn descriptor(media_type: &str, data: &[u8]) -> Result<OciDescriptor> {
+fn describe(media_type: &str, data: &[u8]) -> Result<OciDescriptor> {
     Ok(OciDescriptor {
         media_type: media_type.to_owned(),
         digest: digest(data),
-        size: i64::try_from(data.len()).context("too large for a registry")?,
+        size: i64::try_from(data.len()).context("the data is too large for a registry")?,
         ..OciDescriptor::default()
     })
 }
 
 pub(crate) fn digest(data: &[u8]) -> String {
-    format!("sha256:{}", hex(data))
+    format!("sha256:{}", sha256_hex(data))
 }
 
-/// The SHA-256 of these bytes, in hexadecimal.
-pub(crate) fn hex(data: &[u8]) -> String {
+/// The SHA-256 digest in hexadecimal.
+pub(crate) fn sha256_hex(data: &[u8]) -> String {
     Sha256::digest(data).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

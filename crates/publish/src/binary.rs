@@ -1,4 +1,4 @@
-//! Whether an executable runs in an image that holds nothing else.
+//! Checks that an executable can run in an image without any other file.
 
 use anyhow::{Context, Result, bail, ensure};
 use object::{
@@ -7,7 +7,7 @@ use object::{
     read::elf::{Dyn, FileHeader, ProgramHeader},
 };
 
-/// The processors that there are images for.
+/// The architectures for which there are images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Architecture {
     Amd64,
@@ -15,7 +15,7 @@ pub(crate) enum Architecture {
 }
 
 impl Architecture {
-    /// As images call it.
+    /// The name in image configurations.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
@@ -23,7 +23,7 @@ impl Architecture {
         }
     }
 
-    /// As Rust calls it.
+    /// Rust's target triple.
     pub(crate) const fn target(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64-unknown-linux-gnu",
@@ -32,26 +32,29 @@ impl Architecture {
     }
 }
 
-/// For which processor it is, if it is a static executable.
+/// Returns the architecture of a static executable; fails for anything else.
 pub(crate) fn check(binary: &[u8]) -> Result<Architecture> {
-    ensure!(binary.starts_with(b"\x7fELF"), "this is no executable of Linux (ELF)");
-    let broken = "this is no whole executable of Linux (ELF, 64 bits)";
+    ensure!(binary.starts_with(b"\x7fELF"), "not a Linux executable (ELF)");
+    let broken = "not a complete 64-bit Linux executable (ELF)";
     let header = FileHeader64::<Endianness>::parse(binary).context(broken)?;
     let endian = header.endian().context(broken)?;
     let architecture = match header.e_machine(endian) {
         EM_X86_64 => Architecture::Amd64,
         EM_AARCH64 => Architecture::Arm64,
-        other => bail!("it is for a processor (ELF machine {other}) that is neither amd64 nor arm64"),
+        other => bail!("only amd64 and arm64 are supported, not ELF machine {other}"),
     };
-    ensure!(matches!(header.e_type(endian), ET_EXEC | ET_DYN), "this is no executable, but a part of one");
-    let way_out = "build it with hack/build-sidecar.sh";
+    ensure!(matches!(header.e_type(endian), ET_EXEC | ET_DYN), "not an executable, but an object file");
+    let advice = "build it with hack/build-sidecar.sh";
     let segments = header.program_headers(endian, binary).context(broken)?;
     ensure!(!segments.is_empty(), broken);
     for segment in segments {
-        ensure!(segment.p_type(endian) != PT_INTERP, "it is not static, it asks for a loader: {way_out}");
+        ensure!(
+            segment.p_type(endian) != PT_INTERP,
+            "not a static executable: {advice} (it requires a loader)"
+        );
         let dynamic = segment.dynamic(endian, binary).context(broken)?.unwrap_or_default();
         let needs = dynamic.iter().any(|entry| entry.tag(endian) == DT_NEEDED);
-        ensure!(!needs, "it is not static, it asks for shared libraries: {way_out}");
+        ensure!(!needs, "not a static executable: {advice} (it requires shared libraries)");
     }
     Ok(architecture)
 }

@@ -1,4 +1,4 @@
-//! The Helm chart as Helm pushes and pulls it.
+//! The Helm chart in the form that `helm push` and `helm pull` use.
 
 use std::{collections::BTreeMap, io::Read, path::Component};
 
@@ -16,23 +16,25 @@ const LAYER_MEDIA_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+g
 /// `<chart>/Chart.yaml`.
 const DEFINITION: &str = "Chart.yaml";
 
-/// The configuration is `Chart.yaml` as JSON; the layer is the packed chart as it is.
-pub(crate) fn artifact(package: &[u8], provenance: &Provenance) -> Result<Artifact> {
-    let definition = definition(package)?;
-    let text = |field: &str| {
-        definition[field].as_str().with_context(|| format!("its {DEFINITION} does not say its {field}"))
-    };
+/// Builds the artifact: the configuration is `Chart.yaml` as JSON, the layer is the packed chart, unchanged.
+pub(crate) fn build_artifact(package: &[u8], provenance: &Provenance) -> Result<Artifact> {
+    let definition = read_definition(package)?;
+    let text =
+        |field: &str| definition[field].as_str().with_context(|| format!("{DEFINITION} has no {field}"));
     let version = text("version")?;
-    ensure!(version == VERSION, "it is version {version}, not {VERSION}: pack it anew (make release)");
+    ensure!(
+        version == VERSION,
+        "pack the chart again with `make release`: it has version {version}, not {VERSION}"
+    );
     let annotations = provenance.annotations(text("name")?, text("description")?);
     let config = Blob::new(CONFIG_MEDIA_TYPE, serde_json::to_vec(&definition)?);
     Artifact::new(config, Blob::new(LAYER_MEDIA_TYPE, package), annotations)
 }
 
-fn definition(package: &[u8]) -> Result<Value> {
+fn read_definition(package: &[u8]) -> Result<Value> {
     let mut archive = tar::Archive::new(GzDecoder::new(package));
-    for entry in archive.entries().context("this is no packed chart")? {
-        let mut entry = entry.context("this is no packed chart")?;
+    for entry in archive.entries().context("not a packed chart")? {
+        let mut entry = entry.context("not a packed chart")?;
         let path = entry.path()?.into_owned();
         let mut parts = path.components().filter(|part| *part != Component::CurDir).skip(1);
         if parts.next().is_some_and(|name| name.as_os_str() == DEFINITION) {
@@ -43,7 +45,7 @@ fn definition(package: &[u8]) -> Result<Value> {
             return Ok(definition.into_iter().collect());
         }
     }
-    anyhow::bail!("this is no packed chart: it has no {DEFINITION} (make release packs it)")
+    anyhow::bail!("not a packed chart: pack it with `make release` (it has no {DEFINITION})")
 }
 
 #[cfg(test)]
@@ -65,26 +67,26 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_is_found_and_told() {
+    fn reads_the_definition_of_the_chart_itself() {
         let chart = "name: pps\nversion: 1.2.3\nkeywords: [a]\n";
         let package = packed(&[
             ("pps/values.yaml", ""),
             ("pps/charts/x/Chart.yaml", "name: x"),
             ("pps/Chart.yaml", chart),
         ]);
-        let found = definition(&package).unwrap();
+        let found = read_definition(&package).unwrap();
         assert_eq!((&found["name"], &found["keywords"][0]), (&"pps".into(), &"a".into()));
     }
 
     #[test]
-    fn what_is_no_chart_is_refused() {
+    fn refuses_anything_that_is_not_a_chart() {
         let mut text = GzEncoder::new(Vec::new(), Compression::default());
         text.write_all(b"text").unwrap();
         for package in [b"PK".to_vec(), text.finish().unwrap(), packed(&[("pps/values.yaml", "")])] {
-            let error = format!("{:#}", definition(&package).unwrap_err());
-            assert!(error.contains("this is no packed chart"), "{error}");
+            let error = format!("{:#}", read_definition(&package).unwrap_err());
+            assert!(error.contains("not a packed chart"), "{error}");
         }
-        let broken = format!("{:#}", definition(&packed(&[("pps/Chart.yaml", "[")])).unwrap_err());
+        let broken = format!("{:#}", read_definition(&packed(&[("pps/Chart.yaml", "[")])).unwrap_err());
         assert!(broken.contains("pps/Chart.yaml"), "{broken}");
     }
 }

@@ -1,4 +1,4 @@
-//! The sidecar as a container image: one file, and nobody who could log in.
+//! The sidecar's container image: one file, without a shell.
 
 use std::io::Write;
 
@@ -14,15 +14,15 @@ use crate::{
     provenance::{Provenance, VERSION},
 };
 
-/// The package, the file and the title.
+/// Name of the package, and of the file in the image.
 pub(crate) const PACKAGE: &str = "pps-sidecar";
 const TITLE: &str = "persistent-pod-state-sidecar";
 const DESCRIPTION: &str =
     "Records where stateful Pods run, so that the PersistentPodState policy can bring them back";
-/// Nobody in particular; the Deployment names the same one.
+/// An unprivileged user; the Deployment sets the same.
 const USER: &str = "65532:65532";
 
-/// What a runtime reads. The order of the fields is that of the bytes.
+/// The image configuration. The order of the fields determines the bytes, and so the digest.
 #[derive(Serialize)]
 struct Image<'a> {
     created: &'a str,
@@ -54,12 +54,12 @@ struct History<'a> {
     created_by: String,
 }
 
-pub(crate) fn artifact(
+pub(crate) fn build_artifact(
     binary: &[u8],
     architecture: Architecture,
     provenance: &Provenance,
 ) -> Result<Artifact> {
-    let archive = archive(binary, provenance).context("cannot pack the layer")?;
+    let archive = pack(binary, provenance).context("cannot pack the layer")?;
     let annotations = provenance.annotations(TITLE, DESCRIPTION);
     let created = provenance.created();
     let config = Image {
@@ -80,8 +80,8 @@ pub(crate) fn artifact(
     Artifact::new(config, layer, annotations)
 }
 
-/// One file of root's, which everybody may run and nobody may change.
-fn archive(binary: &[u8], provenance: &Provenance) -> Result<Vec<u8>> {
+/// Packs the executable: owned by root, executable by everyone.
+fn pack(binary: &[u8], provenance: &Provenance) -> Result<Vec<u8>> {
     let mut header = Header::new_ustar();
     header.set_entry_type(EntryType::Regular);
     header.set_mode(0o755);
@@ -94,7 +94,7 @@ fn archive(binary: &[u8], provenance: &Provenance) -> Result<Vec<u8>> {
     Ok(archive.into_inner()?)
 }
 
-/// Without a name and a time, which gzip would have room for.
+/// Compresses without a name and a time in the gzip header, so that the same input gives the same bytes.
 fn compress(archive: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     encoder.write_all(archive)?;
@@ -107,23 +107,23 @@ mod tests {
 
     use super::*;
 
-    fn made(seconds: i64, revision: &str) -> Artifact {
+    fn build(seconds: i64, revision: &str) -> Artifact {
         let created = Timestamp::from_second(seconds).unwrap();
         let provenance = Provenance { revision: revision.to_owned(), created };
-        artifact(b"a program", Architecture::Arm64, &provenance).unwrap()
+        build_artifact(b"a program", Architecture::Arm64, &provenance).unwrap()
     }
 
     #[test]
-    fn nothing_but_the_program_and_its_origin_makes_the_digest() {
-        assert_eq!(made(1, "a").digest(), made(1, "a").digest());
-        assert_ne!(made(1, "a").digest(), made(2, "a").digest());
-        assert_ne!(made(1, "a").digest(), made(1, "b").digest());
+    fn the_digest_depends_only_on_the_program_and_its_provenance() {
+        assert_eq!(build(1, "a").digest(), build(1, "a").digest());
+        assert_ne!(build(1, "a").digest(), build(2, "a").digest());
+        assert_ne!(build(1, "a").digest(), build(1, "b").digest());
     }
 
     #[test]
-    fn the_archive_holds_one_file_of_roots() {
+    fn the_archive_has_one_file_owned_by_root() {
         let provenance = Provenance { revision: String::new(), created: Timestamp::from_second(7).unwrap() };
-        let bytes = archive(b"a program", &provenance).unwrap();
+        let bytes = pack(b"a program", &provenance).unwrap();
         let mut archive = tar::Archive::new(bytes.as_slice());
         let entries: Vec<_> =
             archive.entries().unwrap().map(|entry| entry.unwrap().header().clone()).collect();

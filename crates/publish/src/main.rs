@@ -1,7 +1,7 @@
 //! Pushes the policy, the sidecar's image and the Helm chart to an OCI registry. See `--help`.
 //!
-//! What is pushed is made by pure functions of a file and of the checkout's [`provenance`]: the same commit gives
-//! the same digests. [`registry`] is the only module that talks to somebody.
+//! Artifacts are built by pure functions of a file and the checkout's [`provenance`], so the same commit
+//! gives the same digests. Only [`registry`] uses the network.
 
 mod args;
 mod artifact;
@@ -36,22 +36,22 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
-    let provenance = Provenance::of(&args.source, args.revision.as_deref())?;
+    let provenance = Provenance::from_checkout(&args.source, args.revision.as_deref())?;
     match &args.command {
         Command::Policy { module, push } => {
-            let made = make(&Subject::Policy { module: module.clone() }, &provenance)?;
-            publish(&made.artifact, || made.listed(&args.source, &provenance).map(Some), push)
+            let build = build(&Subject::Policy { module: module.clone() }, &provenance)?;
+            publish(&build.artifact, || build.sbom_artifact(&args.source, &provenance).map(Some), push)
         }
         Command::Image { binary, push } => {
-            let made = make(&Subject::Image { binary: binary.clone() }, &provenance)?;
-            publish(&made.artifact, || made.listed(&args.source, &provenance).map(Some), push)
+            let build = build(&Subject::Image { binary: binary.clone() }, &provenance)?;
+            publish(&build.artifact, || build.sbom_artifact(&args.source, &provenance).map(Some), push)
         }
         Command::Chart { package, push } => {
-            let artifact = chart::artifact(&read(package)?, &provenance);
+            let artifact = chart::build_artifact(&read(package)?, &provenance);
             publish(&artifact.with_context(|| package.display().to_string())?, || Ok(None), push)
         }
         Command::Sbom { subject, output } => {
-            let sbom = make(subject, &provenance)?.sbom(&args.source, &provenance)?;
+            let sbom = build(subject, &provenance)?.create_sbom(&args.source, &provenance)?;
             fs::write(output, &sbom.json).with_context(|| format!("cannot write {}", output.display()))?;
             eprintln!("{}: {} components", output.display(), sbom.components);
             Ok(())
@@ -59,19 +59,19 @@ fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Pushes it, with its list of components if it has one, and prints the immutable reference.
+/// Pushes an artifact with its SBOM, if it has one, and prints the immutable reference.
 fn publish(artifact: &Artifact, sbom: impl FnOnce() -> Result<Option<Artifact>>, push: &Push) -> Result<()> {
     let target = registry::parse_reference(&push.reference)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let registry = runtime.block_on(Registry::connect(target, &push.access))?;
-    // Cargo takes a while for it; whoever cannot push need not wait for that.
+    // Cargo takes seconds to list the components, so fail before that if the push is not possible.
     let sbom = sbom()?;
     println!("{}", runtime.block_on(registry.push(artifact, sbom.as_ref()))?);
     Ok(())
 }
 
-/// What is pushed, and what it is made of.
-struct Made {
+/// An artifact, and what its SBOM is made from.
+struct Build {
     artifact: Artifact,
     file: Vec<u8>,
     package: &'static str,
@@ -79,32 +79,31 @@ struct Made {
     name: &'static str,
 }
 
-impl Made {
-    /// The list of what is in it.
-    fn sbom(&self, source: &Path, provenance: &Provenance) -> Result<Sbom> {
-        sbom::of(self.name, &self.file, &components::of(source, self.package, self.target)?, provenance)
+impl Build {
+    fn create_sbom(&self, source: &Path, provenance: &Provenance) -> Result<Sbom> {
+        let components = components::list(source, self.package, self.target)?;
+        sbom::create(self.name, &self.file, &components, provenance)
     }
 
-    /// The same, as it is pushed.
-    fn listed(&self, source: &Path, provenance: &Provenance) -> Result<Artifact> {
-        self.sbom(source, provenance)?.artifact(&self.artifact, provenance)
+    fn sbom_artifact(&self, source: &Path, provenance: &Provenance) -> Result<Artifact> {
+        self.create_sbom(source, provenance)?.build_artifact(&self.artifact, provenance)
     }
 }
 
-fn make(subject: &Subject, provenance: &Provenance) -> Result<Made> {
+fn build(subject: &Subject, provenance: &Provenance) -> Result<Build> {
     match subject {
         Subject::Policy { module } => {
             let file = read(module)?;
             let artifact =
-                policy::artifact(&file, provenance).with_context(|| module.display().to_string())?;
-            Ok(Made { artifact, file, package: policy::PACKAGE, target: policy::TARGET, name: "policy" })
+                policy::build_artifact(&file, provenance).with_context(|| module.display().to_string())?;
+            Ok(Build { artifact, file, package: policy::PACKAGE, target: policy::TARGET, name: "policy" })
         }
         Subject::Image { binary } => {
             let file = read(binary)?;
             let architecture = binary::check(&file).with_context(|| binary.display().to_string())?;
-            let artifact = image::artifact(&file, architecture, provenance)?;
+            let artifact = image::build_artifact(&file, architecture, provenance)?;
             let target = architecture.target();
-            Ok(Made { artifact, file, package: image::PACKAGE, target, name: image::PACKAGE })
+            Ok(Build { artifact, file, package: image::PACKAGE, target, name: image::PACKAGE })
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The policy as Kubewarden's tools push and pull it.
+//! The policy in the form that Kubewarden's tools push and pull.
 
 use anyhow::{Context, Result, bail, ensure};
 use oci_client::{
@@ -13,58 +13,62 @@ use crate::{
     provenance::{Provenance, VERSION},
 };
 
-/// Its package, and what it is compiled for.
+/// The policy's package, and its compilation target.
 pub(crate) const PACKAGE: &str = "persistent-pod-state-policy";
 pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
 /// The custom section that holds the metadata.
 const SECTION: &str = "io.kubewarden.metadata";
 const SOURCE: &str = "io.kubewarden.policy.source";
 
-/// What matters here of the metadata.
+/// The part of the metadata that a manifest needs.
 #[derive(Debug, Deserialize)]
-struct Metadata {
+struct PolicyMetadata {
     annotations: Annotations,
 }
 
-/// The manifest's annotations are those that kwctl makes of the metadata, and where it comes from.
-pub(crate) fn artifact(module: &[u8], provenance: &Provenance) -> Result<Artifact> {
-    let metadata = metadata(module)?;
-    let of = |key: &str| {
+/// Builds the artifact. Its annotations are those that kwctl derives from the metadata, and the provenance.
+pub(crate) fn build_artifact(module: &[u8], provenance: &Provenance) -> Result<Artifact> {
+    let metadata = read_metadata(module)?;
+    let annotation = |key: &str| {
         let key = format!("io.kubewarden.policy.{key}");
-        metadata.annotations.get(&key).with_context(|| format!("its metadata lacks the annotation {key}"))
+        metadata.annotations.get(&key).with_context(|| format!("the metadata has no annotation {key}"))
     };
-    let version = of("version")?;
-    ensure!(version == VERSION, "it is version {version}, not {VERSION}: build it anew (make policy.wasm)");
-    let mut annotations = provenance.annotations(of("title")?, of("description")?);
-    annotations.extend(of_metadata(metadata.annotations));
+    let version = annotation("version")?;
+    ensure!(
+        version == VERSION,
+        "build the policy again with `make policy.wasm`: it has version {version}, not {VERSION}"
+    );
+    let mut annotations = provenance.annotations(annotation("title")?, annotation("description")?);
+    annotations.extend(manifest_annotations(metadata.annotations));
     let config = Blob::new(WASM_CONFIG_MEDIA_TYPE, "{}");
     Artifact::new(config, Blob::new(WASM_LAYER_MEDIA_TYPE, module), annotations)
 }
 
-/// As `kwctl push` does it: a manifest's annotations have one line, and the source is told twice.
-fn of_metadata(annotations: Annotations) -> Annotations {
-    let mut kept: Annotations = annotations
+/// Derives the manifest's annotations like `kwctl push`: only values of one line, and the source under two
+/// keys.
+fn manifest_annotations(annotations: Annotations) -> Annotations {
+    let mut derived: Annotations = annotations
         .into_iter()
         .filter(|(_, value)| value.lines().count() <= 1)
         .map(|(key, value)| (key, value.trim().to_owned()))
         .collect();
-    if let Some(source) = kept.get(SOURCE).cloned() {
-        kept.entry(ORG_OPENCONTAINERS_IMAGE_SOURCE.to_owned()).or_insert(source);
+    if let Some(source) = derived.get(SOURCE).cloned() {
+        derived.entry(ORG_OPENCONTAINERS_IMAGE_SOURCE.to_owned()).or_insert(source);
     }
-    kept
+    derived
 }
 
-fn metadata(module: &[u8]) -> Result<Metadata> {
-    ensure!(module.starts_with(b"\0asm"), "this is no Wasm module");
+fn read_metadata(module: &[u8]) -> Result<PolicyMetadata> {
+    ensure!(module.starts_with(b"\0asm"), "not a Wasm module");
     for payload in Parser::new(0).parse_all(module) {
-        if let Payload::CustomSection(section) = payload.context("this is no Wasm module")?
+        if let Payload::CustomSection(section) = payload.context("not a Wasm module")?
             && section.name() == SECTION
         {
             return serde_json::from_slice(section.data())
-                .with_context(|| format!("what is embedded as {SECTION} is no metadata of a policy"));
+                .with_context(|| format!("the section {SECTION} is not valid metadata of a policy"));
         }
     }
-    bail!("this is no policy of Kubewarden: it has no section {SECTION} (make policy.wasm embeds it)")
+    bail!("not a Kubewarden policy: build it with `make policy.wasm` (it has no section {SECTION})")
 }
 
 #[cfg(test)]
@@ -76,8 +80,8 @@ mod tests {
     }
 
     #[test]
-    fn annotations_are_those_that_kwctl_makes() {
-        let made = of_metadata(annotations(&[
+    fn derives_the_same_annotations_as_kwctl() {
+        let derived = manifest_annotations(annotations(&[
             (SOURCE, "https://example.com/source"),
             ("io.kubewarden.policy.usage", "two\nlines"),
             ("io.kubewarden.policy.description", "one line with an end\n"),
@@ -87,22 +91,25 @@ mod tests {
             ("io.kubewarden.policy.description", "one line with an end"),
             (ORG_OPENCONTAINERS_IMAGE_SOURCE, "https://example.com/source"),
         ]);
-        assert_eq!(made, wanted);
-        let told = annotations(&[(SOURCE, "a"), (ORG_OPENCONTAINERS_IMAGE_SOURCE, "b")]);
-        assert_eq!(of_metadata(told.clone()), told);
+        assert_eq!(derived, wanted);
+        let explicit = annotations(&[(SOURCE, "a"), (ORG_OPENCONTAINERS_IMAGE_SOURCE, "b")]);
+        assert_eq!(manifest_annotations(explicit.clone()), explicit);
     }
 
     #[test]
-    fn what_is_no_policy_is_refused() {
+    fn refuses_anything_that_is_not_a_policy() {
         let empty = b"\0asm\x01\0\0\0";
         for (module, wanted) in [
-            (b"\x7fELF".as_slice(), "this is no Wasm module"),
-            (b"\0asm", "this is no Wasm module"),
-            (b"\0asm\x01\0\0\0\xff\xff", "this is no Wasm module"),
-            (empty, "this is no policy of Kubewarden: it has no section io.kubewarden.metadata"),
-            (b"\0asm\x01\0\0\0\0\x1a\x16io.kubewarden.metadata{}\n", "is no metadata of a policy"),
+            (b"\x7fELF".as_slice(), "not a Wasm module"),
+            (b"\0asm", "not a Wasm module"),
+            (b"\0asm\x01\0\0\0\xff\xff", "not a Wasm module"),
+            (
+                empty,
+                "not a Kubewarden policy: build it with `make policy.wasm` (it has no section io.kubewarden.metadata)",
+            ),
+            (b"\0asm\x01\0\0\0\0\x1a\x16io.kubewarden.metadata{}\n", "is not valid metadata of a policy"),
         ] {
-            let error = format!("{:#}", metadata(module).unwrap_err());
+            let error = format!("{:#}", read_metadata(module).unwrap_err());
             assert!(error.contains(wanted), "{error}");
         }
     }

@@ -1,4 +1,4 @@
-//! Where it comes from: what is said of both the policy and the image.
+//! The origin of an artifact: commit, time, and the annotations that name them.
 
 use std::{env, path::Path, process::Command};
 
@@ -9,51 +9,51 @@ use oci_client::annotations as key;
 use crate::artifact::Annotations;
 
 const EPOCH: &str = "SOURCE_DATE_EPOCH";
-/// Of the workspace: the one place where the version is.
+/// The version of the workspace.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 const LICENSE: &str = "Apache-2.0";
 const VENDOR: &str = "The PersistentPodState authors";
 
-/// The commit, and its time.
+/// The commit and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Provenance {
-    /// The commit; `-dirty` follows where the checkout has changes.
+    /// The commit, with the suffix `-dirty` if the checkout has changes.
     pub(crate) revision: String,
-    /// When it was made, which is when the commit was.
+    /// The time of the commit.
     pub(crate) created: Timestamp,
 }
 
 impl Provenance {
-    /// From the checkout's git history, as far as the revision and `SOURCE_DATE_EPOCH` do not say it.
-    pub(crate) fn of(source: &Path, revision: Option<&str>) -> Result<Self> {
+    /// Reads the git history of a checkout, unless `revision` and `SOURCE_DATE_EPOCH` are given.
+    pub(crate) fn from_checkout(source: &Path, revision: Option<&str>) -> Result<Self> {
         if !source.join("Cargo.lock").is_file() {
-            bail!(
-                "{} is no checkout: it has no Cargo.lock; name the one to use with --source",
-                source.display()
-            );
+            bail!("{} is not a checkout: pass one with --source (it has no Cargo.lock)", source.display());
         }
         let revision = match revision {
             Some(named) => named.to_owned(),
-            None => commit(source).with_context(|| {
-                format!("{} has no git history: name the commit with --revision", source.display())
+            None => read_revision(source).with_context(|| {
+                format!("{} has no git history: pass the commit with --revision", source.display())
             })?,
         };
         let seconds = match env::var(EPOCH) {
             Ok(value) => value,
             Err(_) => git(source, &["log", "-1", "--format=%ct"]).with_context(|| {
-                format!("{} has no git history: set {EPOCH} to a time in seconds", source.display())
+                format!(
+                    "{} has no git history: set {EPOCH} to the commit's time, in seconds since 1970",
+                    source.display()
+                )
             })?,
         };
-        Ok(Self { revision, created: timestamp(&seconds)? })
+        Ok(Self { revision, created: parse_timestamp(&seconds)? })
     }
 
-    /// As RFC 3339 wants it.
+    /// The time in the form of RFC 3339.
     pub(crate) fn created(&self) -> String {
         self.created.to_string()
     }
 
-    /// Annotations of a manifest, and labels of an image.
+    /// The annotations of a manifest, which are also the labels of an image.
     pub(crate) fn annotations(&self, title: &str, description: &str) -> Annotations {
         [
             (key::ORG_OPENCONTAINERS_IMAGE_CREATED, self.created().as_str()),
@@ -71,13 +71,13 @@ impl Provenance {
     }
 }
 
-fn timestamp(seconds: &str) -> Result<Timestamp> {
+fn parse_timestamp(seconds: &str) -> Result<Timestamp> {
     let parsed = seconds.trim().parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
-    parsed.with_context(|| format!("{EPOCH} is {seconds:?}, which is no time in seconds since 1970"))
+    parsed.with_context(|| format!("{EPOCH} is {seconds:?}: set it to a number of seconds since 1970"))
 }
 
-/// The commit that is checked out, and whether that is all.
-fn commit(source: &Path) -> Result<String> {
+/// The commit that is checked out, with the suffix `-dirty` if files have changed.
+fn read_revision(source: &Path) -> Result<String> {
     let commit = git(source, &["rev-parse", "HEAD"])?;
     let changes = git(source, &["status", "--porcelain", "--untracked-files=no"])?;
     Ok(if changes.is_empty() { commit } else { commit + "-dirty" })
@@ -96,17 +96,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_seconds_since_1970() {
-        assert_eq!(timestamp("1700000000\n").unwrap().to_string(), "2023-11-14T22:13:20Z");
+    fn parses_only_seconds_since_1970() {
+        assert_eq!(parse_timestamp("1700000000\n").unwrap().to_string(), "2023-11-14T22:13:20Z");
         for wrong in ["", "yesterday", "2023-11-14", "99999999999999999"] {
-            let error = timestamp(wrong).unwrap_err().to_string();
+            let error = parse_timestamp(wrong).unwrap_err().to_string();
             assert!(error.contains(&format!("SOURCE_DATE_EPOCH is {wrong:?}")), "{error}");
         }
     }
 
     #[test]
-    fn a_folder_without_a_lock_file_is_no_checkout() {
-        let error = Provenance::of(Path::new("/proc"), None).unwrap_err().to_string();
-        assert_eq!(error, "/proc is no checkout: it has no Cargo.lock; name the one to use with --source");
+    fn refuses_a_directory_without_a_lock_file() {
+        let error = Provenance::from_checkout(Path::new("/proc"), None).unwrap_err().to_string();
+        assert_eq!(error, "/proc is not a checkout: pass one with --source (it has no Cargo.lock)");
     }
 }

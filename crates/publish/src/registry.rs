@@ -1,4 +1,4 @@
-//! The registry: where things are pushed, in an order in which nothing is found before all of it is there.
+//! Pushes artifacts to a registry, in an order in which a tag never refers to anything incomplete.
 
 mod credentials;
 mod failure;
@@ -20,28 +20,28 @@ use crate::{
     provenance::VERSION,
 };
 use credentials::Credentials;
-use failure::Situation;
+use failure::PushContext;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// For each request; they carry 4 MiB at most.
-const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);
+/// Time limit of each request; a request carries at most 4 MiB.
+const RESPONSE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// A repository of a registry, and the right to write there.
+/// A repository to which this process may push.
 pub(crate) struct Registry {
     client: Client,
     target: Reference,
-    situation: Situation,
+    context: PushContext,
 }
 
-/// `registry/repository:tag`; without a tag it is that of this version.
+/// Parses `registry/repository:tag`. The tag defaults to that of this version.
 pub(crate) fn parse_reference(text: &str) -> Result<Reference> {
-    let form = "give it as registry/repository:tag";
+    let form = "use registry/repository:tag";
     let bare = text.strip_prefix("registry://").or_else(|| text.strip_prefix("oci://")).unwrap_or(text);
-    let parsed = Reference::try_from(bare).with_context(|| format!("{text:?} is no reference: {form}"))?;
-    ensure!(parsed.digest().is_none(), "{text:?} has a digest, which only what is pushed can have: {form}");
+    let parsed = Reference::try_from(bare).with_context(|| format!("{text:?} is not a reference: {form}"))?;
+    ensure!(parsed.digest().is_none(), "{text:?} has a digest: {form}");
     let first = bare.split('/').next().unwrap_or_default();
     if !bare.contains('/') || !(first.contains(['.', ':']) || first == "localhost") {
-        bail!("{text:?} names no registry: {form}");
+        bail!("{text:?} has no registry: {form}");
     }
     let has_tag = bare.rsplit('/').next().is_some_and(|last| last.contains(':'));
     Ok(if has_tag { parsed } else { with_tag(&parsed, format!("v{VERSION}")) })
@@ -52,48 +52,48 @@ fn with_tag(reference: &Reference, tag: String) -> Reference {
 }
 
 impl Registry {
-    /// Finds out whether the registry is there, and who we are to it.
+    /// Connects to the registry and authenticates.
     pub(crate) async fn connect(target: Reference, access: &Access) -> Result<Self> {
-        // Whoever came first has set it; there is no other one here.
+        // An error means that a provider is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let credentials = Credentials::of(target.registry())?;
+        let credentials = Credentials::load(target.registry())?;
         let auth = credentials.as_ref().map_or(RegistryAuth::Anonymous, |found| {
             RegistryAuth::Basic(found.user.clone(), found.password.clone())
         });
         let config = ClientConfig {
             protocol: if access.plain_http { ClientProtocol::Http } else { ClientProtocol::Https },
-            tls_certs_only: access.ca_file.as_deref().map(certificates).transpose()?.unwrap_or_default(),
+            tls_certs_only: access.ca_file.as_deref().map(read_certificates).transpose()?.unwrap_or_default(),
             connect_timeout: Some(CONNECT_TIMEOUT),
-            read_timeout: Some(ANSWER_TIMEOUT),
+            read_timeout: Some(RESPONSE_TIMEOUT),
             user_agent: concat!("pps-publish/", env!("CARGO_PKG_VERSION")),
             ..ClientConfig::default()
         };
-        let situation = Situation {
+        let context = PushContext {
             host: target.registry().to_owned(),
             repository: target.repository().to_owned(),
             ca_file: access.ca_file.clone(),
             credentials,
         };
-        let client = Client::try_from(config).map_err(|error| situation.explain(&error))?;
+        let client = Client::try_from(config).map_err(|error| context.explain(&error))?;
         client
             .auth(&target, &auth, RegistryOperation::Push)
             .await
-            .map_err(|error| situation.explain(&error))?;
-        Ok(Self { client, target, situation })
+            .map_err(|error| context.explain(&error))?;
+        Ok(Self { client, target, context })
     }
 
-    /// Pushes it and returns the immutable reference to it. Its list of components goes first, and the tag
-    /// last: whoever finds what is tagged finds what is said about it.
+    /// Pushes an artifact and returns its immutable reference. The SBOM is pushed before the tag, so it
+    /// exists whenever the tag does.
     pub(crate) async fn push(&self, artifact: &Artifact, sbom: Option<&Artifact>) -> Result<String> {
         self.push_blobs(artifact).await?;
         if let Some(sbom) = sbom {
             self.push_blobs(sbom).await?;
-            // Under a tag of its own, since registries collect what has none.
+            // With a tag of its own, because registries delete untagged manifests.
             let stem = artifact.digest().replace(':', "-");
             self.push_manifest(&format!("{stem}.sbom"), &sbom.bytes, OCI_IMAGE_MEDIA_TYPE).await?;
-            self.refer(artifact, sbom, &stem).await?;
+            self.attach(artifact, sbom, &stem).await?;
         }
-        let tag = self.target.tag().context("a reference without a tag")?;
+        let tag = self.target.tag().context("the reference has no tag")?;
         self.push_manifest(tag, &artifact.bytes, OCI_IMAGE_MEDIA_TYPE).await?;
         Ok(format!("{}/{}@{}", self.target.registry(), self.target.repository(), artifact.digest()))
     }
@@ -101,13 +101,13 @@ impl Registry {
     async fn push_blobs(&self, artifact: &Artifact) -> Result<()> {
         for blob in &artifact.blobs {
             let digest = digest(&blob.data);
-            // If that cannot be told, pushing it tells why.
+            // If this check fails, the push itself fails with the reason.
             if self.client.blob_exists(&self.target, &digest).await.unwrap_or_default() {
-                eprintln!("{digest} {} is there already", blob.media_type);
+                eprintln!("{digest} {} exists already", blob.media_type);
                 continue;
             }
             let pushed = self.client.push_blob(&self.target, blob.data.clone(), &digest).await;
-            pushed.map_err(|error| self.situation.explain(&error))?;
+            pushed.map_err(|error| self.context.explain(&error))?;
             eprintln!("{digest} {} ({} bytes)", blob.media_type, blob.data.len());
         }
         Ok(())
@@ -115,20 +115,20 @@ impl Registry {
 
     async fn push_manifest(&self, tag: &str, bytes: &[u8], media_type: &'static str) -> Result<()> {
         let reference = with_tag(&self.target, tag.to_owned());
-        let kind = media_type.parse().context("a media type")?;
+        let kind = media_type.parse().with_context(|| format!("not a media type: {media_type}"))?;
         let pushed = self.client.push_manifest_raw(&reference, bytes.to_vec(), kind).await;
-        pushed.map_err(|error| self.situation.explain(&error))?;
+        pushed.map_err(|error| self.context.explain(&error))?;
         eprintln!("{} {media_type} as {tag}", digest(bytes));
         Ok(())
     }
 
-    /// Makes sure that whoever asks what is said about the first one finds the second. A registry that has an
-    /// API for that question knows it from the manifest. For others the answer is an index under a tag.
-    async fn refer(&self, artifact: &Artifact, sbom: &Artifact, tag: &str) -> Result<()> {
+    /// Lists the SBOM among the artifact's referrers. Registries with the referrers API of OCI 1.1 do so on
+    /// their own; for others this maintains the fallback index under `tag`.
+    async fn attach(&self, artifact: &Artifact, sbom: &Artifact, tag: &str) -> Result<()> {
         let subject = self.target.clone_with_digest(artifact.digest());
-        let known = self.client.pull_referrers(&subject, None).await;
-        let known = known.map_err(|error| self.situation.explain(&error))?;
-        match index(known, sbom)? {
+        let index = self.client.pull_referrers(&subject, None).await;
+        let index = index.map_err(|error| self.context.explain(&error))?;
+        match add_to_index(index, sbom)? {
             Some(index) => {
                 self.push_manifest(tag, &serde_json::to_vec(&index)?, OCI_IMAGE_INDEX_MEDIA_TYPE).await
             }
@@ -137,10 +137,10 @@ impl Registry {
     }
 }
 
-/// The index with what was pushed, unless it is there.
-fn index(known: OciImageIndex, pushed: &Artifact) -> Result<Option<OciImageIndex>> {
+/// Adds an artifact to an index; `None` if the index has it already.
+fn add_to_index(index: OciImageIndex, pushed: &Artifact) -> Result<Option<OciImageIndex>> {
     let descriptor = pushed.descriptor()?;
-    if known.manifests.iter().any(|entry| entry.digest == descriptor.digest) {
+    if index.manifests.iter().any(|entry| entry.digest == descriptor.digest) {
         return Ok(None);
     }
     let entry = ImageIndexEntry {
@@ -151,17 +151,17 @@ fn index(known: OciImageIndex, pushed: &Artifact) -> Result<Option<OciImageIndex
         annotations: pushed.manifest.annotations.clone(),
         artifact_type: pushed.manifest.artifact_type.clone(),
     };
-    let mut index = OciImageIndex { media_type: Some(OCI_IMAGE_INDEX_MEDIA_TYPE.to_owned()), ..known };
+    let mut index = OciImageIndex { media_type: Some(OCI_IMAGE_INDEX_MEDIA_TYPE.to_owned()), ..index };
     index.manifests.push(entry);
     Ok(Some(index))
 }
 
-fn certificates(file: &Path) -> Result<Vec<Certificate>> {
+fn read_certificates(file: &Path) -> Result<Vec<Certificate>> {
     let pem = fs::read(file).with_context(|| format!("--ca-file: cannot read {}", file.display()))?;
     let found: Vec<CertificateDer<'_>> = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<_, _>>()
-        .with_context(|| format!("--ca-file: {} is no PEM file", file.display()))?;
-    ensure!(!found.is_empty(), "--ca-file: there is no certificate in {}", file.display());
+        .with_context(|| format!("--ca-file: {} is not a PEM file", file.display()))?;
+    ensure!(!found.is_empty(), "--ca-file: {} has no certificate", file.display());
     let certificate =
         |der: CertificateDer<'_>| Certificate { encoding: CertificateEncoding::Der, data: der.to_vec() };
     Ok(found.into_iter().map(certificate).collect())
@@ -173,7 +173,7 @@ mod tests {
     use crate::artifact::{Annotations, Blob};
 
     #[test]
-    fn a_reference_names_a_registry_and_no_digest() {
+    fn accepts_references_with_a_registry_and_without_a_digest() {
         let read = |text: &str| parse_reference(text).map(|reference| reference.whole());
         let version = format!("v{VERSION}");
         for (text, wanted) in [
@@ -186,23 +186,20 @@ mod tests {
         }
         let digest = format!("r.example/a@{}", digest(b""));
         for (text, wanted) in [
-            ("", "is no reference"),
-            ("r.example/A", "is no reference"),
-            ("https://r.example/a", "is no reference"),
-            ("a:v1", "names no registry"),
-            ("a/b:v1", "names no registry"),
+            ("", "is not a reference"),
+            ("r.example/A", "is not a reference"),
+            ("https://r.example/a", "is not a reference"),
+            ("a:v1", "has no registry"),
+            ("a/b:v1", "has no registry"),
             (&digest, "has a digest"),
         ] {
             let error = read(text).unwrap_err().to_string();
-            assert!(
-                error.contains(wanted) && error.ends_with("give it as registry/repository:tag"),
-                "{error}"
-            );
+            assert!(error.contains(wanted) && error.ends_with("use registry/repository:tag"), "{error}");
         }
     }
 
     #[test]
-    fn the_index_keeps_what_it_has_and_gets_what_it_lacks() {
+    fn adds_each_artifact_to_the_index_once() {
         let artifact = |text: &str| {
             Artifact::new(Blob::new("config", "{}"), Blob::new("layer", text), Annotations::new()).unwrap()
         };
@@ -213,11 +210,11 @@ mod tests {
             artifact_type: None,
             annotations: None,
         };
-        let one = index(empty, &artifact("one")).unwrap().unwrap();
-        let two = index(one.clone(), &artifact("two")).unwrap().unwrap();
+        let one = add_to_index(empty, &artifact("one")).unwrap().unwrap();
+        let two = add_to_index(one.clone(), &artifact("two")).unwrap().unwrap();
         let digests: Vec<_> = two.manifests.iter().map(|entry| entry.digest.clone()).collect();
         assert_eq!(digests, [artifact("one").digest(), artifact("two").digest()]);
         assert_eq!(two.media_type.as_deref(), Some(OCI_IMAGE_INDEX_MEDIA_TYPE));
-        assert!(index(two, &artifact("one")).unwrap().is_none());
+        assert!(add_to_index(two, &artifact("one")).unwrap().is_none());
     }
 }

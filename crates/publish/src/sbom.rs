@@ -1,4 +1,4 @@
-//! The list of components, as CycloneDX has it, and as a registry attaches it to what it is about.
+//! The software bill of materials (SBOM) in CycloneDX form, and the artifact that attaches it to its subject.
 
 use std::collections::BTreeSet;
 
@@ -23,17 +23,17 @@ use oci_client::{
 };
 
 use crate::{
-    artifact::{Annotations, Artifact, Blob, hex},
-    components::{Components, Id},
+    artifact::{Annotations, Artifact, Blob, sha256_hex},
+    components::{Components, PackageKey},
     provenance::{Provenance, VERSION},
 };
 
-/// What it is, for registries and for those who look for it.
+/// The media type of the layer, and the artifact type by which clients find SBOMs.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.cyclonedx+json";
 const EMPTY_MEDIA_TYPE: &str = "application/vnd.oci.empty.v1+json";
 const SPEC: SpecVersion = SpecVersion::V1_5;
 
-/// The list of components of one file.
+/// The SBOM of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct Sbom {
     name: String,
@@ -41,20 +41,26 @@ pub(crate) struct Sbom {
     pub(crate) json: Vec<u8>,
 }
 
-/// Lists the components of a file. The same file, commit and lock file give the same bytes: it has no random
+/// Creates the SBOM of a file. The same file, commit and lock file give the same bytes: there is no random
 /// serial number.
-pub(crate) fn of(name: &str, file: &[u8], components: &Components, provenance: &Provenance) -> Result<Sbom> {
+pub(crate) fn create(
+    name: &str,
+    file: &[u8],
+    components: &Components,
+    provenance: &Provenance,
+) -> Result<Sbom> {
     let root = &components.root;
-    let hash = Hash { alg: HashAlgorithm::SHA_256, content: HashValue(hex(file)) };
+    let hash = Hash { alg: HashAlgorithm::SHA_256, content: HashValue(sha256_hex(file)) };
     let subject =
-        Component { hashes: Some(Hashes(vec![hash])), ..component(Classification::Application, root)? };
+        Component { hashes: Some(Hashes(vec![hash])), ..describe(Classification::Application, root)? };
     let tool = Tool::new("PersistentPodState", "pps-publish", VERSION);
-    let created = DateTime::try_from(provenance.created()).context("no time of a list of components")?;
-    let list = components.packages.values().map(|package| component(Classification::Library, package));
+    let created =
+        DateTime::try_from(provenance.created()).context("the commit's time is not valid in an SBOM")?;
+    let list = components.packages.values().map(|package| describe(Classification::Library, package));
     let list = list.collect::<Result<Vec<_>>>()?;
-    let dependency = |(id, used): (&Id, &BTreeSet<Id>)| Dependency {
-        dependency_ref: reference(id),
-        dependencies: used.iter().map(reference).collect(),
+    let dependency = |(id, used): (&PackageKey, &BTreeSet<PackageKey>)| Dependency {
+        dependency_ref: bom_ref(id),
+        dependencies: used.iter().map(bom_ref).collect(),
     };
     let bom = Bom {
         spec_version: SPEC,
@@ -64,22 +70,22 @@ pub(crate) fn of(name: &str, file: &[u8], components: &Components, provenance: &
             component: Some(subject),
             ..Metadata::default()
         }),
-        dependencies: Some(Dependencies(components.uses.iter().map(dependency).collect())),
+        dependencies: Some(Dependencies(components.dependencies.iter().map(dependency).collect())),
         components: Some(List(list)),
         serial_number: None,
         ..Bom::default()
     };
     let verdict = bom.validate_version(SPEC);
-    ensure!(verdict.passed(), "the list of components is not valid: {verdict:?}");
+    ensure!(verdict.passed(), "the SBOM is not valid: {verdict:?}");
     let mut json = Vec::new();
-    bom.output_as_json(&mut json, SPEC).context("cannot write the list of components")?;
+    bom.output_as_json(&mut json, SPEC).context("cannot write the SBOM")?;
     json.push(b'\n');
     Ok(Sbom { name: name.to_owned(), components: components.packages.len(), json })
 }
 
 impl Sbom {
-    /// As it is attached to what it is about.
-    pub(crate) fn artifact(&self, of: &Artifact, provenance: &Provenance) -> Result<Artifact> {
+    /// Builds the artifact that attaches the SBOM to its subject.
+    pub(crate) fn build_artifact(&self, subject: &Artifact, provenance: &Provenance) -> Result<Artifact> {
         let title = format!("{}.cdx.json", self.name);
         let annotation = |key: &str, value: String| Annotations::from([(key.to_owned(), value)]);
         let config = Blob::new(EMPTY_MEDIA_TYPE, "{}");
@@ -92,7 +98,7 @@ impl Sbom {
             artifact_type: Some(MEDIA_TYPE.to_owned()),
             config: config.descriptor()?,
             layers: vec![layer.descriptor()?],
-            subject: Some(of.descriptor()?),
+            subject: Some(subject.descriptor()?),
             annotations: Some(annotation(ORG_OPENCONTAINERS_IMAGE_CREATED, provenance.created())),
             ..OciImageManifest::default()
         };
@@ -100,12 +106,12 @@ impl Sbom {
     }
 }
 
-fn component(kind: Classification, package: &Package) -> Result<Component> {
+fn describe(kind: Classification, package: &Package) -> Result<Component> {
     let version = package.version.to_string();
     let id = (package.name.to_string(), version.clone());
-    // What comes from no registry is this project's own.
+    // A package without a source belongs to this workspace and has no package URL.
     let purl = match &package.source {
-        Some(_) => Some(Purl::new("cargo", &package.name, &version).context("no name of a package")?),
+        Some(_) => Some(Purl::new("cargo", &package.name, &version).context("the package has no valid URL")?),
         None => None,
     };
     let repository = package.repository.as_ref().and_then(|url| Uri::try_from(url.clone()).ok());
@@ -113,21 +119,21 @@ fn component(kind: Classification, package: &Package) -> Result<Component> {
     Ok(Component {
         purl,
         description: package.description.as_deref().map(|text| NormalizedString::new(text.trim())),
-        licenses: package.license.as_deref().map(|license| Licenses(vec![license_of(license)])),
+        licenses: package.license.as_deref().map(|license| Licenses(vec![parse_license(license)])),
         external_references: repository.map(|reference| ExternalReferences(vec![reference])),
-        ..Component::new(kind, &package.name, &version, Some(reference(&id)))
+        ..Component::new(kind, &package.name, &version, Some(bom_ref(&id)))
     })
 }
 
-/// A licence as SPDX has it; old packages write `MIT/Apache-2.0` for a choice.
-fn license_of(license: &str) -> LicenseChoice {
+/// Parses an SPDX expression. Old packages separate alternatives by a slash, as in `MIT/Apache-2.0`.
+fn parse_license(license: &str) -> LicenseChoice {
     match SpdxExpression::try_from(license.replace('/', " OR ")) {
         Ok(expression) => LicenseChoice::Expression(expression),
         Err(_) => LicenseChoice::license(license),
     }
 }
 
-/// How the list refers to a component.
-fn reference((name, version): &Id) -> String {
+/// The identifier of a component within the SBOM.
+fn bom_ref((name, version): &PackageKey) -> String {
     format!("{name}@{version}")
 }

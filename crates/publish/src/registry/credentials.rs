@@ -1,11 +1,11 @@
-//! Who we are to a registry, as Docker's configuration says.
+//! Reads the credentials for a registry from Docker's configuration.
 
 use std::{env, path::PathBuf};
 
 use anyhow::{Context, Result, bail};
 use docker_credential::{CredentialRetrievalError, DockerCredential, get_credential};
 
-/// A user, a password, and where they are from.
+/// A user and password, and the file that they come from.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Credentials {
     pub(super) user: String,
@@ -14,13 +14,13 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Those for the registry, if there are any.
-    pub(super) fn of(registry: &str) -> Result<Option<Self>> {
-        let Some(file) = config_file().filter(|file| file.exists()) else { return Ok(None) };
+    /// Loads the credentials for a registry, if there are any.
+    pub(super) fn load(registry: &str) -> Result<Option<Self>> {
+        let Some(file) = docker_config_path().filter(|file| file.exists()) else { return Ok(None) };
         match get_credential(registry) {
             Ok(DockerCredential::UsernamePassword(user, password)) => Ok(Some(Self { user, password, file })),
             Ok(DockerCredential::IdentityToken(_)) => bail!(
-                "{} has an identity token for {registry}, which is not supported: log in with user and password",
+                "log in to {registry} with user and password: identity tokens, as in {}, are not supported",
                 file.display()
             ),
             Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
@@ -30,8 +30,8 @@ impl Credentials {
     }
 }
 
-/// Docker's configuration, whether it is there or not.
-pub(super) fn config_file() -> Option<PathBuf> {
+/// The path of Docker's configuration; the file may not exist.
+pub(super) fn docker_config_path() -> Option<PathBuf> {
     let folder = env::var_os("DOCKER_CONFIG").map(PathBuf::from);
     let folder = folder.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".docker")))?;
     Some(folder.join("config.json"))

@@ -1,4 +1,4 @@
-//! What went wrong, in one sentence with the way out.
+//! Explains failed requests: each message is one sentence that says what to do.
 
 use std::{error::Error as StdError, io, path::PathBuf};
 
@@ -6,110 +6,111 @@ use anyhow::{Error, anyhow};
 use oci_client::errors::OciDistributionError as Failure;
 use rustls::CertificateError::{NotValidForName, NotValidForNameContext, UnknownIssuer};
 
-use super::credentials::{Credentials, config_file};
+use super::credentials::{Credentials, docker_config_path};
 
-/// What an error is told for.
-pub(super) struct Situation {
+/// What a failed request was for.
+pub(super) struct PushContext {
     pub(super) host: String,
     pub(super) repository: String,
     pub(super) ca_file: Option<PathBuf>,
     pub(super) credentials: Option<Credentials>,
 }
 
-impl Situation {
+impl PushContext {
     pub(super) fn explain(&self, failure: &Failure) -> Error {
         let host = &self.host;
         match failure {
-            Failure::AuthenticationFailure(_) | Failure::UnauthorizedError { .. } => self.unauthorized(),
-            Failure::ServerError { code, message, .. } => self.status(*code, message),
+            Failure::AuthenticationFailure(_) | Failure::UnauthorizedError { .. } => {
+                self.explain_unauthorized()
+            }
+            Failure::ServerError { code, message, .. } => self.explain_status(*code, message),
             Failure::RegistryError { envelope, .. } => {
-                let told: Vec<_> = envelope.errors.iter().map(|error| error.message.as_str()).collect();
-                anyhow!("{host} refuses it: {}", told.join("; "))
+                let reasons: Vec<_> = envelope.errors.iter().map(|error| error.message.as_str()).collect();
+                anyhow!("{host} refuses the push: {}", reasons.join("; "))
             }
             Failure::RequestError(error) => match error.status() {
-                Some(status) => self.status(status.as_u16(), ""),
-                None => self.unreachable(error, error.is_timeout()),
+                Some(status) => self.explain_status(status.as_u16(), ""),
+                None => self.explain_unreachable(error, error.is_timeout()),
             },
             _ => anyhow!("{host}: {failure}"),
         }
     }
 
-    /// It answered, and not as it should.
-    fn status(&self, code: u16, message: &str) -> Error {
+    /// Explains a response with an error status.
+    fn explain_status(&self, code: u16, message: &str) -> Error {
         let Self { host, repository, .. } = self;
-        let said = first_words(message);
+        let reason = summarize(message);
         match code {
-            401 => self.unauthorized(),
+            401 => self.explain_unauthorized(),
             403 => match &self.credentials {
                 Some(found) => anyhow!(
-                    "{host} does not let {:?} push to {repository}: ask for the right to, or log in as somebody else",
+                    "user {:?} may not push to {host}/{repository}: request write access, or log in as another user",
                     found.user
                 ),
-                None => anyhow!("{host} does not let just anybody push to {repository}: {}", log_in(host)),
+                None => anyhow!("{host} refuses anonymous pushes to {repository}: {}", login_advice(host)),
             },
             400 if message.contains("HTTPS server") => {
-                anyhow!("{host} speaks HTTPS: leave out --plain-http")
+                anyhow!("{host} speaks HTTPS: remove --plain-http")
             }
-            429 => anyhow!("{host} asks to come back later (429 Too Many Requests): {said}"),
-            500.. => anyhow!("{host} fails ({code}): {said}"),
-            _ => anyhow!("{host} refuses it ({code}): {said}"),
+            429 => anyhow!("{host} limits the rate of requests: try again later (429: {reason})"),
+            500.. => anyhow!("{host} has an internal error: try again later ({code}: {reason})"),
+            _ => anyhow!("{host} refuses the push ({code}): {reason}"),
         }
     }
 
-    fn unauthorized(&self) -> Error {
+    fn explain_unauthorized(&self) -> Error {
         let host = &self.host;
         match &self.credentials {
             Some(found) => anyhow!(
-                "{host} refuses the user {:?} with the password in {}: {}",
+                "{host} rejects user {:?}: run `docker login {host}`, or correct the password in {}",
                 found.user,
-                found.file.display(),
-                log_in(host)
+                found.file.display()
             ),
-            None => anyhow!("{host} wants a user and a password: {}", log_in(host)),
+            None => anyhow!("{host} requires a login: {}", login_advice(host)),
         }
     }
 
-    /// No answer came.
-    fn unreachable(&self, error: &(dyn StdError + 'static), timeout: bool) -> Error {
+    /// Explains why there was no response.
+    fn explain_unreachable(&self, error: &(dyn StdError + 'static), timeout: bool) -> Error {
         let host = &self.host;
-        match tls_error(error) {
+        match find_tls_error(error) {
             Some(rustls::Error::InvalidCertificate(UnknownIssuer)) => match &self.ca_file {
                 Some(file) => anyhow!(
-                    "no authority in {} has signed the certificate of {host}: name the right file with --ca-file",
+                    "the certificate of {host} is not signed by an authority in {}: pass the right file with --ca-file",
                     file.display()
                 ),
                 None => anyhow!(
-                    "the certificate of {host} is signed by an authority that is unknown here: name the authority's \
-                     certificate with --ca-file"
+                    "the certificate of {host} is signed by an unknown authority: pass the authority's certificate with \
+                     --ca-file"
                 ),
             },
             Some(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
-                anyhow!("the certificate of {host} is for another name: use a name that it is for")
+                anyhow!("the certificate of {host} is for another name: use a name for which it is valid")
             }
             Some(rustls::Error::InvalidCertificate(reason)) => {
-                anyhow!("the certificate of {host} cannot be trusted: {reason}")
+                anyhow!("the certificate of {host} is not trusted: {reason}")
             }
             Some(rustls::Error::InvalidMessage(_)) => {
-                anyhow!(
-                    "{host} does not speak HTTPS: if it speaks HTTP, and the network can be trusted, use --plain-http"
-                )
+                anyhow!("{host} does not speak HTTPS: use --plain-http if you trust the network")
             }
-            Some(other) => anyhow!("{host} cannot be reached by HTTPS: {other}"),
+            Some(other) => anyhow!("cannot connect to {host} with TLS: {other}"),
             None if timeout => {
-                anyhow!("{host} does not answer: see whether it is there, and whether a proxy is needed")
+                anyhow!("{host} does not respond: check its address, and whether you need a proxy")
             }
-            None => anyhow!("{host} cannot be reached: {}", innermost(error)),
+            None => anyhow!("cannot connect to {host}: {}", root_cause(error)),
         }
     }
 }
 
-fn log_in(host: &str) -> String {
-    let file = config_file().map_or_else(|| "config.json".to_owned(), |file| file.display().to_string());
-    format!("`docker login {host}`, or write user and password to {file}")
+fn login_advice(host: &str) -> String {
+    let file =
+        docker_config_path().map_or_else(|| "config.json".to_owned(), |file| file.display().to_string());
+    format!("run `docker login {host}`, or add user and password to {file}")
 }
 
-/// The error of the TLS handshake, wherever in the chain it is. What `io::Error` carries is not among its sources.
-fn tls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
+/// Finds the error of the TLS handshake in a chain of errors. An `io::Error` does not report the error that
+/// it wraps as its source.
+fn find_tls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
     let mut current = Some(error);
     while let Some(error) = current {
         if let Some(found) = error.downcast_ref() {
@@ -123,7 +124,7 @@ fn tls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Erro
     None
 }
 
-fn innermost(error: &(dyn StdError + 'static)) -> String {
+fn root_cause(error: &(dyn StdError + 'static)) -> String {
     let mut current = error;
     while let Some(source) = current.source() {
         current = source;
@@ -131,75 +132,85 @@ fn innermost(error: &(dyn StdError + 'static)) -> String {
     current.to_string()
 }
 
-/// The message of the registry's error, or the beginning of whatever it is.
-fn first_words(answer: &str) -> String {
-    let json: serde_json::Value = serde_json::from_str(answer).unwrap_or_default();
-    let message = json["errors"][0]["message"].as_str().unwrap_or(answer);
+/// The message of the registry's error, or the start of its response.
+fn summarize(response: &str) -> String {
+    let json: serde_json::Value = serde_json::from_str(response).unwrap_or_default();
+    let message = json["errors"][0]["message"].as_str().unwrap_or(response);
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.is_empty() { "it does not say why".to_owned() } else { line.chars().take(200).collect() }
+    if line.is_empty() { "it gives no reason".to_owned() } else { line.chars().take(200).collect() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn situation(user: Option<&str>) -> Situation {
+    fn context(user: Option<&str>) -> PushContext {
         let credentials = user.map(|user| Credentials {
             user: user.to_owned(),
             password: "secret".to_owned(),
             file: "/here/config.json".into(),
         });
-        Situation { host: "r.example".to_owned(), repository: "a/b".to_owned(), ca_file: None, credentials }
+        PushContext { host: "r.example".to_owned(), repository: "a/b".to_owned(), ca_file: None, credentials }
     }
 
-    fn answer(user: Option<&str>, code: u16, message: &str) -> String {
+    fn explain(user: Option<&str>, code: u16, message: &str) -> String {
         let (url, message) = (String::new(), message.to_owned());
-        situation(user).explain(&Failure::ServerError { code, url, message }).to_string()
+        context(user).explain(&Failure::ServerError { code, url, message }).to_string()
     }
 
     #[test]
-    fn each_answer_is_one_sentence_with_the_way_out() {
+    fn explains_each_status_in_one_line_that_says_what_to_do() {
         let denied = r#"{"errors":[{"code":"DENIED","message":"no\n such right"}]}"#;
         for (user, code, message, wanted) in [
             (
                 Some("me"),
                 401,
                 "",
-                "r.example refuses the user \"me\" with the password in /here/config.json: `docker login r.example`",
+                "r.example rejects user \"me\": run `docker login r.example`, or correct the password in /here/config.json",
             ),
-            (None, 401, "", "r.example wants a user and a password: `docker login r.example`"),
+            (
+                None,
+                401,
+                "",
+                "r.example requires a login: run `docker login r.example`, or add user and password to ",
+            ),
             (
                 Some("me"),
                 403,
                 denied,
-                "r.example does not let \"me\" push to a/b: ask for the right to, or log in as somebody else",
+                "user \"me\" may not push to r.example/a/b: request write access, or log in as another user",
             ),
-            (None, 403, denied, "r.example does not let just anybody push to a/b: `docker login r.example`"),
-            (None, 404, denied, "r.example refuses it (404): no such right"),
-            (None, 429, "slow\ndown", "r.example asks to come back later (429 Too Many Requests): slow down"),
-            (None, 503, "", "r.example fails (503): it does not say why"),
+            (None, 403, denied, "r.example refuses anonymous pushes to a/b: run `docker login r.example`"),
+            (None, 404, denied, "r.example refuses the push (404): no such right"),
+            (
+                None,
+                429,
+                "slow\ndown",
+                "r.example limits the rate of requests: try again later (429: slow down)",
+            ),
+            (None, 503, "", "r.example has an internal error: try again later (503: it gives no reason)"),
             (
                 None,
                 400,
                 "Client sent an HTTP request to an HTTPS server.\n",
-                "r.example speaks HTTPS: leave out --plain-http",
+                "r.example speaks HTTPS: remove --plain-http",
             ),
         ] {
-            let sentence = answer(user, code, message);
-            assert!(sentence.starts_with(wanted), "{sentence}");
-            assert!(!sentence.contains('\n') && !sentence.contains("secret"), "{sentence}");
+            let explanation = explain(user, code, message);
+            assert!(explanation.starts_with(wanted), "{explanation}");
+            assert!(!explanation.contains('\n') && !explanation.contains("secret"), "{explanation}");
         }
         assert_eq!(
-            answer(None, 500, &"x".repeat(10_000)),
-            format!("r.example fails (500): {}", "x".repeat(200))
+            explain(None, 500, &"x".repeat(10_000)),
+            format!("r.example has an internal error: try again later (500: {})", "x".repeat(200))
         );
     }
 
     #[test]
-    fn an_error_of_tls_is_found_within_what_carries_it() {
+    fn finds_a_tls_error_inside_wrapping_errors() {
         let inner = io::Error::other(rustls::Error::DecryptError);
         let outer = io::Error::other(inner);
-        assert!(matches!(tls_error(&outer), Some(rustls::Error::DecryptError)));
-        assert!(tls_error(&io::Error::other("something else")).is_none());
+        assert!(matches!(find_tls_error(&outer), Some(rustls::Error::DecryptError)));
+        assert!(find_tls_error(&io::Error::other("something else")).is_none());
     }
 }

@@ -72,14 +72,11 @@ fn ordinal_names(number: usize, workload: &Workload) -> BTreeSet<String> {
     // A StatefulSet of apps/v1 has no such field.
     let items = spec["reserveOrdinals"].as_array().filter(|_| number != 0);
     for item in items.into_iter().flatten() {
-        match item.as_u64() {
-            Some(ordinal) => {
-                reserved.insert(ordinal);
-            }
-            None => {
-                assert_eq!(item, "1-2", "the only range that the tests generate");
-                reserved.extend([1, 2]);
-            }
+        if let Some(ordinal) = item.as_u64() {
+            reserved.insert(ordinal);
+        } else {
+            assert_eq!(item, "1-2", "the only range that the tests generate");
+            reserved.extend([1, 2]);
         }
     }
     let mut names = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! A cluster as the sidecar finds it: written into etcd as it stands there, since to make a hundred thousand
-//! Pods through the API server takes longer than all measurements.
+//! The objects of the cluster in which the sidecar is measured. They are written directly into etcd: creating
+//! a hundred thousand Pods through the API server would take longer than all measurements.
 
 use anyhow::{Context, Result, ensure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -9,31 +9,31 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Case, HOSTNAME, Owner, ZONE, spec};
 
-/// How many nodes there are.
 pub(super) const NODES: usize = 100;
-/// How many objects go into etcd in one transaction; it takes 128.
-const TOGETHER: usize = 100;
+/// How many objects one etcd transaction writes; etcd accepts at most 128.
+const BATCH_SIZE: usize = 100;
 
-/// So many StatefulSets, each with a PPS of its name and so many Pods.
+/// StatefulSets, each with a PPS of its name and its Pods.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct World {
+pub(super) struct ClusterLayout {
     pub(super) namespace: &'static str,
     pub(super) workloads: usize,
+    /// Pods per StatefulSet.
     pub(super) pods: usize,
+    /// Whether the Pods are Ready.
     pub(super) ready: bool,
 }
 
-impl World {
+impl ClusterLayout {
     pub(super) fn all_pods(self) -> usize {
         self.workloads * self.pods
     }
 
-    /// Name of a Pod by its number.
     pub(super) fn pod_name(self, index: usize) -> String {
         format!("db-{}-{}", index / self.pods, index % self.pods)
     }
 
-    /// Writes everything.
+    /// Writes all objects into etcd.
     pub(super) async fn seed(self, etcd: &str) -> Result<()> {
         let client = Client::try_from(Config::new(etcd.parse()?))?;
         let nodes = (0..NODES).map(node);
@@ -41,7 +41,7 @@ impl World {
         let pods = (0..self.all_pods()).map(|index| self.pod(index));
         let mut objects = nodes.chain(workloads).chain(pods);
         let batches = std::iter::from_fn(|| {
-            let batch: Vec<_> = objects.by_ref().take(TOGETHER).collect();
+            let batch: Vec<_> = objects.by_ref().take(BATCH_SIZE).collect();
             (!batch.is_empty()).then_some(batch)
         });
         let puts = batches.map(|batch| put(&client, batch));
@@ -86,7 +86,7 @@ impl World {
         let ip = format!("10.{}.{}.{}", index / 62_500, index / 250 % 250, index % 250 + 1);
         pod["metadata"]["annotations"] = json!({"ovn.kubernetes.io/ip_address": ip});
         pod["spec"]["nodeName"] = node_name(index).into();
-        pod["status"] = status(self.ready, &ip);
+        pod["status"] = pod_status(self.ready, &ip);
         (format!("pods/{}/{name}", self.namespace), pod)
     }
 
@@ -96,8 +96,7 @@ impl World {
     }
 }
 
-/// A Pod's status.
-fn status(ready: bool, ip: &str) -> Value {
+fn pod_status(ready: bool, ip: &str) -> Value {
     json!({"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "startTime": "2026-01-07T09:10:12Z",
         "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" },
             "lastTransitionTime": "2026-01-07T09:10:13Z"}]})
@@ -126,7 +125,7 @@ async fn put(etcd: &Client, batch: Vec<(String, Value)>) -> Result<()> {
     };
     let body = json!({"success": batch.into_iter().map(put).collect::<Vec<_>>()});
     let request = http::Request::post("/v3/kv/txn").body(serde_json::to_vec(&body)?)?;
-    let answer: Value = etcd.request(request).await.context("etcd")?;
-    ensure!(answer["succeeded"] == true, "etcd: {answer}");
+    let response: Value = etcd.request(request).await.context("cannot write into etcd")?;
+    ensure!(response["succeeded"] == true, "etcd refused a transaction: {response}");
     Ok(())
 }
