@@ -162,11 +162,12 @@ impl Simulation {
         self.take_work();
         let Some(expected) = expected else {
             assert_eq!(write, None, "{name}: the index knows too little to decide this status");
+            assert!(confirmations.is_empty(), "{name}: asks for {confirmations:?} without a decision");
             return false;
         };
-        for node in &expected.confirmations {
-            let known = NAMED_NODES.into_iter().find(|known| *known == node);
-            self.unconfirmed.extend(known.filter(|_| confirmations.contains(&**node)));
+        for node in confirmations {
+            assert!(expected.confirmations.contains(&node.to_string()), "{name}: no entry depends on {node}");
+            self.unconfirmed.extend(NAMED_NODES.into_iter().find(|known| **known == *node));
         }
         self.assert_decision(name, write.as_ref(), &expected);
         let Some(write) = write else { return false };

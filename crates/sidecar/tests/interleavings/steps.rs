@@ -48,8 +48,8 @@ pub(crate) enum ClusterChange {
     MakePodUnready(u8),
     TerminatePod(u8),
     DeletePod(u8),
-    /// Deletes the Pod and creates it again on another Node.
-    MovePod(u8, u8),
+    /// Deletes the Pod and creates it again on another Node, Ready or not yet.
+    MovePod(u8, u8, bool),
     AnnotatePod(u8, Option<u8>),
     SetPodAddress(u8, Option<u8>),
     SetPodOwner(u8, u8),
@@ -128,7 +128,7 @@ fn cluster_change() -> impl Strategy<Value = ClusterChange> {
         2 => pod().prop_map(C::MakePodUnready),
         2 => pod().prop_map(C::TerminatePod),
         3 => pod().prop_map(C::DeletePod),
-        2 => (pod(), node()).prop_map(|(pod, node)| C::MovePod(pod, node)),
+        3 => (pod(), node(), any::<bool>()).prop_map(|(pod, node, ready)| C::MovePod(pod, node, ready)),
         2 => (pod(), proptest::option::of(0_u8..3)).prop_map(|(pod, ip)| C::AnnotatePod(pod, ip)),
         1 => (pod(), proptest::option::of(1_u8..3)).prop_map(|(pod, ip)| C::SetPodAddress(pod, ip)),
         2 => (pod(), 0_u8..8).prop_map(|(pod, owner)| C::SetPodOwner(pod, owner)),
@@ -245,12 +245,12 @@ impl Simulation {
             C::MakePodUnready(pod) => self.edit_pod(*pod, |pod| pod.ready = false),
             C::TerminatePod(pod) => self.edit_pod(*pod, |pod| pod.terminating = true),
             C::DeletePod(pod) => self.delete_pod(pick(&PODS, *pod).0),
-            C::MovePod(number, node) => {
+            C::MovePod(number, node, ready) => {
                 let name = pick(&PODS, *number).0;
                 if let Some(pod) = self.cluster.pods.get(name).cloned() {
                     let node = Some(pick(&NODES, *node));
                     self.delete_pod(name);
-                    self.put_pod(name, Pod { node, ready: true, terminating: false, ..pod });
+                    self.put_pod(name, Pod { node, ready: *ready, terminating: false, ..pod });
                 }
             }
             C::AnnotatePod(pod, ip) => self.edit_pod(*pod, |pod| pod.ip = *ip),
