@@ -25,6 +25,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use nix::sys::signal::Signal;
+use tokio::sync::Semaphore;
 
 pub use binaries::{Binaries, Version};
 use credentials::Credentials;
@@ -48,6 +49,9 @@ pub mod program {
     /// The scheduler.
     pub const SCHEDULER: &str = "kube-scheduler";
 }
+
+/// A start keeps a processor busy for seconds: more of them at once would all time out on a small machine.
+static STARTING: Semaphore = Semaphore::const_new(2);
 
 /// How to start a control plane.
 #[derive(Clone, Debug)]
@@ -96,6 +100,7 @@ impl ControlPlane {
         let binaries = Binaries::find()?;
         let version = binaries.kubernetes_version()?;
         let credentials = Credentials::write(supervisor.folder(), &options.users)?;
+        let _turn = STARTING.acquire().await?;
         let mut attempt = 1;
         loop {
             let flags = Flags {

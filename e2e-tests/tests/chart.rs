@@ -1,5 +1,4 @@
 //! The Helm chart: what it makes is what kustomize makes, and it can be installed, upgraded and removed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,4 @@
 //! The manifests of `deploy/`: what a real API server makes of them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,4 @@
 //! The documents: their examples are what the API server and the policy take, and their links lead somewhere.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -3,7 +3,6 @@
 //! kwctl is the one that `KWCTL` names, or the one on the PATH. Where there is none, nothing is run, and the
 //! test says so. A block after `<!-- needs: cluster -->` gets a control plane, one after
 //! `<!-- needs: registry -->` a registry. `UPDATE=1` prints what the commands printed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{
     env, fs,

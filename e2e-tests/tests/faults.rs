@@ -6,38 +6,25 @@
 //!
 //! Faults that others cover are in `scenarios.rs`: a leader that is stopped and goes on, a malformed
 //! list of custom kinds, the definition of a custom kind that goes, a Lease that may not be used.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
-#[macro_use]
-mod support;
-
-#[path = "faults/clock.rs"]
 mod clock;
-#[path = "faults/definitions.rs"]
 mod definitions;
-#[path = "faults/end_state.rs"]
 mod end_state;
-#[path = "faults/fleet.rs"]
 mod fleet;
-#[path = "faults/kills.rs"]
 mod kills;
-#[path = "faults/nodes.rs"]
 mod nodes;
-#[path = "faults/outage.rs"]
 mod outage;
-#[path = "faults/refusals.rs"]
 mod refusals;
-#[path = "faults/rights.rs"]
 mod rights;
-#[path = "faults/road.rs"]
 mod road;
-#[path = "faults/writers.rs"]
 mod writers;
 
 use pps_e2e::{
     cluster::{Cluster, ClusterBuilder},
     sidecar::SidecarOptions,
 };
+
+use crate::support;
 
 /// Without the policy, so that Pods come back anywhere and there is much to record.
 fn roaming() -> ClusterBuilder {
@@ -46,7 +33,6 @@ fn roaming() -> ClusterBuilder {
 
 #[tokio::test]
 async fn the_sidecar_dies() {
-    let _turn = support::turn().await;
     let cluster = roaming().sidecar(SidecarOptions::default()).start().await.unwrap();
     let result =
         support::run_in_turn(scenarios![&cluster; kills::the_leader_is_killed_again_and_again]).await;
@@ -55,7 +41,6 @@ async fn the_sidecar_dies() {
 
 #[tokio::test]
 async fn the_road_to_the_api_server_is_bad() {
-    let _turn = support::turn().await;
     let cluster = roaming().control_plane(|options| {
         options.audit_log = true;
         // The API server's own memory of what happened would outlast a compaction.
@@ -75,7 +60,6 @@ async fn the_road_to_the_api_server_is_bad() {
 
 #[tokio::test]
 async fn the_api_server_and_what_it_asks_fail() {
-    let _turn = support::turn().await;
     let cluster = roaming().sidecar(SidecarOptions::default()).start().await.unwrap();
     let result = support::run_in_turn(scenarios![&cluster;
         outage::the_api_server_is_away,
@@ -89,7 +73,6 @@ async fn the_api_server_and_what_it_asks_fail() {
 
 #[tokio::test]
 async fn nodes_are_made_again_and_clocks_are_set() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().product().sidecar(nodes::sidecar()).start().await.unwrap();
     let first = support::run(scenarios![&cluster;
         nodes::a_node_that_is_made_again_is_kept,

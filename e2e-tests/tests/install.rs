@@ -2,21 +2,7 @@
 //! manifests say, and does what it is for.
 //!
 //! With `POLICY_SERVER=path` the policy is served by Kubewarden's own PolicyServer, too.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
-#[macro_use]
-mod support;
-
-#[path = "scenarios/coming_back.rs"]
-#[allow(dead_code, reason = "some of its scenarios are enough here")]
-mod coming_back;
-#[path = "scenarios/generated.rs"]
-#[allow(dead_code, reason = "some of its scenarios are enough here")]
-mod generated;
-#[path = "scenarios/rights.rs"]
-#[allow(dead_code, reason = "not all is asked here")]
-mod rights;
-#[path = "install/running.rs"]
 mod running;
 
 use pps_e2e::{
@@ -24,6 +10,11 @@ use pps_e2e::{
     install::{Installation, SIDECAR},
     kubewarden, policy_server,
     sidecar::NAMESPACE,
+};
+
+use crate::{
+    scenarios::{coming_back, generated, rights},
+    support,
 };
 
 /// A cluster with Kubewarden's definitions and namespace, and nothing of the product.
@@ -64,7 +55,6 @@ fn assert_used_as_granted(cluster: &Cluster) {
 
 #[tokio::test]
 async fn what_is_installed_works() {
-    let _turn = support::turn().await;
     let mut cluster = cluster().await;
     let installation = install(&mut cluster, "deploy", "policy-server", false).await;
     running::both_replicas_are_as_the_deployment_says(&cluster, &installation).await;
@@ -77,7 +67,6 @@ async fn what_is_installed_works() {
 
 #[tokio::test]
 async fn highly_available_with_a_policy_server_of_its_own() {
-    let _turn = support::turn().await;
     let mut cluster = cluster().await;
     let overlay = "deploy/overlays/high-availability";
     let account = "policy-server-persistent-pod-state";
@@ -96,7 +85,6 @@ async fn what_is_installed_works_with_the_policy_server() {
         support::note("skipped: POLICY_SERVER names no policy-server (Kubewarden's own)");
         return;
     }
-    let _turn = support::turn().await;
     let mut cluster = cluster().await;
     let installation = install(&mut cluster, "deploy", "policy-server", true).await;
     assert!(installation.policy_server.is_some());

@@ -1,5 +1,4 @@
 //! What kustomize makes of `deploy/`: all of it, and a real API server takes it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{collections::BTreeSet, env, fs, path::PathBuf};
 

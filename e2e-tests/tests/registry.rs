@@ -1,18 +1,11 @@
 //! What is pushed to a real registry, read back by somebody else: the harness's own reader, the Wasm host, a root
 //! file system, and kwctl where there is one.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
-#[path = "registry/chart.rs"]
 mod chart;
-#[path = "registry/image.rs"]
 mod image;
-#[path = "registry/kwctl.rs"]
 mod kwctl;
-#[path = "registry/policy.rs"]
 mod policy;
-#[path = "registry/refusals.rs"]
 mod refusals;
-#[path = "registry/sbom.rs"]
 mod sbom;
 
 use std::fs;

@@ -1,5 +1,4 @@
 //! What `make release` makes.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{
     collections::BTreeSet,

@@ -3,48 +3,31 @@
 //! Each test is one cluster with many scenarios, each of which has a namespace and Nodes of its own.
 //! `PPS_E2E_ONLY=word` runs only the scenarios whose name has that word in it; `PPS_E2E_SEED=n`
 //! repeats what is random.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
-#[macro_use]
-mod support;
-
-#[path = "scenarios/coming_back.rs"]
-mod coming_back;
-#[path = "scenarios/custom_kinds.rs"]
+pub(crate) mod coming_back;
 mod custom_kinds;
-#[path = "scenarios/each_right.rs"]
 mod each_right;
-#[path = "scenarios/generated.rs"]
-mod generated;
-#[path = "scenarios/interruptions.rs"]
+pub(crate) mod generated;
 mod interruptions;
-#[path = "scenarios/leadership.rs"]
 mod leadership;
-#[path = "scenarios/lookup.rs"]
 mod lookup;
-#[path = "scenarios/nodes_that_go.rs"]
 mod nodes_that_go;
-#[path = "scenarios/object_size.rs"]
 mod object_size;
-#[path = "scenarios/objects.rs"]
 mod objects;
-#[path = "scenarios/openkruise.rs"]
 mod openkruise;
-#[path = "scenarios/passing.rs"]
 mod passing;
-#[path = "scenarios/recording.rs"]
 mod recording;
-#[path = "scenarios/rights.rs"]
-mod rights;
+pub(crate) mod rights;
 
 use pps_e2e::{
     cluster::{Cluster, repository_file},
     control_plane::User,
 };
 
+use crate::support;
+
 #[tokio::test]
 async fn pods_come_back() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let result = support::run(scenarios![&cluster;
@@ -70,7 +53,6 @@ async fn pods_come_back() {
 
 #[tokio::test]
 async fn objects_are_generated() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let first = support::run(scenarios![&cluster;
@@ -100,7 +82,6 @@ async fn objects_are_generated() {
 
 #[tokio::test]
 async fn interruptions_lose_nothing() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let result = support::run_in_turn(scenarios![&cluster;
@@ -117,7 +98,6 @@ async fn interruptions_lose_nothing() {
 
 #[tokio::test]
 async fn one_of_two_leads() {
-    let _turn = support::turn().await;
     let rights = repository_file("deploy/base/rbac.yaml");
     let cluster = Cluster::builder()
         .control_plane(|options| options.audit_log = true)
@@ -142,7 +122,6 @@ async fn one_of_two_leads() {
 
 #[tokio::test]
 async fn every_right_is_needed() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.sidecar(each_right::sidecar()).start().await.unwrap();
     support::run_in_turn(scenarios![&cluster; each_right::without_it_something_is_not_done]).await.unwrap();
@@ -150,7 +129,6 @@ async fn every_right_is_needed() {
 
 #[tokio::test]
 async fn with_the_definition_of_openkruise() {
-    let _turn = support::turn().await;
     let definition = openkruise::definition();
     let cluster = Cluster::builder().crd(definition.path()).control_plane(|options| options.audit_log = true);
     let cluster = cluster.product().start().await.unwrap();
@@ -161,7 +139,6 @@ async fn with_the_definition_of_openkruise() {
 
 #[tokio::test]
 async fn beside_the_manager_of_openkruise() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.sidecar(openkruise::leaving()).start().await.unwrap();
     let result =
@@ -172,7 +149,6 @@ async fn beside_the_manager_of_openkruise() {
 
 #[tokio::test]
 async fn custom_kinds_come_and_go() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let _operator = custom_kinds::operator(&cluster);
@@ -196,7 +172,6 @@ async fn custom_kinds_come_and_go() {
 
 #[tokio::test]
 async fn nodes_come_and_go() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.sidecar(nodes_that_go::sidecar()).start().await.unwrap();
     let first = support::run(scenarios![&cluster;
@@ -225,7 +200,6 @@ async fn nodes_come_and_go() {
 
 #[tokio::test]
 async fn objects_grow_too_large() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let result =

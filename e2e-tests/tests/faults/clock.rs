@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, fs, time::Duration};
 
 use pps_e2e::{cluster::Cluster, sidecar::SidecarOptions};
 
-use crate::end_state::end_state;
-use crate::fleet::Fleet;
-use crate::nodes::{self, Trio};
+use super::end_state::end_state;
+use super::fleet::Fleet;
+use super::nodes::{self, Trio};
 use crate::support::{Random, TIMEOUT};
 
 /// By hours and days, forward and back, while it leads, gathers changes, and waits for a node.

@@ -9,8 +9,8 @@ use pps_e2e::{
     wait::{Progress, wait_for},
 };
 
-use crate::end_state::end_state;
-use crate::fleet::Fleet;
+use super::end_state::end_state;
+use super::fleet::Fleet;
 use crate::support::{HOSTNAME, Random, TIMEOUT, WHILE, required};
 
 pub(crate) async fn the_definition_goes_and_comes_back(cluster: &Cluster) {

@@ -48,7 +48,7 @@ impl<'a> Fleet<'a> {
 
     /// Waits until what is recorded is what the cluster shows.
     pub(crate) async fn end_state(&self) {
-        crate::end_state::end_state(self.pool.cluster, self.pool.namespace, self.pods()).await;
+        super::end_state::end_state(self.pool.cluster, self.pool.namespace, self.pods()).await;
     }
 
     /// Deletes so many Pods, chosen at random, and does not wait.

@@ -11,7 +11,7 @@ use pps_e2e::{
     wait::{Progress, wait_for},
 };
 
-use crate::fleet::Fleet;
+use super::fleet::Fleet;
 use crate::support::{Random, TIMEOUT, note};
 
 /// For `PPS_E2E_OUTAGE` seconds, else for ten. Pods are on their way when it goes, and when it is back.

@@ -22,8 +22,8 @@ use pps_e2e::{
 use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};
 
-use crate::fleet::Fleet;
-use crate::road::Road;
+use super::fleet::Fleet;
+use super::road::Road;
 use crate::support::{Random, TIMEOUT};
 
 /// Which requests are refused, how often, and how long they are asked to wait.

@@ -9,8 +9,8 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::fleet::Fleet;
-use crate::road::Road;
+use super::fleet::Fleet;
+use super::road::Road;
 use crate::support::{Random, TIMEOUT, WHILE, list};
 
 /// A right: group, resource, verb.

@@ -15,7 +15,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::fleet::Fleet;
+use super::fleet::Fleet;
 use crate::support::{Random, TIMEOUT};
 
 /// A cluster whose sidecar goes to the API server by a road of its own.

@@ -16,7 +16,7 @@ use pps_e2e::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-use crate::fleet::Fleet;
+use super::fleet::Fleet;
 use crate::support::{Random, TIMEOUT, list, note};
 
 /// A server that takes every connection and never says a word.

@@ -57,7 +57,7 @@ async fn holds_a_cluster_if_told_so() {
 #[tokio::test]
 async fn a_killed_test_leaves_no_process_and_no_folder() {
     let mut test = tokio::process::Command::new(env::current_exe().unwrap())
-        .args(["--exact", "cleanup::holds_a_cluster_if_told_so", "--nocapture"])
+        .args(["--exact", "harness::cleanup::holds_a_cluster_if_told_so", "--nocapture"])
         .env(HOLD, "1")
         .stdout(std::process::Stdio::piped())
         .kill_on_drop(true)
@@ -97,7 +97,10 @@ async fn what_a_killed_supervisor_leaves_is_swept_at_the_next_start() {
         args: vec!["-c".to_owned(), script.to_owned()],
         env: Vec::new(),
     };
-    let supervisor = Supervisor::start().unwrap();
+    // Other tests start supervisors at the same time, and each would sweep.
+    let own = Supervisor::start().unwrap();
+    let start = || Supervisor::start_in(own.folder().join("root")).unwrap();
+    let supervisor = start();
     let folder = supervisor.folder().to_owned();
     let status = supervisor.spawn(sleeper("sleeper", "exec sleep 600")).unwrap();
     let child = Pid::from_raw(status.pid.unwrap().try_into().unwrap());
@@ -112,7 +115,7 @@ async fn what_a_killed_supervisor_leaves_is_swept_at_the_next_start() {
     .await
     .unwrap();
     assert!(folder.exists());
-    let next = Supervisor::start().unwrap();
+    let next = start();
     assert!(!folder.exists(), "a folder that nobody holds is removed");
 
     // A child that leaves its process group and session does not get away either.

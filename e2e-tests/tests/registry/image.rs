@@ -19,7 +19,7 @@ use pps_e2e::{
     supervisor::Supervisor,
 };
 
-use crate::{VERSION, all_kinds, provenance};
+use super::{VERSION, all_kinds, provenance};
 
 #[tokio::test]
 async fn it_comes_back_from_every_kind_of_registry() {
@@ -46,7 +46,7 @@ async fn it_comes_back_from_every_kind_of_registry() {
 
 #[tokio::test]
 async fn it_says_what_it_is_and_holds_one_file() {
-    let (supervisor, registry) = crate::start(crate::with_password()).await;
+    let (supervisor, registry) = super::start(super::with_password()).await;
     let reference = Publisher::to(&registry).image(&format!("{}/sidecar:v1", registry.host())).await.unwrap();
     let reader = Reader::of(&registry).unwrap();
     let manifest = reader.manifest(&reference).await.unwrap();
@@ -79,7 +79,7 @@ async fn it_says_what_it_is_and_holds_one_file() {
 
 #[tokio::test]
 async fn it_runs_as_its_user_with_nothing_but_itself() {
-    let (supervisor, registry) = crate::start(crate::with_password()).await;
+    let (supervisor, registry) = super::start(super::with_password()).await;
     let reference = Publisher::to(&registry).image(&format!("{}/sidecar:v1", registry.host())).await.unwrap();
     let root = supervisor.folder().join("root");
     let config = Reader::of(&registry).unwrap().pull_image(&reference, &root).await.unwrap();

@@ -10,7 +10,7 @@ use pps_e2e::{
     cluster::policy_path, oci::digest, publish::Publisher, registry::Registry, supervisor::Supervisor,
 };
 
-use crate::all_kinds;
+use super::all_kinds;
 
 fn kwctl() -> Option<PathBuf> {
     if let Some(named) = env::var_os("KWCTL").filter(|named| !named.is_empty()) {

@@ -13,7 +13,7 @@ use pps_e2e::{
 };
 use serde_json::Value;
 
-use crate::{VERSION, all_kinds, provenance};
+use super::{VERSION, all_kinds, provenance};
 
 #[tokio::test]
 async fn it_comes_back_from_every_kind_of_registry() {
@@ -39,7 +39,7 @@ async fn it_comes_back_from_every_kind_of_registry() {
 
 #[tokio::test]
 async fn it_is_stored_as_kubewarden_wants_it() {
-    let (_supervisor, registry) = crate::start(crate::with_password()).await;
+    let (_supervisor, registry) = super::start(super::with_password()).await;
     let reference = Publisher::to(&registry).policy(&format!("{}/p:v1", registry.host())).await.unwrap();
     let reader = Reader::of(&registry).unwrap();
     let manifest = reader.manifest(&reference).await.unwrap();
@@ -82,7 +82,7 @@ fn embedded_metadata(module: &[u8]) -> &[u8] {
 
 #[tokio::test]
 async fn what_was_pulled_answers() {
-    let (_supervisor, registry) = crate::start(crate::with_password()).await;
+    let (_supervisor, registry) = super::start(super::with_password()).await;
     let reference = Publisher::to(&registry).policy(&format!("{}/p:v1", registry.host())).await.unwrap();
     let module = Reader::of(&registry).unwrap().pull_policy(&reference).await.unwrap();
     assert_eq!(digest(&module), digest(&fs::read(policy_path()).unwrap()));

@@ -63,7 +63,7 @@ fn check(list: &[u8], program: &str, file: &[u8]) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn the_list_of_each_is_found_from_it_and_names_what_is_in_it() {
-    let (supervisor, registry) = crate::start(crate::with_password()).await;
+    let (supervisor, registry) = super::start(super::with_password()).await;
     let (publisher, reader) = (Publisher::to(&registry), Reader::of(&registry).unwrap());
     let (module, binary) = (policy_path(), static_sidecar_path().unwrap());
 

@@ -13,11 +13,11 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::{
+use super::{
     custom_kinds, openkruise,
     rights::{self, Grant},
-    support::{HOSTNAME, Pool, TIMEOUT, homes, note, required, spec_for},
 };
+use crate::support::{HOSTNAME, Pool, TIMEOUT, homes, note, required, spec_for};
 
 const KEY: &str = "example.io/round";
 /// How long it is watched that something is not done.

@@ -12,7 +12,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::rights::writes;
+use super::rights::writes;
 use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, required};
 
 /// Within this time another one leads when the leader is gone without a word.

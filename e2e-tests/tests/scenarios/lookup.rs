@@ -7,10 +7,8 @@ use pps_e2e::{
 };
 use serde_json::json;
 
-use crate::{
-    recording::warnings,
-    support::{HOSTNAME, MARKER, Pool, TIMEOUT, WHILE, homes},
-};
+use super::recording::warnings;
+use crate::support::{HOSTNAME, MARKER, Pool, TIMEOUT, WHILE, homes};
 
 /// Takes the policy's rights, or gives them back, and waits until that is so.
 async fn rights(cluster: &Cluster, given: bool) {

@@ -9,9 +9,9 @@ use pps_e2e::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{
-    rights,
-    support::{HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, recording, required, spec_for},
+use super::rights;
+use crate::support::{
+    HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, recording, required, spec_for,
 };
 
 /// An entry of a Pod that is gone, as large as most are.

@@ -15,9 +15,9 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    rights,
-    support::{HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, places, required, spec_for},
+use super::rights;
+use crate::support::{
+    HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, places, required, spec_for,
 };
 
 /// A file that goes when this is dropped.

@@ -25,7 +25,6 @@ use pps_e2e::{
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub(crate) use pps_e2e::{
     kubelet::IP_ANNOTATION,
@@ -43,12 +42,6 @@ pub(crate) const WHILE: Duration = Duration::from_millis(1500);
 pub(crate) const MARKER: &str = "kruise.io/injected-persistent-pod-state";
 /// The label that tells the Nodes of one scenario from those of others.
 const POOL: &str = "e2e.pps.kubewarden.io/pool";
-
-/// A control plane takes a core when it starts: two of them at once, however many tests there are.
-pub(crate) async fn turn() -> SemaphorePermit<'static> {
-    static CLUSTERS: Semaphore = Semaphore::const_new(2);
-    CLUSTERS.acquire().await.unwrap()
-}
 
 pub(crate) type Scenario<'a> = (&'static str, Pin<Box<dyn Future<Output = ()> + 'a>>);
 
