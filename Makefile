@@ -1,71 +1,88 @@
-# Everything a developer or CI runs. Each target sets up what it needs; see `make help`.
+# What developers and CI run. Each target prepares what it needs; `make help` lists them.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
 CARGO := hack/cargo.sh
-# With the features that the tests have, so that nothing is compiled twice.
-PROGRAMS := --workspace --bins
-# Kubewarden's own programs and definitions, where they are to be had.
+# Cargo chooses the features of dependencies by the packages that are selected. Every target selects the whole
+# workspace, so that no dependency is compiled twice, and names what it needs of it.
+BUILD := hack/build-programs.sh --workspace
+TEST := $(CARGO) test --workspace --locked
+TEST_PROGRAMS := --bin pps-sidecar --bin pps-e2e-supervise --bin pps-publish
+E2E_TESTS := --test e2e --test sessions
+UNIT_TESTS := --lib --bins $(patsubst %.rs,--test %,$(notdir $(wildcard tests/*.rs crates/*/tests/*.rs)))
+# Kubewarden's own programs and definitions, where they are available.
 export KWCTL POLICY_SERVER KUBEWARDEN_CRDS
 
-# Where the tests find what is not built by cargo for them.
-WITH_TOOLS = PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" PPS_MANIFEST_TOOLS_DIR="$$(hack/manifest-tools.sh)"
+# Where the tests find what cargo does not build for them.
+WITH_TOOLS = PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" PPS_MANIFEST_TOOLS_DIR="$$(hack/manifest-tools.sh)" \
+	PPS_STATIC_SIDECAR="$(or $(PPS_STATIC_SIDECAR),$(abspath $(or $(CARGO_TARGET_DIR),target)/debug/static/pps-sidecar))"
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z.-]+:.*## / {printf "  %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9.-]+:.*## / {printf "  %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: setup programs ## Show what the product does, on a real control plane (ARGS=--keep to look around)
-	PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" "$${CARGO_TARGET_DIR:-target}/debug/pps-demo" $(ARGS)
+demo: setup ## Show what the product does, on a real control plane (ARGS=--keep to look around)
+	@$(BUILD) --bin pps-sidecar --bin pps-e2e-supervise --bin pps-demo
+	@PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" "$${CARGO_TARGET_DIR:-target}/debug/pps-demo" $(ARGS)
+
+.PHONY: check
+check: ## Check format, lints and unit tests: what needs no control plane and no Wasm
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(TEST) $(UNIT_TESTS)
 
 .PHONY: test
-test: setup test-tools programs ## Run all tests: units, properties, corpus, and scenarios on a real control plane
-	$(WITH_TOOLS) $(CARGO) test --workspace --locked
+test: setup test-tools ## Run all tests: units, properties, corpus, and scenarios on a real control plane
+	@$(BUILD) $(TEST_PROGRAMS) --tests
+	$(WITH_TOOLS) $(TEST)
 
 .PHONY: unit-tests
-unit-tests: ## Run the tests that need no control plane and no Wasm
-	$(CARGO) test --workspace --exclude pps-e2e --locked
+unit-tests: ## Run the tests that need no control plane and no Wasm (T=name to choose)
+	$(TEST) $(UNIT_TESTS) $(T)
 
 .PHONY: e2e-tests
-e2e-tests: setup test-tools programs ## Run the scenarios on a real control plane (T=name to choose)
-	$(WITH_TOOLS) $(CARGO) test -p pps-e2e --locked $(T)
+e2e-tests: setup test-tools ## Run the tests that need a control plane or the policy's Wasm (T=name to choose)
+	@$(BUILD) $(TEST_PROGRAMS) $(E2E_TESTS)
+	$(WITH_TOOLS) $(TEST) $(E2E_TESTS) $(T)
+
+.PHONY: release-tests
+release-tests: ## Run the tests of images, installation and release with the sidecar as it is shipped
+	PPS_STATIC_SIDECAR="$$(hack/build-sidecar.sh)" && export PPS_STATIC_SIDECAR && \
+		$(MAKE) --no-print-directory e2e-tests T='-- registry:: install:: release::'
 
 .PHONY: fuzz
 fuzz: ## Fuzz the policy and the core, FUZZ_SECONDS for each target (T=name to choose)
 	hack/fuzz.sh $(T)
 
 .PHONY: bench
-bench: setup ## Measure what it costs, into docs/benchmarks.md (ARGS=growth to choose)
+bench: setup ## Measure the costs and write docs/benchmarks.md (ARGS=growth to choose)
 	hack/bench.sh $(ARGS)
 
 .PHONY: setup
 setup: control-plane policy.wasm
 
 .PHONY: control-plane
-control-plane: ## Prepare the control plane's binaries (once; kept in the user's cache)
+control-plane: ## Prepare the control plane's binaries (once; they stay in the user's cache)
 	@hack/control-plane.sh >/dev/null
 
 .PHONY: manifest-tools
-manifest-tools: ## Prepare kustomize and helm, where there are none (once; kept in the user's cache)
+manifest-tools: ## Prepare kustomize and helm, unless installed (once; they stay in the user's cache)
 	@hack/manifest-tools.sh >/dev/null
 
 .PHONY: test-tools
-test-tools: manifest-tools static-sidecar
+test-tools: manifest-tools
+	@hack/build-sidecar.sh --for-tests >/dev/null
 
-.PHONY: programs
-programs:
-	@hack/build-programs.sh $(PROGRAMS)
-
-# The scripts know better than make what is up to date.
+# The scripts decide what is up to date.
 .PHONY: policy.wasm
-policy.wasm: ## Build the policy; its metadata is embedded
+policy.wasm: ## Build the policy, with its metadata embedded
 	@hack/build-wasm.sh
 
 .PHONY: annotated-policy.wasm
-annotated-policy.wasm: policy.wasm ## The same, under the name that Kubewarden's tools expect
+annotated-policy.wasm: policy.wasm ## Build the policy under the name that Kubewarden's tools expect
 	@cp policy.wasm annotated-policy.wasm
 
 .PHONY: sidecar
@@ -73,7 +90,7 @@ sidecar: ## Build the sidecar: target/release/pps-sidecar
 	$(CARGO) build --release --locked -p pps-sidecar
 
 .PHONY: static-sidecar
-static-sidecar: ## Build the sidecar as it is shipped, and print where it is
+static-sidecar: ## Build the sidecar as it is shipped, and print its path
 	@hack/build-sidecar.sh
 
 .PHONY: publish
@@ -81,13 +98,13 @@ publish: policy.wasm ## Push the policy, the sidecar's image and the chart (REGI
 	@hack/publish.sh "$(REGISTRY)" $(ARGS)
 
 .PHONY: release
-release: ## Make all that belongs to a release, in dist/ (TAG=v1.2.3 to hold it against the version)
+release: ## Build all files of a release in dist/ (TAG=v1.2.3 to check the tag against the version)
 	@TAG="$(TAG)" hack/release.sh
 
 .PHONY: crd
-crd: ## Make deploy/base/crd.yaml from the types, and the chart's copy of it
-	UPDATE=1 $(CARGO) test --locked -p pps-crdgen
-	UPDATE=1 $(CARGO) test --locked --test metadata
+crd: ## Generate deploy/base/crd.yaml from the types, and the chart's copy
+	UPDATE=1 $(TEST) --test definition
+	UPDATE=1 $(TEST) --test metadata
 
 .PHONY: fmt
 fmt: ## Format the code
@@ -100,5 +117,5 @@ lint: ## Check format, lints and dependencies
 	hack/deny.sh
 
 .PHONY: clean
-clean: ## Remove what was built; the control plane stays in the user's cache
+clean: ## Remove all build results; the control plane stays in the user's cache
 	rm -rf target target-wasm dist policy.wasm annotated-policy.wasm

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures what the product costs, and writes the tables of docs/benchmarks.md. Arguments choose the parts;
-# see --help.
+# Measures what the product costs and writes the tables of docs/benchmarks.md. Arguments choose the parts; see
+# --help.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"

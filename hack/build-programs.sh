@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds native programs, with a sign of life where that takes long.
+# Runs `cargo build` with these arguments and shows that it is alive.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
 with_cargo
-step "build the programs" "$CARGO" build --locked "$@"
+step "compile (the first time takes minutes)" "$CARGO" build --locked "$@"

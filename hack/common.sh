@@ -1,4 +1,4 @@
-# Helpers that the scripts in this folder share. Source it; it runs nothing by itself.
+# Helpers for the scripts in this folder. Source it; it runs nothing by itself.
 # shellcheck shell=bash
 
 CACHE_DIR="${PPS_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/persistent-pod-state}"
@@ -7,8 +7,8 @@ REPO_DIR="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-# step LABEL COMMAND...: run a slow command with its output in a log; show that it is alive;
-# on failure print the end of the log.
+# step LABEL COMMAND...: runs a slow command with its output in a log and shows that it is alive. On failure it
+# prints the end of the log.
 step() {
     local label=$1; shift
     local log start pid rc=0 seconds
@@ -42,11 +42,11 @@ step() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# need_packages PACKAGE...: install the Debian packages that are missing. Without root, say what
-# to install and stop.
+# need_packages PACKAGE...: installs the Debian packages that are missing. Without root it says what to install
+# and exits.
 need_packages() {
     local missing=() package
-    have dpkg-query || die "this machine has no dpkg; install what these Debian packages hold, then try again: $*"
+    have dpkg-query || die "this machine has no dpkg: install what these Debian packages contain, then try again: $*"
     for package in "$@"; do
         dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
     done
@@ -62,12 +62,12 @@ need_packages() {
         || die "apt-get could not install: ${missing[*]}"
 }
 
-# with_lock NAME COMMAND...: one at a time on this machine; a second caller waits.
+# with_lock NAME COMMAND...: runs the command while no other process of this user runs one under the same name.
 with_lock() {
     local name=$1; shift
     mkdir -p "$CACHE_DIR"
     (
-        flock -n 9 || { say "waiting for another run that prepares the $name"; flock 9; }
+        flock -n 9 || { say "waiting for another process that prepares the $name"; flock 9; }
         "$@"
     ) 9>"$CACHE_DIR/.$name.lock"
 }
@@ -75,15 +75,15 @@ with_lock() {
 # The oldest Rust that builds this project: rust-version in Cargo.toml.
 min_rust() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$REPO_DIR/Cargo.toml"; }
 
-# is_recent RUSTC: whether this compiler is new enough.
+# is_recent RUSTC: succeeds if this compiler is new enough.
 is_recent() {
     local version
     version="$("$1" --version 2>/dev/null | cut -d' ' -f2)" && [ -n "$version" ] \
         && printf '%s\n%s\n' "$(min_rust)" "$version" | sort -V -C
 }
 
-# with_cargo: sets CARGO (and RUSTC, if need be) to a cargo that is new enough: the one on the PATH,
-# or rustup's, or Debian's, which is installed if there is no other.
+# with_cargo: sets CARGO (and RUSTC, if necessary) to a cargo that is new enough: the one on the PATH, or rustup's,
+# or Debian's, which it installs if there is no other.
 with_cargo() {
     have cargo || PATH="$HOME/.cargo/bin:$PATH"
     if have cargo && have rustc && is_recent rustc; then
@@ -94,7 +94,7 @@ with_cargo() {
     need_packages cargo-web rustc-web gcc libc6-dev
     export RUSTC=/usr/bin/rustc RUSTDOC=/usr/bin/rustdoc
     CARGO=/usr/bin/cargo
-    is_recent "$RUSTC" || die "Rust $(min_rust) or newer is needed; here is $(rustc --version 2>/dev/null || echo none). Install it with rustup (https://rustup.rs)"
+    is_recent "$RUSTC" || die "Rust $(min_rust) or newer is needed, this machine has $(rustc --version 2>/dev/null || echo none): install it with rustup (https://rustup.rs)"
 }
 
 need_linker() { have cc || need_packages gcc libc6-dev; }

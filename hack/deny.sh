@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the dependencies with cargo-deny: licences, sources, and one kube and one k8s-openapi.
-# Advisories need their database; where it cannot be fetched, that is said and left out.
+# Checks the dependencies with cargo-deny: licences, sources, and that there is one kube and one k8s-openapi.
+# Without access to the advisory database it skips the advisories and says so.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
@@ -14,5 +14,5 @@ fi
 if timeout 60 "$TOOL" --workspace --locked fetch db >/dev/null 2>&1; then
     "$TOOL" --workspace --locked check --disable-fetch advisories
 else
-    say "the advisory database cannot be fetched here; advisories were not checked"
+    say "the advisory database cannot be fetched: advisories were not checked"
 fi

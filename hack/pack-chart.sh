@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Packs the Helm chart into the folder FOLDER, as `helm package` does, but with the same bytes each time. Prints the path.
+# Packs the Helm chart into FOLDER and prints the path. Unlike `helm package` it produces the same bytes each time.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-FOLDER="${1:?say where to: hack/pack-chart.sh FOLDER}"
+FOLDER="${1:?no folder given: run hack/pack-chart.sh FOLDER}"
 NAME=persistent-pod-state
 VERSION="$(sed -n 's/^version: *//p' "$REPO_DIR/charts/$NAME/Chart.yaml")"
 WHEN="${SOURCE_DATE_EPOCH:-$(git -C "$REPO_DIR" log -1 --format=%ct 2>/dev/null || echo 0)}"
 PACKED="$FOLDER/$NAME-$VERSION.tgz"
 mkdir -p "$FOLDER"
-# ci has the values of the tests.
+# The folder ci has the values for tests.
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$WHEN" --mode=u=rwX,go=rX --exclude="$NAME/ci" \
     -C "$REPO_DIR/charts" -cf - "$NAME" | gzip -9n >"$PACKED.new"
 mv "$PACKED.new" "$PACKED"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Pushes policy.wasm and the sidecar's image to a registry, each with its list of components, and the Helm chart.
-# Prints the three immutable references.
+# Pushes the policy and the sidecar's image, each with its software bill of materials, and the Helm chart to a
+# registry. Prints the three immutable references.
 #
 #   hack/publish.sh ghcr.io/kubewarden              as the manifests name them
 #   hack/publish.sh 127.0.0.1:5000 --plain-http     to a registry without TLS; see pps-publish policy --help
@@ -8,7 +8,7 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
 REGISTRY="${1:-}"
-[ -n "$REGISTRY" ] || die "say where to: make publish REGISTRY=registry.example.com/path"
+[ -n "$REGISTRY" ] || die "no registry given: run make publish REGISTRY=registry.example.com/path"
 shift
 REGISTRY="${REGISTRY%/}"
 MODULE="${PPS_POLICY_WASM:-policy.wasm}"
@@ -16,7 +16,7 @@ MODULE="${PPS_POLICY_WASM:-policy.wasm}"
 with_cargo
 export CARGO
 SIDECAR="$(hack/build-sidecar.sh)"
-step "build pps-publish" "$CARGO" build --locked -p pps-publish
+step "build pps-publish" "$CARGO" build --locked --workspace --bin pps-publish
 PUBLISH="${CARGO_TARGET_DIR:-target}/debug/pps-publish"
 VERSION="$("$PUBLISH" --version | cut -d' ' -f2)"
 "$PUBLISH" policy --module "$MODULE" "$REGISTRY/policies/persistent-pod-state:v$VERSION" "$@"

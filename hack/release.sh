@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Makes all that belongs to a release, in dist/ or the folder that DIST names:
+# Builds all files of a release in dist/, or in the folder that DIST names:
 #
 #   policy.wasm                           the policy
 #   pps-sidecar-linux-<arch>              the sidecar, one static file
-#   policy.cdx.json, pps-sidecar.cdx.json what the two are made of (CycloneDX)
+#   policy.cdx.json, pps-sidecar.cdx.json their software bills of materials (CycloneDX)
 #   install.yaml, install-<overlay>.yaml  the manifests of deploy/, rendered
 #   persistent-pod-state-<version>.tgz    the Helm chart
-#   RELEASE_NOTES.md                      what CHANGELOG.md says of this version
-#   SHA256SUMS                            of all of these
+#   RELEASE_NOTES.md                      this version's section of CHANGELOG.md
+#   SHA256SUMS                            the digests of all these files
 #
-# TAG=v1.2.3   the tag of the release; it has to be the version in Cargo.toml, and CHANGELOG.md has to have a section of it.
-#
-# PPS_PUBLISH=PROGRAM   pps-publish, if it is built already. As elsewhere: PPS_POLICY_WASM, PPS_STATIC_SIDECAR.
+# TAG=v1.2.3            the tag of the release. It must match the version in Cargo.toml, and CHANGELOG.md must have a
+#                       section for it.
+# PPS_PUBLISH=PROGRAM   use this pps-publish. PPS_POLICY_WASM and PPS_STATIC_SIDECAR name files, as elsewhere.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
@@ -19,7 +19,7 @@ cd "$REPO_DIR"
 VERSION="$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)"
 DIST="${DIST:-$REPO_DIR/dist}"
 
-# section NAME: what CHANGELOG.md has under that heading; fails if there is none.
+# section NAME: prints what CHANGELOG.md has under that heading; fails if there is no such heading.
 section() {
     awk -v name="$1" '
         /^## / { keep = ($2 == name || $2 == "[" name "]"); found = found || keep; next }
@@ -30,7 +30,7 @@ section() {
 
 if [ -n "${TAG:-}" ]; then
     [ "$TAG" = "v$VERSION" ] || die "the tag is $TAG, but the version in Cargo.toml is $VERSION: tag v$VERSION, or change the version there and run \"UPDATE=1 cargo test --test metadata\""
-    section "$VERSION" >/dev/null || die "CHANGELOG.md has no section \"## $VERSION\": give what is under \"## Unreleased\" that heading"
+    section "$VERSION" >/dev/null || die "CHANGELOG.md has no section \"## $VERSION\": rename the heading \"## Unreleased\" to that"
     HEADING="$VERSION"
 else
     HEADING="$(section "$VERSION" >/dev/null && echo "$VERSION" || echo Unreleased)"
@@ -42,7 +42,7 @@ SIDECAR="$(hack/build-sidecar.sh)"
 if [ -z "${PPS_PUBLISH:-}" ]; then
     with_cargo
     export CARGO
-    step "build pps-publish" "$CARGO" build --locked -p pps-publish
+    step "build pps-publish" "$CARGO" build --locked --workspace --bin pps-publish
     PPS_PUBLISH="${CARGO_TARGET_DIR:-target}/debug/pps-publish"
 fi
 KUSTOMIZE="$(hack/manifest-tools.sh)/kustomize"
@@ -60,5 +60,5 @@ done
 hack/pack-chart.sh "$DIST" >/dev/null
 section "$HEADING" >"$DIST/RELEASE_NOTES.md"
 (cd "$DIST" && sha256sum -- * >SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS)
-say "made in $DIST:"
+say "built in $DIST:"
 ls -l "$DIST" >&2

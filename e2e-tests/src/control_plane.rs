@@ -26,6 +26,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use nix::sys::signal::Signal;
+use tokio::sync::Semaphore;
 
 pub use binaries::{Binaries, Version};
 use credentials::Credentials;
@@ -38,6 +39,9 @@ use crate::{
     supervisor::{Spec, Supervisor},
     wait::{Progress, wait_for},
 };
+
+/// A start keeps a processor busy for seconds; more of them at once would time out on a small machine.
+static STARTING: Semaphore = Semaphore::const_new(2);
 
 /// A running control plane.
 pub struct ControlPlane {
@@ -59,6 +63,7 @@ impl ControlPlane {
         let binaries = Binaries::find()?;
         let version = binaries.kubernetes_version()?;
         let credentials = Credentials::write(supervisor.folder(), &options.users)?;
+        let _turn = STARTING.acquire().await?;
         let mut attempt = 1;
         loop {
             let flags = Flags {

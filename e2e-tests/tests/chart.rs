@@ -1,5 +1,4 @@
 //! The Helm chart renders the same as kustomize and can be installed, upgraded and removed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,8 +1,5 @@
 //! The golden corpus, evaluated by the compiled policy in a waPC host, and the module's metadata.
 
-#[path = "support/cases.rs"]
-mod cases;
-
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -13,7 +10,7 @@ use pps_e2e::repository::policy_path;
 use serde_json::{Value, json};
 use wasmparser::{Parser, Payload};
 
-use cases::{host_of, outcome_of};
+use crate::support::cases::{host_of, outcome_of};
 
 fn evaluate(module: &PolicyModule, case: &Case) -> Result<Outcome> {
     let evaluation = module.evaluate(&case.request, &case.settings, &host_of(case))?;

@@ -1,5 +1,4 @@
 //! A real API server accepts the CRD and the RBAC of `deploy/` and enforces them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,4 @@
 //! The documents: the API server and the policy accept their examples, and their links have targets.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

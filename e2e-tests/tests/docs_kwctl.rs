@@ -3,7 +3,6 @@
 //! kwctl is the one that `KWCTL` names, or the one on the PATH; without it the test is skipped. A block after
 //! `<!-- needs: cluster -->` gets a control plane, one after `<!-- needs: registry -->` a registry. With `UPDATE`
 //! set, the test prints the output of each command.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{
     env, fs,

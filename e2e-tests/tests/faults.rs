@@ -6,38 +6,25 @@
 //!
 //! `scenarios.rs` covers further faults: a frozen leader that continues, a malformed whitelist, a deleted definition of a
 //! custom kind, and a Lease that the sidecar may not use.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
-#[macro_use]
-mod support;
-
-#[path = "faults/clock.rs"]
 mod clock;
-#[path = "faults/contention.rs"]
 mod contention;
-#[path = "faults/crd_deletion.rs"]
 mod crd_deletion;
-#[path = "faults/end_state.rs"]
 mod end_state;
-#[path = "faults/fleet.rs"]
 mod fleet;
-#[path = "faults/kills.rs"]
 mod kills;
-#[path = "faults/network.rs"]
 mod network;
-#[path = "faults/node_recreation.rs"]
 mod node_recreation;
-#[path = "faults/outage.rs"]
 mod outage;
-#[path = "faults/permissions.rs"]
 mod permissions;
-#[path = "faults/throttling.rs"]
 mod throttling;
 
 use pps_e2e::{
     cluster::{Cluster, ClusterBuilder},
     sidecar::SidecarOptions,
 };
+
+use crate::support;
 
 /// A cluster without the policy, so that replaced Pods start on any node and there is much to record.
 fn without_policy() -> ClusterBuilder {
@@ -46,7 +33,6 @@ fn without_policy() -> ClusterBuilder {
 
 #[tokio::test]
 async fn sidecar_kills() {
-    let _turn = support::turn().await;
     let cluster = without_policy().sidecar(SidecarOptions::default()).start().await.unwrap();
     let result =
         support::run_in_turn(scenarios![&cluster; kills::records_everything_despite_repeated_leader_kills])
@@ -56,7 +42,6 @@ async fn sidecar_kills() {
 
 #[tokio::test]
 async fn network_faults() {
-    let _turn = support::turn().await;
     let cluster = without_policy().control_plane(|options| {
         options.audit_log = true;
         // The watch cache of the API server would survive a compaction of etcd.
@@ -76,7 +61,6 @@ async fn network_faults() {
 
 #[tokio::test]
 async fn api_server_and_webhook_faults() {
-    let _turn = support::turn().await;
     let cluster = without_policy().sidecar(SidecarOptions::default()).start().await.unwrap();
     let result = support::run_in_turn(scenarios![&cluster;
         outage::recovers_from_an_api_server_outage,
@@ -90,7 +74,6 @@ async fn api_server_and_webhook_faults() {
 
 #[tokio::test]
 async fn node_recreation_and_clock_jumps() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().product().sidecar(node_recreation::sidecar()).start().await.unwrap();
     let first = support::run(scenarios![&cluster;
         node_recreation::keep_policy_survives_the_recreation_of_a_node,

@@ -1,22 +1,8 @@
 //! The product as users install it: pushed to a registry, installed from `deploy/`, pulled and run as the manifests say.
 //!
 //! With `POLICY_SERVER=path` one more test serves the policy with Kubewarden's own PolicyServer.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
-#[macro_use]
-mod support;
-
-#[path = "install/deployment.rs"]
 mod deployment;
-#[path = "scenarios/generated.rs"]
-#[allow(dead_code, reason = "only some of its scenarios run here")]
-mod generated;
-#[path = "scenarios/permissions.rs"]
-#[allow(dead_code, reason = "only some of it is used here")]
-mod permissions;
-#[path = "scenarios/rescheduling.rs"]
-#[allow(dead_code, reason = "only some of its scenarios run here")]
-mod rescheduling;
 
 use pps_e2e::{
     cluster::Cluster,
@@ -25,6 +11,9 @@ use pps_e2e::{
     report,
     sidecar::NAMESPACE,
 };
+
+use crate::scenarios::{generated, permissions, rescheduling};
+use crate::support;
 
 /// A cluster with Kubewarden's definitions and namespace, but without the product.
 async fn cluster() -> Cluster {
@@ -64,7 +53,6 @@ fn assert_used_as_granted(cluster: &Cluster) {
 
 #[tokio::test]
 async fn an_installation_from_deploy_works() {
-    let _turn = support::turn().await;
     let mut cluster = cluster().await;
     let installation = install(&mut cluster, "deploy", "policy-server", false).await;
     deployment::both_replicas_match_the_deployment(&cluster, &installation).await;
@@ -77,7 +65,6 @@ async fn an_installation_from_deploy_works() {
 
 #[tokio::test]
 async fn a_highly_available_installation_works() {
-    let _turn = support::turn().await;
     let mut cluster = cluster().await;
     let overlay = "deploy/overlays/high-availability";
     let account = "policy-server-persistent-pod-state";
@@ -98,7 +85,6 @@ async fn an_installation_works_with_the_real_policy_server() {
             "set POLICY_SERVER=… (Kubewarden's executable) to run it",
         );
     }
-    let _turn = support::turn().await;
     let mut cluster = cluster().await;
     let installation = install(&mut cluster, "deploy", "policy-server", true).await;
     assert!(installation.policy_server.is_some());

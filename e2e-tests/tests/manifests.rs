@@ -1,5 +1,4 @@
 //! kustomize renders all of `deploy/`, and a real API server accepts the result.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 

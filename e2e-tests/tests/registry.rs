@@ -1,20 +1,11 @@
 //! What `pps-publish` pushes to a real registry can be read by others: by an independent reader, by the waPC host, as a
 //! root file system, and by kwctl if there is one.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
-#[path = "support/cases.rs"]
-mod cases;
-#[path = "registry/chart.rs"]
 mod chart;
-#[path = "registry/image.rs"]
 mod image;
-#[path = "registry/kwctl.rs"]
 mod kwctl;
-#[path = "registry/policy.rs"]
 mod policy;
-#[path = "registry/refusals.rs"]
 mod refusals;
-#[path = "registry/sbom.rs"]
 mod sbom;
 
 use std::fs;

@@ -1,5 +1,4 @@
 //! The output of `make release`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
 use std::{
     collections::BTreeSet,

@@ -3,45 +3,28 @@
 //! Each test runs many scenarios on one cluster. Each scenario has its own namespace and Nodes.
 //! `PPS_E2E_ONLY=word` runs only the scenarios whose name contains that word. `PPS_E2E_SEED=n` repeats the random
 //! numbers of a run.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
-#[macro_use]
-mod support;
-
-#[path = "scenarios/custom_kinds.rs"]
 mod custom_kinds;
-#[path = "scenarios/generated.rs"]
-mod generated;
-#[path = "scenarios/interruptions.rs"]
+pub(crate) mod generated;
 mod interruptions;
-#[path = "scenarios/leadership.rs"]
 mod leadership;
-#[path = "scenarios/least_privilege.rs"]
 mod least_privilege;
-#[path = "scenarios/lookup.rs"]
 mod lookup;
-#[path = "scenarios/node_deletion.rs"]
 mod node_deletion;
-#[path = "scenarios/object_size.rs"]
 mod object_size;
-#[path = "scenarios/openkruise.rs"]
 mod openkruise;
-#[path = "scenarios/passthrough.rs"]
 mod passthrough;
-#[path = "scenarios/permissions.rs"]
-mod permissions;
-#[path = "scenarios/recording.rs"]
+pub(crate) mod permissions;
 mod recording;
-#[path = "scenarios/rescheduling.rs"]
-mod rescheduling;
-#[path = "scenarios/validation.rs"]
+pub(crate) mod rescheduling;
 mod validation;
 
 use pps_e2e::{cluster::Cluster, control_plane::User, repository::repository_file};
 
+use crate::support;
+
 #[tokio::test]
 async fn pods_return_to_their_nodes() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let result = support::run(scenarios![&cluster;
@@ -67,7 +50,6 @@ async fn pods_return_to_their_nodes() {
 
 #[tokio::test]
 async fn generated_objects() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let first = support::run(scenarios![&cluster;
@@ -97,7 +79,6 @@ async fn generated_objects() {
 
 #[tokio::test]
 async fn interruptions() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let result = support::run_in_turn(scenarios![&cluster;
@@ -114,7 +95,6 @@ async fn interruptions() {
 
 #[tokio::test]
 async fn leader_election() {
-    let _turn = support::turn().await;
     let roles = repository_file("deploy/base/rbac.yaml");
     let cluster = Cluster::builder()
         .control_plane(|options| options.audit_log = true)
@@ -139,7 +119,6 @@ async fn leader_election() {
 
 #[tokio::test]
 async fn every_permission_is_needed() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.sidecar(least_privilege::sidecar()).start().await.unwrap();
     support::run_in_turn(scenarios![&cluster; least_privilege::fails_visibly_without_any_one_permission])
@@ -149,7 +128,6 @@ async fn every_permission_is_needed() {
 
 #[tokio::test]
 async fn openkruise_definition() {
-    let _turn = support::turn().await;
     let definition = openkruise::definition();
     let cluster = Cluster::builder().crd(definition.path()).control_plane(|options| options.audit_log = true);
     let cluster = cluster.product().start().await.unwrap();
@@ -161,7 +139,6 @@ async fn openkruise_definition() {
 
 #[tokio::test]
 async fn openkruise_manager() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.sidecar(openkruise::non_recording()).start().await.unwrap();
     let result =
@@ -172,7 +149,6 @@ async fn openkruise_manager() {
 
 #[tokio::test]
 async fn custom_workload_kinds() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let _operator = custom_kinds::operator(&cluster);
@@ -196,7 +172,6 @@ async fn custom_workload_kinds() {
 
 #[tokio::test]
 async fn node_deletion_policies() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.sidecar(node_deletion::sidecar()).start().await.unwrap();
     let first = support::run(scenarios![&cluster;
@@ -226,7 +201,6 @@ async fn node_deletion_policies() {
 
 #[tokio::test]
 async fn oversized_objects() {
-    let _turn = support::turn().await;
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let result =

@@ -1,5 +1,5 @@
-//! The demo: the same thing twice, first without the product, then with it. All Pods of two
-//! StatefulSets are deleted while the cluster's load has changed, and a table shows where they land.
+//! The demo plays the same story twice, first without the product, then with it: the cluster's load changes, all
+//! Pods of two StatefulSets are deleted, and a table shows where their successors run.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use kube::api::{DeleteParams, PostParams};
 use pps_e2e::cluster::kubelet::IP_ANNOTATION;
 use pps_e2e::cluster::{Cluster, PodInfo, StatefulSetSpec};
 use pps_e2e::control_plane;
-use pps_e2e::kubewarden::stand_in::{PolicyModule, WebhookOptions, summary};
+use pps_e2e::kubewarden::stand_in::{PolicyModule, WebhookOptions};
 use pps_e2e::repository::policy_path;
 use pps_e2e::sidecar::SidecarOptions;
 use pps_e2e::wait::{Progress, wait_for};
@@ -26,16 +26,17 @@ const REPLICAS: u32 = 6;
 const NODES: usize = 6;
 const ZONES: usize = 3;
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Bears the annotations; its PPS is generated.
+const ATTEMPTS: u32 = 5;
+/// Has the annotations; the sidecar generates its PPS.
 const DATABASE: &str = "db";
-/// Has a hand-written PPS.
+/// Has a PPS written by hand.
 const QUEUE: &str = "queue";
 
 /// Shows what PersistentPodState does, on a real Kubernetes control plane of its own.
 ///
-/// Two StatefulSets with six Pods each run on six nodes in three zones. Their Pods are deleted at once
-/// while other nodes have become busy: first without the product, then with it. Exits with 1 if a Pod
-/// with a PersistentPodState does not come back to its node.
+/// Two StatefulSets with six Pods each run on six nodes in three zones. Other nodes become busy, then all Pods
+/// are deleted at once: first without the product, then with it. Exits with 1 if a Pod with a PersistentPodState
+/// does not return to its node.
 #[derive(Debug, Parser)]
 #[command(name = "pps-demo", version)]
 struct Args {
@@ -50,7 +51,7 @@ async fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("the demo could not be played to its end: {error:#}");
+            eprintln!("the demo failed: {error:#}");
             ExitCode::from(2)
         }
     }
@@ -59,16 +60,24 @@ async fn main() -> ExitCode {
 async fn run(args: &Args) -> Result<bool> {
     let builder = Cluster::builder().nodes(NODES, ZONES).deployed_rights();
     let mut cluster =
-        step("start etcd, API server, scheduler and controllers", Box::pin(builder.start())).await?;
+        step("start etcd, the API server, the scheduler and the controllers", Box::pin(builder.start()))
+            .await?;
 
-    println!("\nWithout PersistentPodState: all 12 Pods are deleted while the cluster's load has changed.\n");
+    println!("\nWithout PersistentPodState: the cluster's load changes, then all 12 Pods are deleted.\n");
     let without = play(&cluster, "without").await?;
     without.print();
     step("clean up", clean_up(&cluster, "without")).await?;
 
     step("start the policy (Wasm, behind the admission webhook) and the sidecar", async {
         let module = PolicyModule::load_file(&policy_path())?;
-        cluster.start_webhook(module, WebhookOptions::default()).await?;
+        // The host ends an evaluation after 2 s, as PolicyServer does. On an overloaded machine that may happen.
+        let mut attempts = 1;
+        while let Err(error) = cluster.start_webhook(module.clone(), WebhookOptions::default()).await {
+            if attempts == ATTEMPTS {
+                return Err(error);
+            }
+            attempts += 1;
+        }
         cluster.start_sidecar(SidecarOptions::default()).await
     })
     .await?;
@@ -76,8 +85,9 @@ async fn run(args: &Args) -> Result<bool> {
     let with = play(&cluster, "with").await?;
     with.print();
 
-    let asked = summary(&cluster.webhook()?.evaluation_times());
-    eprintln!("  the policy, from request to answer: {asked}");
+    // No times: this host is built without optimisation and shares the machine with a whole cluster.
+    let evaluations = cluster.webhook()?.evaluations();
+    eprintln!("  the policy answered {evaluations} requests; docs/benchmarks.md says how long it takes");
 
     let [home_nodes, home_ips, pods] = with.counts();
     let [away_nodes, away_ips, _] = without.counts();
@@ -98,13 +108,13 @@ async fn run(args: &Args) -> Result<bool> {
     Ok(home_nodes == pods && home_ips == pods)
 }
 
-/// Where each Pod was, and where it is now.
+/// Each Pod before it was deleted, and its successor.
 struct Journey {
     pods: Vec<(PodInfo, PodInfo)>,
 }
 
 impl Journey {
-    /// How many Pods are on their node, how many have their address, how many there are.
+    /// The number of Pods on their node, of Pods with their address, and of all Pods.
     fn counts(&self) -> [usize; 3] {
         let count = |same: fn(&(PodInfo, PodInfo)) -> bool| self.pods.iter().filter(|pod| same(pod)).count();
         [count(|(a, b)| a.node == b.node), count(|(a, b)| a.ip == b.ip), self.pods.len()]
@@ -132,7 +142,7 @@ impl Journey {
     }
 }
 
-/// Runs both StatefulSets, moves the load, deletes all Pods, waits for them.
+/// Runs both StatefulSets, moves the load, deletes all Pods and waits for their successors.
 async fn play(cluster: &Cluster, namespace: &str) -> Result<Journey> {
     cluster.namespace(namespace).await?;
     step("make half of the nodes busy", burden(cluster, namespace, 0..NODES / 2)).await?;
@@ -140,7 +150,7 @@ async fn play(cluster: &Cluster, namespace: &str) -> Result<Journey> {
         StatefulSetSpec::new(namespace, DATABASE, REPLICAS).persistent(HOSTNAME, "", IP_ANNOTATION);
     let queue = StatefulSetSpec::new(namespace, QUEUE, REPLICAS);
     let before = step("start two StatefulSets with six Pods each", async {
-        cluster.apply_objects(&[hand_written(namespace)]).await?;
+        apply(cluster, &hand_written(namespace)).await?;
         cluster.create_stateful_set(&database).await?;
         cluster.create_stateful_set(&queue).await?;
         all_ready(cluster, namespace, None).await
@@ -167,6 +177,15 @@ async fn play(cluster: &Cluster, namespace: &str) -> Result<Journey> {
     Ok(Journey { pods: pods.collect() })
 }
 
+/// Applies an object. Retries, because the policy may exceed its time limit on an overloaded machine.
+async fn apply(cluster: &Cluster, object: &serde_json::Value) -> Result<()> {
+    wait_for("the API server to accept the PersistentPodState", PATIENCE, async || {
+        cluster.apply_objects(std::slice::from_ref(object)).await?;
+        Ok(Progress::Done(()))
+    })
+    .await
+}
+
 /// The PPS that a user writes for a workload without annotations.
 fn hand_written(namespace: &str) -> serde_json::Value {
     json!({
@@ -181,7 +200,7 @@ fn hand_written(namespace: &str) -> serde_json::Value {
     })
 }
 
-/// Waits until all Pods are Ready; with the Pods of before, until they are others.
+/// Waits until all Pods are Ready and none of them is one of `before`.
 async fn all_ready(
     cluster: &Cluster,
     namespace: &str,
@@ -220,7 +239,7 @@ async fn recorded(cluster: &Cluster, namespace: &str, pods: &BTreeMap<String, Po
     .await
 }
 
-/// Puts a Pod that asks for half of the node on each of these nodes.
+/// Puts a Pod that requests half of the node's resources on each of these nodes.
 async fn burden(cluster: &Cluster, namespace: &str, nodes: std::ops::Range<usize>) -> Result<()> {
     let api: Api<Pod> = cluster.pods_api(namespace);
     for node in nodes {
@@ -266,7 +285,7 @@ async fn gone(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
     cluster.wait_for_pods(namespace, name, &what, PATIENCE, BTreeMap::is_empty).await.map(drop)
 }
 
-/// Says what is being done, and how long it took.
+/// Prints what is being done and how long it took.
 async fn step<T>(what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
     let start = Instant::now();
     eprint!("  … {what}");

@@ -18,13 +18,13 @@ use crate::{
 
 const EXECUTABLE: &str = "pps-publish";
 
-/// The released sidecar: `PPS_STATIC_SIDECAR`, else what `hack/build-sidecar.sh` has built.
+/// A static sidecar: `PPS_STATIC_SIDECAR`, else what `hack/build-sidecar.sh --for-tests` has built.
 pub fn static_sidecar_path() -> Result<PathBuf> {
     if let Some(path) = env::var_os("PPS_STATIC_SIDECAR").filter(|path| !path.is_empty()) {
         return Ok(path.into());
     }
-    let built = format!("{}-unknown-linux-gnu/release/pps-sidecar", env::consts::ARCH);
-    beside_current_exe(&built).context("there is no static sidecar: run hack/build-sidecar.sh")
+    beside_current_exe("static/pps-sidecar")
+        .context("there is no static sidecar: run hack/build-sidecar.sh --for-tests")
 }
 
 /// Pushes to one registry.

@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, fs, time::Duration};
 
 use pps_e2e::{cluster::Cluster, sidecar::SidecarOptions};
 
-use crate::end_state::end_state;
-use crate::fleet::Fleet;
-use crate::node_recreation::{self, Trio};
+use super::end_state::end_state;
+use super::fleet::Fleet;
+use super::node_recreation::{self, Trio};
 use crate::support::{Random, TIMEOUT};
 
 /// It jumps by hours and days, forward and back, while the sidecar leads, batches changes and waits for a node.

@@ -16,7 +16,7 @@ use pps_e2e::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-use crate::fleet::Fleet;
+use super::fleet::Fleet;
 use crate::support::{Random, TIMEOUT, ZONE, list, note};
 
 /// A server that accepts every connection and never responds.

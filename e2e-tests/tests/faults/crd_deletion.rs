@@ -10,8 +10,8 @@ use pps_e2e::{
     wait::{Progress, wait_for},
 };
 
-use crate::end_state::end_state;
-use crate::fleet::Fleet;
+use super::end_state::end_state;
+use super::fleet::Fleet;
 use crate::support::{HOSTNAME, Random, TIMEOUT, WHILE, required};
 
 pub(crate) async fn recovers_when_the_crd_is_deleted_and_restored(cluster: &Cluster) {

@@ -48,7 +48,7 @@ impl<'a> Fleet<'a> {
 
     /// Waits until the recorded states match the cluster.
     pub(crate) async fn end_state(&self) {
-        crate::end_state::end_state(self.pool.cluster, self.pool.namespace, self.pods()).await;
+        super::end_state::end_state(self.pool.cluster, self.pool.namespace, self.pods()).await;
     }
 
     /// Deletes `count` random Pods without waiting.

@@ -14,7 +14,7 @@ use pps_e2e::{
     wait::{Progress, wait_for},
 };
 
-use crate::fleet::Fleet;
+use super::fleet::Fleet;
 use crate::support::{Random, TIMEOUT, note};
 
 const SETS: u8 = 10;

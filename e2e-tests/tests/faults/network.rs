@@ -14,7 +14,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::fleet::Fleet;
+use super::fleet::Fleet;
 use crate::support::{Random, TIMEOUT};
 
 /// A cluster whose sidecar reaches the API server through a proxy.

@@ -8,7 +8,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::end_state::{Retained, end_state, end_state_with};
+use super::end_state::{Retained, end_state, end_state_with};
 use crate::support::{
     HOSTNAME, IP_ANNOTATION, MARKER, Pool, Random, TIMEOUT, ZONE, homes, spec_for, spread_over_nodes,
 };

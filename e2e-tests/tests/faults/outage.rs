@@ -11,7 +11,7 @@ use pps_e2e::{
     wait::{Progress, wait_for},
 };
 
-use crate::fleet::Fleet;
+use super::fleet::Fleet;
 use crate::support::{Random, TIMEOUT, note};
 
 /// The outage lasts `PPS_E2E_OUTAGE` seconds, by default ten. Pods are being replaced when it begins and ends.

@@ -8,8 +8,8 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::fleet::Fleet;
-use crate::network::Network;
+use super::fleet::Fleet;
+use super::network::Network;
 use crate::support::{Random, TIMEOUT, WHILE, list, wait_for_permission};
 
 /// A permission: group, resource, verb.

@@ -22,8 +22,8 @@ use pps_e2e::{
 use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};
 
-use crate::fleet::Fleet;
-use crate::network::Network;
+use super::fleet::Fleet;
+use super::network::Network;
 use crate::support::{Random, TIMEOUT};
 
 /// Which requests are refused, how often, and with which Retry-After.

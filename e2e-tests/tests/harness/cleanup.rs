@@ -58,7 +58,7 @@ async fn child_process_that_holds_a_cluster() {
 #[tokio::test]
 async fn killed_test_leaves_no_process_and_no_folder() {
     let mut test = tokio::process::Command::new(env::current_exe().unwrap())
-        .args(["--exact", "--ignored", "cleanup::child_process_that_holds_a_cluster", "--nocapture"])
+        .args(["--exact", "--ignored", "harness::cleanup::child_process_that_holds_a_cluster", "--nocapture"])
         .env(HOLD, "1")
         .stdout(std::process::Stdio::piped())
         .kill_on_drop(true)
@@ -98,7 +98,10 @@ async fn next_supervisor_removes_what_a_killed_one_left() {
         args: vec!["-c".to_owned(), script.to_owned()],
         env: Vec::new(),
     };
-    let supervisor = Supervisor::start().unwrap();
+    // Other tests start supervisors at the same time, and each of those would clean up, too.
+    let own = Supervisor::start().unwrap();
+    let start = || Supervisor::start_in(own.folder().join("root")).unwrap();
+    let supervisor = start();
     let folder = supervisor.folder().to_owned();
     let status = supervisor.spawn(sleeper("sleeper", "exec sleep 600")).unwrap();
     let child = Pid::from_raw(status.pid.unwrap().try_into().unwrap());
@@ -113,7 +116,7 @@ async fn next_supervisor_removes_what_a_killed_one_left() {
     .await
     .unwrap();
     assert!(folder.exists());
-    let next = Supervisor::start().unwrap();
+    let next = start();
     assert!(!folder.exists(), "an unlocked folder must be removed");
 
     // A child that leaves its process group and session is also killed.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pps_e2e::kubewarden::stand_in::{Evaluation, HostCalls, NoHost, PolicyModule};
 use serde_json::{Value, json};
 
-use crate::guest::{Validate, metadata, policy};
+use super::guest::{Validate, metadata, policy};
 
 fn request(object: &Value) -> Value {
     let kind = json!({"group": "", "version": "v1", "kind": "Pod"});

@@ -15,7 +15,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::guest::{Validate, metadata, policy};
+use super::guest::{Validate, metadata, policy};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const ROLE: &str = "

@@ -12,7 +12,7 @@ use pps_e2e::{
 };
 use serde_json::Value;
 
-use crate::{VERSION, start};
+use super::{VERSION, start};
 
 #[tokio::test]
 async fn helm_pulls_the_pushed_chart() {

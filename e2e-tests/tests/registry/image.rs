@@ -17,7 +17,7 @@ use pps_e2e::{
     supervisor::Supervisor,
 };
 
-use crate::{VERSION, all_kinds, provenance};
+use super::{VERSION, all_kinds, provenance};
 
 #[tokio::test]
 async fn can_be_pulled_from_every_kind_of_registry() {
@@ -44,7 +44,7 @@ async fn can_be_pulled_from_every_kind_of_registry() {
 
 #[tokio::test]
 async fn has_labels_user_and_exactly_one_file() {
-    let (supervisor, registry) = crate::start(crate::with_password()).await;
+    let (supervisor, registry) = super::start(super::with_password()).await;
     let reference = Publisher::to(&registry).image(&format!("{}/sidecar:v1", registry.host())).await.unwrap();
     let reader = registry.reader().unwrap();
     let manifest = reader.manifest(&reference).await.unwrap();
@@ -77,7 +77,7 @@ async fn has_labels_user_and_exactly_one_file() {
 
 #[tokio::test]
 async fn runs_as_its_user_with_no_other_files() {
-    let (supervisor, registry) = crate::start(crate::with_password()).await;
+    let (supervisor, registry) = super::start(super::with_password()).await;
     let reference = Publisher::to(&registry).image(&format!("{}/sidecar:v1", registry.host())).await.unwrap();
     let root = supervisor.folder().join("root");
     let config = registry.reader().unwrap().pull_image(&reference, &root).await.unwrap();

@@ -14,7 +14,7 @@ use pps_e2e::{
     supervisor::Supervisor,
 };
 
-use crate::all_kinds;
+use super::all_kinds;
 
 fn run(kwctl: &Path, registry: &Registry, home: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(kwctl);

@@ -10,11 +10,8 @@ use pps_e2e::{
 };
 use serde_json::Value;
 
-use crate::{
-    VERSION, all_kinds,
-    cases::{host_of, outcome_of},
-    provenance,
-};
+use super::{VERSION, all_kinds, provenance};
+use crate::support::cases::{host_of, outcome_of};
 
 #[tokio::test]
 async fn can_be_pulled_from_every_kind_of_registry() {
@@ -40,7 +37,7 @@ async fn can_be_pulled_from_every_kind_of_registry() {
 
 #[tokio::test]
 async fn is_stored_in_kubewardens_format() {
-    let (_supervisor, registry) = crate::start(crate::with_password()).await;
+    let (_supervisor, registry) = super::start(super::with_password()).await;
     let reference = Publisher::to(&registry).policy(&format!("{}/p:v1", registry.host())).await.unwrap();
     let reader = registry.reader().unwrap();
     let manifest = reader.manifest(&reference).await.unwrap();
@@ -83,7 +80,7 @@ fn embedded_metadata(module: &[u8]) -> &[u8] {
 
 #[tokio::test]
 async fn pulled_module_answers_requests() {
-    let (_supervisor, registry) = crate::start(crate::with_password()).await;
+    let (_supervisor, registry) = super::start(super::with_password()).await;
     let reference = Publisher::to(&registry).policy(&format!("{}/p:v1", registry.host())).await.unwrap();
     let module = registry.reader().unwrap().pull_policy(&reference).await.unwrap();
     assert_eq!(digest(&module), digest(&fs::read(policy_path()).unwrap()));

@@ -28,7 +28,7 @@ async fn push_policy(publisher: &Publisher, reference: &str) -> Output {
 
 #[tokio::test]
 async fn credentials_that_the_registry_refuses() {
-    let (_supervisor, registry) = crate::start(crate::with_password()).await;
+    let (_supervisor, registry) = super::start(super::with_password()).await;
     let host = registry.host();
     let reference = format!("{host}/policy:v1");
     let good = Publisher::to(&registry);

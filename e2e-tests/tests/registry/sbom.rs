@@ -65,7 +65,7 @@ fn check(list: &[u8], program: &str, file: &[u8]) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn sbom_is_attached_complete_and_reproducible() {
-    let (supervisor, registry) = crate::start(crate::with_password()).await;
+    let (supervisor, registry) = super::start(super::with_password()).await;
     let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
     let (module, binary) = (policy_path(), static_sidecar_path().unwrap());
 

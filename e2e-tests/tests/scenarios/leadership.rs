@@ -13,7 +13,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::permissions::writes;
+use super::permissions::writes;
 use crate::support::{
     HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, note, required, spec_for,
 };

@@ -14,11 +14,11 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::{
+use super::{
     custom_kinds, openkruise,
     permissions::{self, Grant},
-    support::{HOSTNAME, Pool, TIMEOUT, homes, note, required, spec_for, wait_for_review},
 };
+use crate::support::{HOSTNAME, Pool, TIMEOUT, homes, note, required, spec_for, wait_for_review};
 
 const KEY: &str = "example.io/round";
 /// How long to check that a feature keeps failing.

@@ -8,10 +8,8 @@ use pps_e2e::{
 };
 use serde_json::json;
 
-use crate::{
-    recording::warnings,
-    support::{HOSTNAME, MARKER, Pool, TIMEOUT, WHILE, homes},
-};
+use super::recording::warnings;
+use crate::support::{HOSTNAME, MARKER, Pool, TIMEOUT, WHILE, homes};
 
 /// Grants or revokes the policy's permissions, and waits until the API server applies them.
 async fn set_permissions(cluster: &Cluster, granted: bool) {

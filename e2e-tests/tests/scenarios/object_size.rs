@@ -9,9 +9,9 @@ use pps_e2e::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{
-    permissions,
-    support::{HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, recording, required, spec_for},
+use super::permissions;
+use crate::support::{
+    HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, recording, required, spec_for,
 };
 
 /// An entry of typical size, of a Pod that does not exist.

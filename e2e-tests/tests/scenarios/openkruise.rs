@@ -13,9 +13,9 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    permissions,
-    support::{HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, places, required, spec_for},
+use super::permissions;
+use crate::support::{
+    HOSTNAME, IP_ANNOTATION, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, places, required, spec_for,
 };
 
 /// A CRD like OpenKruise's: ours without the fields that only ours has.

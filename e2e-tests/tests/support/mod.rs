@@ -1,6 +1,6 @@
-//! What the scenarios of all test programs share.
-#![allow(dead_code, reason = "no test program needs all of it")]
+//! What the scenarios share.
 
+pub(crate) mod cases;
 mod pool;
 mod random;
 
@@ -24,17 +24,13 @@ use pps_e2e::{
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
-#[allow(unused_imports, reason = "no test program needs all of it")]
 pub(crate) use pool::Pool;
 pub(crate) use pps_e2e::cluster::{
     kubelet::IP_ANNOTATION,
     nodes::{HOSTNAME, ZONE},
 };
-#[allow(unused_imports, reason = "no test program needs all of it")]
 pub(crate) use pps_e2e::report::note;
-#[allow(unused_imports, reason = "no test program needs all of it")]
 pub(crate) use random::Random;
 
 /// For everything that depends on how fast the machine is.
@@ -44,12 +40,6 @@ pub(crate) const SOON: Duration = Duration::from_secs(10);
 /// How long to watch for something that must not happen.
 pub(crate) const WHILE: Duration = Duration::from_millis(1500);
 pub(crate) const MARKER: &str = "kruise.io/injected-persistent-pod-state";
-
-/// A control plane that starts takes a whole core, so at most two clusters exist at a time.
-pub(crate) async fn turn() -> SemaphorePermit<'static> {
-    static CLUSTERS: Semaphore = Semaphore::const_new(2);
-    CLUSTERS.acquire().await.unwrap()
-}
 
 pub(crate) type Scenario<'a> = (&'static str, Pin<Box<dyn Future<Output = ()> + 'a>>);
 
