@@ -178,7 +178,7 @@ pub(crate) async fn resumed_leader_writes_nothing_stale(cluster: &Cluster) {
     };
     tokio::select! {
         () = changes => {}
-        () = after_a_write => {}
+        written = tokio::time::timeout(TIMEOUT, after_a_write) => written.expect("the leader writes"),
     }
     first.pause().unwrap();
     let frozen = Instant::now();
