@@ -17,7 +17,7 @@ pub(crate) struct Admission<'a> {
     pub(crate) settings: Option<&'a RawValue>,
 }
 
-/// How messages describe a look-up that failed.
+/// How messages describe a lookup that failed.
 pub(crate) struct FailedLookup<'a> {
     /// What could not be done: `cannot look up …`.
     pub(crate) failure: &'a str,
@@ -36,7 +36,7 @@ impl Admission<'_> {
         })
     }
 
-    /// Rejects or accepts a request whose look-up failed, as `onLookupFailure` says.
+    /// Rejects or accepts a request whose lookup failed, as `onLookupFailure` says.
     pub(crate) fn answer_lookup_failure(
         &self,
         settings: &Settings,

@@ -1,4 +1,4 @@
-//! Why a look-up failed, and what to do about it.
+//! Why a lookup failed, and what to do about it.
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,7 @@ use pps_core::pps::{GROUP, KIND, PLURAL};
 
 use crate::host_error::HostError;
 
-/// Why the cluster did not answer a look-up.
+/// Why the cluster did not answer a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookupError {
     /// The cluster serves no version of the kind, so there are no recorded states.

@@ -31,7 +31,7 @@ pub(crate) fn admit(admission: &Admission) -> AdmissionResult {
         }
         _ => Ok(ValidationResponse::accept(Vec::new())),
     };
-    // Violations of the object itself take precedence over a look-up that failed.
+    // Violations of the object itself take precedence over a lookup that failed.
     if !review.violations.is_empty() {
         let reasons: Vec<String> = review.violations.iter().map(ToString::to_string).collect();
         let message = format!("{KIND} {name} is refused: {}", reasons.join("; "));

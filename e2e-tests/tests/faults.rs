@@ -32,7 +32,7 @@ fn without_policy() -> ClusterBuilder {
 }
 
 #[tokio::test]
-async fn sidecar_kills() {
+async fn records_everything_after_sidecar_kills() {
     let cluster = without_policy().sidecar(SidecarOptions::default()).start().await.unwrap();
     let result =
         support::run_in_turn(scenarios![&cluster; kills::records_everything_despite_repeated_leader_kills])
@@ -41,7 +41,7 @@ async fn sidecar_kills() {
 }
 
 #[tokio::test]
-async fn network_faults() {
+async fn recovers_from_network_faults() {
     let cluster = without_policy().control_plane(|options| {
         options.audit_log = true;
         // The watch cache of the API server would survive a compaction of etcd.
@@ -60,7 +60,7 @@ async fn network_faults() {
 }
 
 #[tokio::test]
-async fn api_server_and_webhook_faults() {
+async fn recovers_from_api_server_and_webhook_faults() {
     let cluster = without_policy().sidecar(SidecarOptions::default()).start().await.unwrap();
     let result = support::run_in_turn(scenarios![&cluster;
         outage::recovers_from_an_api_server_outage,
@@ -73,7 +73,7 @@ async fn api_server_and_webhook_faults() {
 }
 
 #[tokio::test]
-async fn node_recreation_and_clock_jumps() {
+async fn survives_node_recreation_and_clock_jumps() {
     let cluster = Cluster::builder().product().sidecar(node_recreation::sidecar()).start().await.unwrap();
     let first = support::run(scenarios![&cluster;
         node_recreation::keep_policy_survives_the_recreation_of_a_node,

@@ -49,7 +49,7 @@ async fn pods_return_to_their_nodes() {
 }
 
 #[tokio::test]
-async fn generated_objects() {
+async fn generated_objects_follow_their_workloads() {
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let first = support::run(scenarios![&cluster;
@@ -78,7 +78,7 @@ async fn generated_objects() {
 }
 
 #[tokio::test]
-async fn interruptions() {
+async fn interruptions_lose_no_state() {
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let result = support::run_in_turn(scenarios![&cluster;
@@ -94,7 +94,7 @@ async fn interruptions() {
 }
 
 #[tokio::test]
-async fn leader_election() {
+async fn only_the_leader_writes() {
     let roles = repository_file("deploy/base/rbac.yaml");
     let cluster = Cluster::builder()
         .control_plane(|options| options.audit_log = true)
@@ -127,7 +127,7 @@ async fn every_permission_is_needed() {
 }
 
 #[tokio::test]
-async fn openkruise_definition() {
+async fn works_with_the_openkruise_crd() {
     let definition = openkruise::definition();
     let cluster = Cluster::builder().crd(definition.path()).control_plane(|options| options.audit_log = true);
     let cluster = cluster.product().start().await.unwrap();
@@ -138,7 +138,7 @@ async fn openkruise_definition() {
 }
 
 #[tokio::test]
-async fn openkruise_manager() {
+async fn leaves_recording_to_the_openkruise_manager() {
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.sidecar(openkruise::non_recording()).start().await.unwrap();
     let result =
@@ -148,7 +148,7 @@ async fn openkruise_manager() {
 }
 
 #[tokio::test]
-async fn custom_workload_kinds() {
+async fn records_custom_workload_kinds() {
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let _operator = custom_kinds::operator(&cluster);
@@ -171,7 +171,7 @@ async fn custom_workload_kinds() {
 }
 
 #[tokio::test]
-async fn node_deletion_policies() {
+async fn follows_the_node_deletion_policy() {
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.sidecar(node_deletion::sidecar()).start().await.unwrap();
     let first = support::run(scenarios![&cluster;
@@ -200,7 +200,7 @@ async fn node_deletion_policies() {
 }
 
 #[tokio::test]
-async fn oversized_objects() {
+async fn oversized_objects_lose_no_state() {
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
     let cluster = cluster.start().await.unwrap();
     let result =

@@ -32,7 +32,7 @@ pub struct Request {
 }
 
 /// Reads a workload's annotations. None if they do not ask for a PPS, or name nothing to persist.
-pub fn request(target: &TargetReference, annotations: &BTreeMap<String, String>) -> Option<Request> {
+pub fn read_request(target: &TargetReference, annotations: &BTreeMap<String, String>) -> Option<Request> {
     if annotations.get(AUTO_GENERATE).map(|value| value.trim()) != Some("true") {
         return None;
     }
@@ -135,7 +135,7 @@ mod tests {
     fn asked(annotations: &[(&str, &str)]) -> Option<Request> {
         let annotations =
             annotations.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        request(&target(), &annotations)
+        read_request(&target(), &annotations)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::pps::{PodAnnotation, PodState, Spec, ValueFrom};
 
 /// A Pod that is Ready, scheduled and not terminating, with its node.
-pub struct Running<'a> {
+pub struct RunningPod<'a> {
     /// The node on which the Pod runs.
     pub node_name: &'a str,
     /// Looks up a label of the node.
@@ -23,7 +23,7 @@ pub struct Running<'a> {
 ///
 /// ```
 /// use pps_core::Spec;
-/// use pps_core::record::{Running, record};
+/// use pps_core::record::{RunningPod, record};
 ///
 /// let spec: Spec = serde_json::from_str(
 ///     r#"{
@@ -34,7 +34,7 @@ pub struct Running<'a> {
 /// )?;
 /// let node_label = |key: &str| (key == "topology.kubernetes.io/zone").then_some("zone-a");
 /// let annotation = |key: &str| (key == "example.io/ip").then_some("10.0.0.7");
-/// let pod = Running { node_name: "node-1", node_label: &node_label, annotation: &annotation, pod_ips: &[] };
+/// let pod = RunningPod { node_name: "node-1", node_label: &node_label, annotation: &annotation, pod_ips: &[] };
 ///
 /// let state = record(&spec, &pod, None);
 /// assert_eq!(state.node_name, "node-1");
@@ -42,11 +42,11 @@ pub struct Running<'a> {
 /// assert_eq!(state.annotations["example.io/ip"], "10.0.0.7");
 ///
 /// let blanked = |_: &str| Some("");
-/// let torn_down = Running { annotation: &blanked, ..pod };
+/// let torn_down = RunningPod { annotation: &blanked, ..pod };
 /// assert_eq!(record(&spec, &torn_down, Some(&state)), state);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-pub fn record(spec: &Spec, pod: &Running<'_>, before: Option<&PodState>) -> PodState {
+pub fn record(spec: &Spec, pod: &RunningPod<'_>, before: Option<&PodState>) -> PodState {
     let labels = spec
         .topology_keys()
         .filter_map(|key| (pod.node_label)(key).map(|value| (key.to_owned(), value.to_owned())))
@@ -83,7 +83,7 @@ pub fn successor_of(topology_key: &str) -> Option<&'static str> {
     })
 }
 
-fn current_value(wanted: &PodAnnotation, pod: &Running<'_>) -> Option<String> {
+fn current_value(wanted: &PodAnnotation, pod: &RunningPod<'_>) -> Option<String> {
     if let Some(value) = (pod.annotation)(&wanted.key).filter(|value| !value.is_empty()) {
         return Some(value.to_owned());
     }
@@ -125,8 +125,12 @@ mod tests {
             |key: &str| annotations.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
         let label = |key: &str| (key == "zone").then_some("a");
         let pod_ips: Vec<String> = ips.iter().map(ToString::to_string).collect();
-        let pod =
-            Running { node_name: "node-1", node_label: &label, annotation: &annotation, pod_ips: &pod_ips };
+        let pod = RunningPod {
+            node_name: "node-1",
+            node_label: &label,
+            annotation: &annotation,
+            pod_ips: &pod_ips,
+        };
         record(&spec(), &pod, before)
     }
 

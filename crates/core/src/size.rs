@@ -7,7 +7,7 @@ pub const DEFAULT_LIMIT: usize = 1536 * 1024;
 ///
 /// Managed fields do not count. With OpenKruise's schema they list every entry, but the API server stores an object
 /// without them if it would be too large with them.
-pub fn of_entry<'a>(
+pub fn entry_size<'a>(
     pod: &str,
     node: &str,
     labels: impl Iterator<Item = (&'a str, &'a str)>,
@@ -58,7 +58,7 @@ mod tests {
         let state: PodState = serde_json::from_value(state.clone()).unwrap();
         let [labels, annotations] = [&state.node_topology_labels, &state.annotations]
             .map(|map| map.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-        of_entry("w-0", &state.node_name, labels, annotations)
+        entry_size("w-0", &state.node_name, labels, annotations)
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub enum PodOwnership {
     /// The workload owns the Pod, which is terminating.
     Terminating,
     /// The workload owns the Pod, which is not terminating.
-    Adopted,
+    Owned,
     /// The Pod has no controller owner, so the workload may still adopt it.
     Orphan,
     /// The Pod has another controller owner.
@@ -98,13 +98,13 @@ pub enum PodOwnership {
 /// Whether the retention policy keeps a recorded state.
 ///
 /// `wanted` is whether the workload wants a Pod of that name.
-pub fn keeps(
+pub fn retains_state(
     retention: RetentionPolicy,
     presence: WorkloadPresence,
     wanted: bool,
     ownership: PodOwnership,
 ) -> bool {
-    let lives = matches!(ownership, PodOwnership::Adopted | PodOwnership::Orphan);
+    let lives = matches!(ownership, PodOwnership::Owned | PodOwnership::Orphan);
     match (retention, presence) {
         (RetentionPolicy::Retain, _) | (RetentionPolicy::WhenDeleted, WorkloadPresence::Present) => true,
         (RetentionPolicy::WhenScaled, WorkloadPresence::Present) => {
@@ -118,13 +118,13 @@ pub fn keeps(
 
 /// Which node the Pod is bound to, compared with the node in its recorded state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PodLocation {
     /// To none, or there is no Pod of that name.
-    Nowhere,
+    Unbound,
     /// To the recorded node.
-    There,
+    SameNode,
     /// To another node.
-    Elsewhere,
+    OtherNode,
 }
 
 /// Whether a recorded state is dropped once its node is confirmed to be gone. The retention policy does not matter here:
@@ -132,9 +132,14 @@ pub enum Place {
 ///
 /// A living Pod that is Ready keeps its state even if its node's object is gone. A living Pod that starts on another
 /// node keeps its state until it is recorded there.
-pub fn forgets(policy: NodeDeletionPolicy, ownership: PodOwnership, ready: bool, place: Place) -> bool {
-    let lives = matches!(ownership, PodOwnership::Adopted | PodOwnership::Orphan);
-    policy == NodeDeletionPolicy::Forget && !(lives && (ready || place == Place::Elsewhere))
+pub fn forgets_state(
+    policy: NodeDeletionPolicy,
+    ownership: PodOwnership,
+    ready: bool,
+    place: PodLocation,
+) -> bool {
+    let lives = matches!(ownership, PodOwnership::Owned | PodOwnership::Orphan);
+    policy == NodeDeletionPolicy::Forget && !(lives && (ready || place == PodLocation::OtherNode))
 }
 
 #[cfg(test)]
@@ -189,36 +194,39 @@ mod tests {
 
     #[test]
     fn keeps_states_by_retention_policy_workload_and_pod() {
-        use PodOwnership::{Absent, Adopted, Foreign, Orphan, Terminating};
+        use PodOwnership::{Absent, Foreign, Orphan, Owned, Terminating};
         use RetentionPolicy::{Retain, WhenDeleted, WhenScaled};
         use WorkloadPresence::{Gone, Present, Replaced};
-        let all = [Absent, Terminating, Adopted, Orphan, Foreign];
+        let all = [Absent, Terminating, Owned, Orphan, Foreign];
         let kept = |retention, presence, wanted| -> Vec<PodOwnership> {
-            all.into_iter().filter(|ownership| keeps(retention, presence, wanted, *ownership)).collect()
+            all.into_iter()
+                .filter(|ownership| retains_state(retention, presence, wanted, *ownership))
+                .collect()
         };
         for (presence, wanted) in [(Present, true), (Present, false), (Replaced, true), (Gone, false)] {
             assert_eq!(kept(Retain, presence, wanted), all);
         }
         assert_eq!(kept(WhenDeleted, Present, false), all);
         assert_eq!(kept(WhenScaled, Present, true), all);
-        assert_eq!(kept(WhenScaled, Present, false), [Terminating, Adopted, Orphan, Foreign]);
+        assert_eq!(kept(WhenScaled, Present, false), [Terminating, Owned, Orphan, Foreign]);
         for retention in [WhenScaled, WhenDeleted] {
-            assert_eq!(kept(retention, Gone, false), [Adopted, Orphan, Foreign]);
-            assert_eq!(kept(retention, Replaced, true), [Terminating, Adopted, Orphan]);
+            assert_eq!(kept(retention, Gone, false), [Owned, Orphan, Foreign]);
+            assert_eq!(kept(retention, Replaced, true), [Terminating, Owned, Orphan]);
         }
     }
 
     #[test]
     fn forgets_states_of_gone_nodes_unless_a_living_pod_needs_them() {
         use NodeDeletionPolicy::{Forget, Keep};
-        use Place::{Elsewhere, Nowhere, There};
-        use PodOwnership::{Absent, Adopted, Foreign, Orphan, Terminating};
-        for ownership in [Absent, Terminating, Adopted, Orphan, Foreign] {
-            for (ready, place) in [(false, Nowhere), (false, There), (true, There), (false, Elsewhere)] {
-                assert!(!forgets(Keep, ownership, ready, place));
-                let needed = matches!(ownership, Adopted | Orphan) && (ready || place == Elsewhere);
+        use PodLocation::{OtherNode, SameNode, Unbound};
+        use PodOwnership::{Absent, Foreign, Orphan, Owned, Terminating};
+        for ownership in [Absent, Terminating, Owned, Orphan, Foreign] {
+            for (ready, place) in [(false, Unbound), (false, SameNode), (true, SameNode), (false, OtherNode)]
+            {
+                assert!(!forgets_state(Keep, ownership, ready, place));
+                let needed = matches!(ownership, Owned | Orphan) && (ready || place == OtherNode);
                 assert_eq!(
-                    forgets(Forget, ownership, ready, place),
+                    forgets_state(Forget, ownership, ready, place),
                     !needed,
                     "{ownership:?} {ready} {place:?}"
                 );

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pps_core::annotations::{AnnotationRules, Pattern};
 use pps_core::conflict::conflicts;
 use pps_core::generate;
-use pps_core::record::{self, Running};
+use pps_core::record::{self, RunningPod};
 use pps_core::select::{self, Candidate};
 use pps_core::status::{Recording, entry_patch, with_recording};
 use pps_core::workload::{self, Ordinals};
@@ -125,7 +125,7 @@ fn recorded(object: &PersistentPodState, state: &PodState) {
     let label = |key: &str| state.node_topology_labels.get(key).map(String::as_str);
     let annotation = |key: &str| state.annotations.get(key).map(String::as_str);
     let pod_ips = ["10.0.0.7".to_owned(), "fd00::7".to_owned()];
-    let running = Running {
+    let running = RunningPod {
         node_name: &state.node_name,
         node_label: &label,
         annotation: &annotation,
@@ -142,7 +142,7 @@ fn recorded(object: &PersistentPodState, state: &PodState) {
         .collect();
     assert_eq!((&first.node_name, &first.node_topology_labels), (&state.node_name, &expected), "{spec}");
     let blank = |_: &str| Some("");
-    let torn_down = Running { annotation: &blank, pod_ips: &[], ..running };
+    let torn_down = RunningPod { annotation: &blank, pod_ips: &[], ..running };
     assert_eq!(record::record(&object.spec, &torn_down, Some(&first)), first);
     let missing: Vec<&str> = named.into_iter().filter(|key| !expected.contains_key(*key)).collect();
     assert_eq!(record::missing_keys(&object.spec, |key| label(key).is_some()), missing, "{spec}");
@@ -213,7 +213,7 @@ fn generated(object: &PersistentPodState, annotations: &BTreeMap<String, String>
             );
         }
     }
-    let request = generate::request(target, &annotations);
+    let request = generate::read_request(target, &annotations);
     let is_empty = required.is_empty() && preferred.is_empty() && persistent.is_empty();
     assert_eq!(request.is_none(), is_empty, "{annotations:?}");
     let Some(request) = request else { return };
@@ -229,7 +229,7 @@ fn generated(object: &PersistentPodState, annotations: &BTreeMap<String, String>
     assert_eq!(list(&spec["preferredPersistentTopology"]), weighted, "{spec}");
     assert_eq!(list(&spec["persistentPodAnnotations"]), persistent, "{spec}");
     annotations.remove(AUTO_GENERATE);
-    assert_eq!(generate::request(target, &annotations), None);
+    assert_eq!(generate::read_request(target, &annotations), None);
 }
 
 /// The chosen object governs the workload, and the order of the candidates does not matter.

@@ -44,7 +44,7 @@ pub struct PendingPod {
     pub uid: String,
     pub resource_version: String,
     /// Name of the PPS that the policy's annotation gives.
-    pub object: Arc<str>,
+    pub pps: Arc<str>,
     pub required_affinity: RequiredAffinity,
 }
 

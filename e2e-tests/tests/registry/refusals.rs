@@ -27,7 +27,7 @@ async fn push_policy(publisher: &Publisher, reference: &str) -> Output {
 }
 
 #[tokio::test]
-async fn credentials_that_the_registry_refuses() {
+async fn explains_rejected_credentials() {
     let (_supervisor, registry) = super::start(super::with_password()).await;
     let host = registry.host();
     let reference = format!("{host}/policy:v1");
@@ -54,7 +54,7 @@ async fn credentials_that_the_registry_refuses() {
 }
 
 #[tokio::test]
-async fn certificates_and_schemes_that_do_not_fit() {
+async fn explains_certificate_and_scheme_mismatches() {
     let supervisor = Supervisor::start().unwrap();
     let secure = RegistryOptions { tls: true, name: "secure".to_owned(), ..RegistryOptions::default() };
     let secure = Registry::start(&supervisor, secure).await.unwrap();
@@ -102,7 +102,7 @@ async fn certificates_and_schemes_that_do_not_fit() {
 }
 
 #[tokio::test]
-async fn files_and_references_that_cannot_be_pushed() {
+async fn explains_files_and_references_that_cannot_be_pushed() {
     let folder = Supervisor::start().unwrap();
     let sidecar = static_sidecar_path().unwrap();
     let own = std::env::current_exe().unwrap();

@@ -48,7 +48,7 @@ pub(crate) struct View<'a> {
     /// All PPS objects.
     pub(crate) all: &'a BTreeMap<NamespacedName, TrackedPps>,
     /// Those that name this workload.
-    pub(crate) claims: Vec<&'a NamespacedName>,
+    pub(crate) targeting: Vec<&'a NamespacedName>,
 }
 
 /// A workload as the target of a PPS.
@@ -63,7 +63,7 @@ pub(crate) fn target_of(key: &WorkloadKey, fact: &WorkloadFact) -> TargetReferen
 /// Decides what to do now.
 pub(crate) fn decide(view: &View<'_>) -> Decision {
     let target = target_of(view.key, view.workload);
-    let request = generate::request(&target, &view.workload.annotations);
+    let request = generate::read_request(&target, &view.workload.annotations);
     let unusable = request.as_ref().and_then(|request| request.warnings.first());
     let unusable = unusable.map(|warning| (Reason::InvalidAnnotation, warning.clone()));
     let (write, conflict) = match (request, view.generated()) {
@@ -88,7 +88,7 @@ fn delete(key: &NamespacedName, pps: &TrackedPps) -> GeneratedPps {
 
 fn name_conflict(holder: &NamespacedName) -> String {
     format!(
-        "let PersistentPodState {} name this workload, or delete it: it was not generated, so it is left alone, and none is generated for this workload",
+        "point the targetRef of PersistentPodState {} at this workload, or delete it: it has the name that a generated one needs, and none is generated until then",
         holder.name
     )
 }
@@ -96,7 +96,7 @@ fn name_conflict(holder: &NamespacedName) -> String {
 impl<'a> View<'a> {
     /// The object that was generated for the workload, if it exists.
     fn generated(&self) -> Option<(&'a NamespacedName, &'a TrackedPps)> {
-        self.claims
+        self.targeting
             .iter()
             .filter_map(|key| Some((*key, self.all.get(*key)?)))
             .find(|(_, pps)| pps.fact.generated && !pps.fact.terminating)
@@ -119,7 +119,7 @@ impl<'a> View<'a> {
     /// A name for the generated PPS. None if another PPS serves the workload already, or one of that name is
     /// terminating; an error, with the object that has the name, if no name is free.
     fn free_name(&self, target: &TargetReference) -> Result<Option<NamespacedName>, NamespacedName> {
-        if !self.claims.is_empty() {
+        if !self.targeting.is_empty() {
             return Ok(None);
         }
         let first = &self.key.object;

@@ -6,7 +6,7 @@
 //! any number of events become one write.
 //!
 //! `intake` takes facts, `decisions` builds the views for the pure decisions, `outcomes` takes the results of writes and
-//! look-ups.
+//! lookups.
 
 mod decisions;
 mod intake;
@@ -39,7 +39,7 @@ pub struct Work {
     pub evictions: BTreeSet<NamespacedName>,
     /// What users must know.
     pub notices: Vec<Notice>,
-    /// What has to be listed again, since more of it is of interest than was kept.
+    /// What has to be listed again, because a PPS names a key whose values were not kept.
     pub relist: NewKeys,
 }
 
@@ -58,9 +58,9 @@ pub struct Index {
     /// Follows the lists of the objects; the objects themselves are in `objects`, which is sorted.
     listed_objects: Store<NamespacedName, ()>,
     /// The objects that name each workload.
-    claims: HashMap<WorkloadKey, BTreeSet<NamespacedName>>,
-    /// Objects with an entry of a Pod's name, by that Pod, where the Pod belongs to another workload: what becomes of the
-    /// entry when the Pod changes does not follow from the Pod's owner.
+    by_target: HashMap<WorkloadKey, BTreeSet<NamespacedName>>,
+    /// For a Pod of one workload: the objects of other workloads that have an entry with its name, and must be examined
+    /// when the Pod changes.
     borrowed: HashMap<NamespacedName, BTreeSet<NamespacedName>>,
     /// Workloads whose generated PPS is being written, and whether another write was asked for meanwhile.
     generating: HashMap<WorkloadKey, bool>,
@@ -84,7 +84,7 @@ impl Index {
             kinds_known: false,
             objects: BTreeMap::new(),
             listed_objects: Store::default(),
-            claims: HashMap::new(),
+            by_target: HashMap::new(),
             borrowed: HashMap::new(),
             generating: HashMap::new(),
             reported: HashMap::new(),
@@ -158,7 +158,7 @@ impl Index {
         }
     }
 
-    /// Has every write tried again that the API server has refused as too large: it may take more by now.
+    /// Retries every write that the API server refused as too large; it may accept more by now.
     pub fn retry_exceeded(&mut self) {
         for (key, object) in &mut self.objects {
             if let Some(deferred) = object.capacity.reset() {
@@ -201,7 +201,7 @@ impl Index {
         let claimed: Vec<NamespacedName> = owners
             .iter()
             .flatten()
-            .filter_map(|uid| self.claims.get(self.workloads.key_of(uid)?))
+            .filter_map(|uid| self.by_target.get(self.workloads.key_of(uid)?))
             .flatten()
             .cloned()
             .collect();
@@ -243,8 +243,9 @@ impl Index {
     }
 
     /// Marks every entry of every object that names the workload.
-    fn mark_claims(&mut self, workload: &WorkloadKey) {
-        let claims: Vec<NamespacedName> = self.claims.get(workload).into_iter().flatten().cloned().collect();
+    fn mark_target(&mut self, workload: &WorkloadKey) {
+        let claims: Vec<NamespacedName> =
+            self.by_target.get(workload).into_iter().flatten().cloned().collect();
         for object in claims {
             self.mark(&object, Dirty::mark_all);
         }
@@ -252,7 +253,7 @@ impl Index {
 
     /// Marks every entry of every object that names a workload of this kind.
     fn mark_kind(&mut self, kind: &GroupKind) {
-        let claimed = self.claims.iter().filter(|(workload, _)| workload.kind == *kind);
+        let claimed = self.by_target.iter().filter(|(workload, _)| workload.kind == *kind);
         let objects: Vec<NamespacedName> = claimed.flat_map(|(_, objects)| objects).cloned().collect();
         for object in objects {
             self.mark(&object, Dirty::mark_all);
@@ -272,7 +273,7 @@ impl Index {
         }
     }
 
-    /// Whether it is known what becomes of the objects that name workloads of this kind.
+    /// Whether objects that target workloads of this kind can be decided.
     fn is_decidable(&self, kind: &GroupKind) -> bool {
         match self.workloads.coverage(kind) {
             KindCoverage::Listed | KindCoverage::Forbidden => true,

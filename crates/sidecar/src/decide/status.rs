@@ -37,10 +37,15 @@ pub(crate) struct Decision {
     pub(crate) forgotten: Vec<(String, Arc<str>)>,
     /// Nodes that the API server has to confirm as gone before their entries are dropped.
     pub(crate) unconfirmed_nodes: BTreeSet<String>,
-    /// Entries that stay, and whose name a Pod of another owner has.
+    /// Kept entries whose Pod name is used by a Pod of another owner.
     pub(crate) borrowed: Vec<Arc<str>>,
     /// What to report about the capacity, if little or none is left.
     pub(crate) capacity: Option<Recording>,
+}
+
+/// Whether something keeps the PPS from recording; its condition says what.
+pub(crate) fn is_blocked(view: &View<'_>) -> bool {
+    condition::obstacle(view).is_some()
 }
 
 /// Decides the status of a PPS, examining only what is dirty. `size_limit` is the size that an object can have, in

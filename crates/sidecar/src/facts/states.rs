@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use pps_core::pps::PodState;
-use pps_core::size::of_entry;
+use pps_core::size::entry_size;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -118,7 +118,7 @@ impl State {
     }
 
     fn size(&self, pod: &str) -> usize {
-        of_entry(pod, &self.node, texts(&self.labels), texts(&self.annotations))
+        entry_size(pod, &self.node, texts(&self.labels), texts(&self.annotations))
     }
 
     fn intern(&mut self, interner: &mut Interner) {

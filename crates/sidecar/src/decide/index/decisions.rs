@@ -10,7 +10,7 @@ use super::Index;
 use crate::decide::generated_pps::{self, GeneratedPps};
 use crate::decide::inventory::TrackedPps;
 use crate::decide::pod_eviction::{self, PodEviction};
-use crate::decide::status::{View, decide};
+use crate::decide::status::{View, decide, is_blocked};
 use crate::facts::{NamespacedName, WorkloadKey};
 
 /// A status to be written.
@@ -91,7 +91,7 @@ impl Index {
     /// Which of the objects that name a workload governs it: the one of the workload's own name, which the policy asks
     /// for first; else the oldest; of equally old ones the first by name.
     fn governing(&self, workload: &WorkloadKey) -> Option<&NamespacedName> {
-        let claims = self.claims.get(workload)?.iter();
+        let claims = self.by_target.get(workload)?.iter();
         claims
             .filter_map(|key| Some((&self.objects.get(key)?.fact, key)))
             .filter(|(fact, _)| !fact.terminating)
@@ -140,7 +140,7 @@ impl Index {
             key: workload,
             workload: self.workloads.get(workload).filter(|fact| !fact.terminating)?,
             all: &self.objects,
-            claims: self.claims.get(workload).into_iter().flatten().collect(),
+            targeting: self.by_target.get(workload).into_iter().flatten().collect(),
         };
         let decision = generated_pps::decide(&view);
         if let Some((reason, message)) = decision.warning {
@@ -159,10 +159,10 @@ impl Index {
         }
         let fact = self.pods.get(pod)?;
         let workload = self.workloads.key_of(fact.owner.as_ref()?)?;
-        let name = fact.pending.as_deref()?.object.clone();
+        let name = fact.pending.as_deref()?.pps.clone();
         let key = NamespacedName { namespace: pod.namespace.clone(), name };
         let pps = self.objects.get(&key)?;
-        if !self.is_interest_met(pps) || self.view(&key, pps).is_obstructed() {
+        if !self.is_interest_met(pps) || is_blocked(&self.view(&key, pps)) {
             return None;
         }
         pod_eviction::decide(&pod_eviction::View { key: pod, pod: fact, workload, pps, nodes: &self.nodes })

@@ -153,11 +153,11 @@ impl Index {
         }
         let key = self.interner.intern_workload_key(key);
         fact.uid = self.interner.intern(&fact.uid);
-        if let Some(request) = generate::request(&target_of(&key, &fact), &fact.annotations) {
+        if let Some(request) = generate::read_request(&target_of(&key, &fact), &fact.annotations) {
             self.extend_interest(&request.spec);
         }
         if self.workloads.apply(&key, fact) {
-            self.mark_claims(&key);
+            self.mark_target(&key);
             self.work.generated.insert(key);
         }
     }
@@ -165,7 +165,7 @@ impl Index {
     fn delete_workload(&mut self, key: &WorkloadKey) {
         if self.workloads.remove(key).is_some() {
             self.reported.remove(key);
-            self.mark_claims(key);
+            self.mark_target(key);
         }
     }
 
@@ -208,9 +208,9 @@ impl Index {
         };
         self.follow_named_nodes(key, replaced.as_ref());
         if let Some(before) = before.filter(|before| *before != workload) {
-            self.unclaim(&before, key);
+            self.unlink_target(&before, key);
         }
-        self.claims.entry(workload.clone()).or_default().insert(key.clone());
+        self.by_target.entry(workload.clone()).or_default().insert(key.clone());
         self.on_object_changed(key, &workload);
     }
 
@@ -218,16 +218,16 @@ impl Index {
         self.listed_objects.remove(key);
         if let Some(object) = self.objects.remove(key) {
             self.follow_named_nodes(key, Some(&object.fact));
-            self.unclaim(&object.workload, key);
+            self.unlink_target(&object.workload, key);
             self.on_object_changed(key, &object.workload);
         }
     }
 
-    fn unclaim(&mut self, workload: &WorkloadKey, object: &NamespacedName) {
-        if let Some(claims) = self.claims.get_mut(workload) {
+    fn unlink_target(&mut self, workload: &WorkloadKey, object: &NamespacedName) {
+        if let Some(claims) = self.by_target.get_mut(workload) {
             claims.remove(object);
             if claims.is_empty() {
-                self.claims.remove(workload);
+                self.by_target.remove(workload);
             }
         }
     }
@@ -235,7 +235,7 @@ impl Index {
     /// An object was created, changed or deleted: another one may govern the workload now, and a workload may need a
     /// generated one.
     fn on_object_changed(&mut self, key: &NamespacedName, workload: &WorkloadKey) {
-        self.mark_claims(workload);
+        self.mark_target(workload);
         self.work.generated.insert(workload.clone());
         for kind in self.workloads.kinds() {
             self.work.generated.insert(WorkloadKey { object: key.clone(), kind: kind.clone() });

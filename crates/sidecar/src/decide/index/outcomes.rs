@@ -1,4 +1,4 @@
-//! Outcomes: what became of writes, and what look-ups of nodes have shown.
+//! Outcomes: what became of writes, and what lookups of nodes have shown.
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use pps_core::Reason;
 use pps_core::pps::PodState;
-use pps_core::size::of_entry;
+use pps_core::size::entry_size;
 use serde_json::Value;
 
 use crate::facts::states::States;
@@ -175,5 +175,5 @@ impl Capacity {
 fn size_of(pod: &str, state: &PodState) -> usize {
     let [labels, annotations] = [&state.node_topology_labels, &state.annotations]
         .map(|map| map.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-    of_entry(pod, &state.node_name, labels, annotations)
+    entry_size(pod, &state.node_name, labels, annotations)
 }

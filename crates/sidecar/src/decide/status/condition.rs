@@ -21,7 +21,7 @@ pub(super) fn obstacle(view: &View<'_>) -> Option<Recording> {
         KindCoverage::NotWatched => (
             Reason::WorkloadKindNotWatched,
             format!(
-                "install the definition of {kind} ({group_version}) and add it to the list of custom kinds; until then nothing is recorded or dropped"
+                "install the CRD of {kind} ({group_version}) and list the kind in ConfigMap kruise-configuration, key PPS_Watch_Custom_Workload_WhiteList; until then nothing is recorded or dropped"
             ),
         ),
         KindCoverage::Forbidden => (

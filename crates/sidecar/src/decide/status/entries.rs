@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use pps_core::demand::Wanted;
 use pps_core::pps::PodState;
-use pps_core::record::{self, Running};
+use pps_core::record::{self, RunningPod};
 use pps_core::status::entry_patch;
-use pps_core::workload::{PodOwnership, WorkloadPresence, keeps};
+use pps_core::workload::{PodOwnership, WorkloadPresence, retains_state};
 
 use super::view::View;
 use crate::decide::inventory::{Absence, EntryChange, MissingLabels};
@@ -82,7 +82,7 @@ fn dirty_pods(view: &View<'_>) -> Vec<Arc<str>> {
 
 fn decide_entry(view: &View<'_>, pod: Arc<str>, decisions: &mut EntryDecisions) {
     let before = view.pps.fact.status.pod_states.get(&pod);
-    let absence = before.as_ref().and_then(|before| view.absence(&pod, before));
+    let absence = before.as_ref().and_then(|before| view.forgettable_absence(&pod, before));
     decisions.surplus.remove(&pod);
     decisions.deferred.remove(&pod);
     let after = match decide_one(view, &pod, before.as_ref(), absence) {
@@ -133,7 +133,7 @@ fn decide_one(
 ) -> EntryDecision {
     let ownership = view.ownership(name);
     if view.living_workload().is_some()
-        && ownership == PodOwnership::Adopted
+        && ownership == PodOwnership::Owned
         && let Some(pod) = view.pod(name).filter(|pod| pod.ready)
         && let Some(node_name) = &pod.node
     {
@@ -151,7 +151,7 @@ fn decide_one(
         let living = view.pods.living(&workload.uid);
         workload.demand.wants(&view.pps.workload.object.name, name, living)
     });
-    let keeps = |wanted| keeps(view.pps.fact.spec.retention(), view.presence(), wanted, ownership);
+    let keeps = |wanted| retains_state(view.pps.fact.spec.retention(), view.presence(), wanted, ownership);
     match wanted {
         Wanted::Maybe if !keeps(false) && keeps(true) => EntryDecision::KeepAsSurplus,
         _ if keeps(wanted != Wanted::No) => EntryDecision::Keep,
@@ -168,7 +168,11 @@ fn record(
 ) -> PodState {
     let annotation =
         |key: &str| pod.annotations.iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value);
-    let running =
-        Running { node_name, node_label: &|key| node.label(key), annotation: &annotation, pod_ips: &pod.ips };
+    let running = RunningPod {
+        node_name,
+        node_label: &|key| node.label(key),
+        annotation: &annotation,
+        pod_ips: &pod.ips,
+    };
     record::record(&view.pps.fact.spec, &running, before)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pps_core::pps::PodState;
-use pps_core::workload::{Place, PodOwnership, WorkloadPresence, forgets};
+use pps_core::workload::{PodLocation, PodOwnership, WorkloadPresence, forgets_state};
 
 use crate::decide::inventory::{Absence, KindCoverage, NodeAbsences, Pods, TrackedPps};
 use crate::facts::store::Store;
@@ -44,25 +44,15 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether something keeps the PPS from recording; the condition says what.
-    pub(crate) fn is_obstructed(&self) -> bool {
-        match self.coverage {
-            KindCoverage::NotWatched | KindCoverage::Forbidden => true,
-            KindCoverage::Unlisted | KindCoverage::Listed => {
-                self.superseded_by.is_some() || self.living_workload().is_none()
-            }
-        }
-    }
-
     /// What the Pod of this name is to the workload.
     pub(crate) fn ownership(&self, name: &Arc<str>) -> PodOwnership {
         let Some(pod) = self.pod(name) else { return PodOwnership::Absent };
         match (&pod.owner, self.workload, pod.terminating) {
             (Some(owner), Some(workload), true) if *owner == workload.uid => PodOwnership::Terminating,
-            (Some(owner), Some(workload), false) if *owner == workload.uid => PodOwnership::Adopted,
+            (Some(owner), Some(workload), false) if *owner == workload.uid => PodOwnership::Owned,
             (Some(_), Some(_), _) => PodOwnership::Foreign,
             // The workload is gone, and the garbage collector has not deleted this Pod yet.
-            (Some(_), None, false) => PodOwnership::Adopted,
+            (Some(_), None, false) => PodOwnership::Owned,
             (None, _, false) => PodOwnership::Orphan,
             (_, _, true) => PodOwnership::Absent,
         }
@@ -74,17 +64,17 @@ impl<'a> View<'a> {
         owner.is_some_and(|owner| self.workload.is_none_or(|workload| workload.uid != *owner))
     }
 
-    /// What is known of an entry's node, if the entry is dropped once that node is gone.
-    pub(crate) fn absence(&self, name: &Arc<str>, state: &PodState) -> Option<Absence> {
+    /// What is known of an entry's node, if `nodeDeletionPolicy` and the Pod allow the entry to be dropped with it.
+    pub(crate) fn forgettable_absence(&self, name: &Arc<str>, state: &PodState) -> Option<Absence> {
         let absence = self.absences.of(&state.node_name)?;
         let pod = self.pod(name);
         let place = match pod.and_then(|pod| pod.node.as_deref()) {
-            None => Place::Nowhere,
-            Some(node) if *node == *state.node_name => Place::There,
-            Some(_) => Place::Elsewhere,
+            None => PodLocation::Unbound,
+            Some(node) if *node == *state.node_name => PodLocation::SameNode,
+            Some(_) => PodLocation::OtherNode,
         };
         let ready = pod.is_some_and(|pod| pod.ready);
         let policy = self.pps.fact.spec.node_deletion();
-        forgets(policy, self.ownership(name), ready, place).then_some(absence)
+        forgets_state(policy, self.ownership(name), ready, place).then_some(absence)
     }
 }

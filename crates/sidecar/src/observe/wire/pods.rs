@@ -101,7 +101,7 @@ fn pending_pod(pod: &Pod) -> Option<PendingPod> {
     Some(PendingPod {
         uid: pod.metadata.uid.clone()?,
         resource_version: pod.metadata.resource_version.clone()?,
-        object: object.as_str().into(),
+        pps: object.as_str().into(),
         required_affinity: pod.spec.affinity.clone(),
     })
 }

@@ -34,7 +34,7 @@ fn waiting_for(zone: &str) -> PodFact {
     let pending = PendingPod {
         uid: "uid-0".into(),
         resource_version: "7".into(),
-        object: "p".into(),
+        pps: "p".into(),
         required_affinity: serde_json::from_value(pins).unwrap(),
     };
     PodFact { owner: Some("uid-w".into()), pending: Some(Box::new(pending)), ..PodFact::default() }
@@ -288,7 +288,7 @@ fn does_not_evict_a_schedulable_or_foreign_pod() {
             }),
             "it has no required affinity",
         ),
-        (with(|pending| pending.object = "other".into()), "its annotation names another PPS"),
+        (with(|pending| pending.pps = "other".into()), "its annotation names another PPS"),
         (PodFact { terminating: true, ..waiting_for("a") }, "it is terminating already"),
         (PodFact { owner: None, ..waiting_for("a") }, "no controller would create it again"),
         (
