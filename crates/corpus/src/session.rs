@@ -55,7 +55,7 @@ impl Case {
     /// The session in YAML.
     pub fn session(&self) -> Result<String> {
         let mut yaml = format!(
-            "# Generated from testdata/cases/{}: do not edit.\n# {}\n# To regenerate: UPDATE=1 cargo test -p pps-e2e --test sessions\n",
+            "# Generated from testdata/cases/{}: do not edit.\n# {}\n# To update it: UPDATE=1 cargo test -p pps-e2e --test sessions\n",
             self.name, self.expected.about
         );
         let exchanges = self.exchanges();

@@ -93,7 +93,7 @@ pub fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
 
 /// Set if a Pod carries the policy's annotation, is Pending, and has no scheduling gate.
 fn pending_pod(pod: &Pod) -> Option<PendingPod> {
-    let object = pod.metadata.annotations.as_ref()?.get(INJECTED_ANNOTATION)?;
+    let pps = pod.metadata.annotations.as_ref()?.get(INJECTED_ANNOTATION)?;
     let is_gated = pod.spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
     if is_gated || pod.status.phase.as_deref() != Some("Pending") {
         return None;
@@ -101,7 +101,7 @@ fn pending_pod(pod: &Pod) -> Option<PendingPod> {
     Some(PendingPod {
         uid: pod.metadata.uid.clone()?,
         resource_version: pod.metadata.resource_version.clone()?,
-        pps: object.as_str().into(),
+        pps: pps.as_str().into(),
         required_affinity: pod.spec.affinity.clone(),
     })
 }
@@ -182,7 +182,7 @@ mod tests {
         });
         let pending = |json: &Value| pod_fact(&pod(json.clone()), &Interest::default()).unwrap().pending;
         let kept = pending(&waiting).unwrap();
-        assert_eq!((&*kept.uid, &*kept.resource_version, &*kept.object), ("1", "2", "p"));
+        assert_eq!((&*kept.uid, &*kept.resource_version, &*kept.pps), ("1", "2", "p"));
         assert!(!kept.required_affinity.is_empty());
         for (pointer, value) in [
             ("/metadata/annotations", json!({})),
