@@ -39,14 +39,14 @@ async fn credentials_that_the_registry_refuses() {
     assert_refused(
         &output,
         &format!(
-            "{host} refuses the user \"pusher\" with the password in {}: `docker login {host}`",
+            "{host} rejects user \"pusher\": run `docker login {host}`, or correct the password in {}",
             file.display()
         ),
     );
 
     let missing = wrong.join("nothing here");
     let output = push_policy(&Publisher { docker_config: missing, ..good.clone() }, &reference).await;
-    assert_refused(&output, &format!("{host} wants a user and a password: `docker login {host}`"));
+    assert_refused(&output, &format!("{host} requires a login: run `docker login {host}`"));
 
     fs::write(&file, "{").unwrap();
     let output = push_policy(&Publisher { docker_config: wrong, ..good }, &reference).await;
@@ -74,26 +74,18 @@ async fn certificates_and_schemes_that_do_not_fit() {
         (
             secure,
             vec![],
-            format!(
-                "the certificate of {secure} is signed by an authority that is unknown here: name the authority's certificate with --ca-file"
-            ),
+            format!("is signed by an unknown authority: pass the authority's certificate with --ca-file"),
         ),
         (
             secure,
             vec!["--ca-file", &stranger],
-            format!("no authority in {stranger} has signed the certificate of {secure}"),
+            format!("the certificate of {secure} is not signed by an authority in {stranger}"),
         ),
-        (secure, vec!["--plain-http"], format!("{secure} speaks HTTPS: leave out --plain-http")),
-        (
-            plain,
-            vec![],
-            format!(
-                "{plain} does not speak HTTPS: if it speaks HTTP, and the network can be trusted, use --plain-http"
-            ),
-        ),
-        (&closed, vec!["--plain-http"], format!("{closed} cannot be reached: Connection refused")),
-        (&closed, vec!["--ca-file", &authority], format!("{closed} cannot be reached: Connection refused")),
-        (&name, vec!["--plain-http"], format!("{name} cannot be reached: failed to lookup address")),
+        (secure, vec!["--plain-http"], format!("{secure} speaks HTTPS: remove --plain-http")),
+        (plain, vec![], format!("{plain} does not speak HTTPS: use --plain-http if you trust the network")),
+        (&closed, vec!["--plain-http"], format!("cannot connect to {closed}: Connection refused")),
+        (&closed, vec!["--ca-file", &authority], format!("cannot connect to {closed}: Connection refused")),
+        (&name, vec!["--plain-http"], format!("cannot connect to {name}: failed to lookup address")),
         (
             secure,
             vec!["--ca-file", "/nowhere.pem"],
@@ -102,7 +94,7 @@ async fn certificates_and_schemes_that_do_not_fit() {
         (
             secure,
             vec!["--ca-file", "/etc/hostname"],
-            "--ca-file: there is no certificate in /etc/hostname".to_owned(),
+            "--ca-file: /etc/hostname has no certificate".to_owned(),
         ),
     ] {
         assert_refused(&push_policy(&with(&access), &format!("{host}/policy:v1")).await, &sentence);
@@ -126,26 +118,20 @@ async fn files_and_references_that_cannot_be_pushed() {
     let (foreign, short) = (foreign.to_str().unwrap(), short.to_str().unwrap());
     let to = "127.0.0.1:1/repository:v1";
     for (args, sentence) in [
-        (
-            ["image", "--binary", own, to],
-            "it is not static, it asks for a loader: build it with hack/build-sidecar.sh",
-        ),
-        (
-            ["image", "--binary", foreign, to],
-            "it is for a processor (ELF machine 243) that is neither amd64 nor arm64",
-        ),
-        (["image", "--binary", short, to], "this is no whole executable of Linux (ELF, 64 bits)"),
-        (["image", "--binary", policy, to], "this is no executable of Linux (ELF)"),
+        (["image", "--binary", own, to], "not a static executable: build it with hack/build-sidecar.sh"),
+        (["image", "--binary", foreign, to], "only amd64 and arm64 are supported, not ELF machine 243"),
+        (["image", "--binary", short, to], "not a complete 64-bit Linux executable (ELF)"),
+        (["image", "--binary", policy, to], "not a Linux executable (ELF)"),
         (["image", "--binary", "/nowhere", to], "cannot read /nowhere: No such file"),
-        (["policy", "--module", sidecar, to], "this is no Wasm module"),
+        (["policy", "--module", sidecar, to], "not a Wasm module"),
         (["policy", "--module", "/nowhere", to], "cannot read /nowhere: No such file"),
         (
             ["policy", "--module", policy, "Registry/Policy"],
-            "\"Registry/Policy\" is no reference: give it as registry/repository:tag",
+            "\"Registry/Policy\" is not a reference: use registry/repository:tag",
         ),
         (
             ["policy", "--module", policy, "policy:v1"],
-            "\"policy:v1\" names no registry: give it as registry/repository:tag",
+            "\"policy:v1\" has no registry: use registry/repository:tag",
         ),
     ] {
         assert_refused(&run(&args, &[]).await.unwrap(), sentence);

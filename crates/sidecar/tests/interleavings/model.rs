@@ -219,8 +219,6 @@ pub(crate) fn expected_status(snapshot: &Snapshot, name: Name) -> Option<Expecte
     let is_owned = |pod: &Pod| workload.is_some_and(|workload| pod.owner.as_ref() == Some(&workload.uid));
     let living = snapshot.pods.objects.values().filter(|pod| is_owned(pod) && !pod.terminating).count();
     let mut expected = expect(BTreeMap::new(), "WorkloadNotFound", desired);
-    // The index may go on reporting what it found when it made a write that failed.
-    let is_unapplied = |pod: &str| snapshot.unapplied.contains(&(object.uid.clone(), pod.to_owned()));
     let (mut must_report_keys, mut may_report_keys) = (false, false);
     let owned = snapshot.pods.objects.iter().filter(|(_, pod)| is_owned(pod));
     let owned = owned.map(|(name, _)| (*name).to_owned());
@@ -236,7 +234,6 @@ pub(crate) fn expected_status(snapshot: &Snapshot, name: Name) -> Option<Expecte
             // The labels of an unknown Node are unknown too, so the entry stays.
             let state = current.or_else(|| before.cloned());
             may_report_keys |= state.as_ref().is_some_and(|state| lacks_topology_key(options, state));
-            may_report_keys |= is_unapplied(&pod_name);
             expected.entries.extend(state.map(|state| (pod_name, state)));
             continue;
         }
@@ -254,7 +251,7 @@ pub(crate) fn expected_status(snapshot: &Snapshot, name: Name) -> Option<Expecte
             if absence == Some(NodeAbsence::Overdue) {
                 expected.confirmations.push(before.node_name.clone());
             }
-            may_report_keys |= lacks_topology_key(options, before) || is_unapplied(&pod_name);
+            may_report_keys |= lacks_topology_key(options, before);
             expected.entries.insert(pod_name, before.clone());
         }
     }

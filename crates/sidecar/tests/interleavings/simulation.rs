@@ -267,9 +267,6 @@ impl Simulation {
                 }
             }
             response => {
-                let entries = pending.write.patch["status"]["podStates"].as_object().into_iter().flatten();
-                let entries = entries.map(|(pod, _)| (pending.uid.clone(), pod.clone()));
-                self.snapshot.unapplied.extend(entries);
                 self.index.on_status_not_written(&key(name), &pending.uid);
                 if response.is_none() {
                     self.abandoned.push((name, pending.write));

@@ -110,8 +110,6 @@ pub(crate) struct Snapshot {
     /// Whether discovery has finished.
     pub(crate) kinds_known: bool,
     pub(crate) absences: BTreeMap<Name, NodeAbsence>,
-    /// Entries that a failed write would have changed: UID of the PPS, and Pod name.
-    pub(crate) unapplied: BTreeSet<(String, String)>,
 }
 
 impl Snapshot {

@@ -87,17 +87,18 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, decisions: &mut EntryDecisions) 
     decisions.deferred.remove(&pod);
     let after = match decide_one(view, &pod, before.as_ref(), absence) {
         keep @ (EntryDecision::Keep | EntryDecision::KeepAsSurplus) => {
-            match &before {
-                Some(before) => {
-                    if absence == Some(Absence::Overdue) {
-                        decisions.unconfirmed_nodes.insert(before.node_name.clone());
-                    }
-                    if view.is_borrowed(&pod) {
-                        decisions.borrowed.push(pod.clone());
-                    }
+            if let Some(before) = &before {
+                if absence == Some(Absence::Overdue) {
+                    decisions.unconfirmed_nodes.insert(before.node_name.clone());
                 }
-                // The write that was to record it has failed.
-                None => drop(decisions.missing_labels.remove(&pod)),
+                if view.is_borrowed(&pod) {
+                    decisions.borrowed.push(pod.clone());
+                }
+            }
+            // A write that was not stored may have noted keys that the entry has after all.
+            let has_all = |state: &PodState| MissingLabels::of(&view.pps.fact.spec, state).is_none();
+            if before.as_ref().is_none_or(has_all) {
+                decisions.missing_labels.remove(&pod);
             }
             if matches!(keep, EntryDecision::KeepAsSurplus) {
                 decisions.surplus.insert(pod);
