@@ -94,8 +94,13 @@ pub(crate) async fn keeps_states_during_a_rollout(cluster: &Cluster, installatio
     kubectl(&["-n", NAMESPACE, "rollout", "restart", "deployment", SIDECAR]).await;
     kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment", SIDECAR, "--timeout=50s"]).await;
     installation.wait_available(cluster).await.unwrap();
-    let after = uids(&installation.sidecars(cluster).await.unwrap());
-    assert!(before.is_disjoint(&after), "{before:?} {after:?}");
+    // `rollout status` does not wait for the end of the old Pods.
+    wait_for("both Pods to be replaced", TIMEOUT, async || {
+        let after = uids(&installation.sidecars(cluster).await?);
+        Ok(Progress::when(before.is_disjoint(&after), (), format!("{before:?} {after:?}")))
+    })
+    .await
+    .unwrap();
     assert_eq!(pool.states("web").await, recorded);
     pool.recreate("web", &["web-0", "web-1", "web-2"]).await;
     assert_eq!(pool.recorded("web", "web").await, recorded);
