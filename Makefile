@@ -12,7 +12,7 @@ TEST := $(CARGO) test --workspace --locked
 TEST_PROGRAMS := --bin pps-sidecar --bin pps-e2e-supervise --bin pps-publish
 E2E_TESTS := --test e2e --test sessions
 UNIT_TESTS := --lib --bins $(patsubst %.rs,--test %,$(notdir $(wildcard tests/*.rs crates/*/tests/*.rs)))
-# Kubewarden's own programs and definitions, where they are available.
+# Kubewarden's own programs and CRDs, where they are available.
 export KWCTL POLICY_SERVER KUBEWARDEN_CRDS
 
 # Where the tests find what cargo does not build for them.
@@ -49,7 +49,7 @@ e2e-tests: setup test-tools ## Run the tests that need a control plane or the po
 	$(WITH_TOOLS) $(TEST) $(E2E_TESTS) $(T)
 
 .PHONY: release-tests
-release-tests: ## Run the tests of images, installation and release with the sidecar as it is shipped
+release-tests: ## Run the tests of images, installation and release with the sidecar's release build
 	PPS_STATIC_SIDECAR="$$(hack/build-sidecar.sh)" && export PPS_STATIC_SIDECAR && \
 		$(MAKE) --no-print-directory e2e-tests T='-- registry:: install:: release::'
 
@@ -90,7 +90,7 @@ sidecar: ## Build the sidecar: target/release/pps-sidecar
 	$(CARGO) build --release --locked -p pps-sidecar
 
 .PHONY: static-sidecar
-static-sidecar: ## Build the sidecar as it is shipped, and print its path
+static-sidecar: ## Build the sidecar's static release build, and print its path
 	@hack/build-sidecar.sh
 
 .PHONY: publish

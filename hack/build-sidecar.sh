@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the sidecar as one static file that needs nothing else in its image, and prints its path.
 #
-#   hack/build-sidecar.sh               the sidecar as it is shipped: optimised, for releases
+#   hack/build-sidecar.sh               the release build: optimised, one static file
 #   hack/build-sidecar.sh --for-tests   the same source without optimisation, for the images that tests push and run.
 #                                       It shares all dependencies with the programs that `make test` builds,
 #                                       so it takes seconds instead of minutes.
@@ -14,7 +14,7 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
 
-# The shipped build passes --target, which keeps crt-static away from build scripts and procedural macros.
+# The release build passes --target, which keeps crt-static away from build scripts and procedural macros.
 for_release() {
     local target flags
     target="$(uname -m)-unknown-linux-gnu"

@@ -2,7 +2,7 @@
 """Command lines of kustomize and helm over their engines as C libraries, for a machine that has neither program.
 
 Only the commands and options that the tests use are here, with the meaning that the real programs give them.
-hack/manifest-tools.sh installs this file beside the libraries, under the names `kustomize` and `helm`.
+hack/manifest-tools.sh installs this file next to the libraries, under the names `kustomize` and `helm`.
 """
 
 import argparse
