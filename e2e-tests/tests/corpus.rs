@@ -77,7 +77,7 @@ fn invalid_settings_are_refused_with_the_field_and_a_remedy() -> Result<()> {
         (json!({"lookUp": "full"}), "settings.lookUp is unknown"),
         (
             json!({"annotations": {"deny": ["a*b"]}}),
-            "settings.annotations.deny[0] is \"a*b\": use the key of",
+            "settings.annotations.deny[0] is \"a*b\": use an annotation key",
         ),
         (json!([1]), "the settings must be an object"),
     ] {

@@ -56,5 +56,5 @@ async fn refuses_a_chart_of_another_version() {
     assert!(tar.unwrap().success());
     let reference = format!("{}/charts/other:9.9.9", registry.host());
     let refusal = Publisher::to(&registry).chart(&packed, &reference).await.unwrap_err().to_string();
-    assert!(refusal.contains(&format!("it is version 9.9.9, not {VERSION}")), "{refusal}");
+    assert!(refusal.contains(&format!("it has version 9.9.9, not {VERSION}")), "{refusal}");
 }

@@ -75,9 +75,13 @@ pub(crate) async fn accepts_pods_when_the_lookup_fails_if_configured(cluster: &C
     assert!(!after["web-0"].annotations.contains_key(MARKER));
     assert_ne!(homes(&after), homes(&before), "a Pod without a state should avoid the loaded node");
     let warning = warnings(cluster, "accepted", "web-0");
-    for word in
-        ["StatefulSet web", "namespace accepted", "get_resource web", "forbidden", "without its state"]
-    {
+    for word in [
+        "StatefulSet web",
+        "namespace accepted",
+        "get_resource web",
+        "forbidden",
+        "without its recorded state",
+    ] {
         assert!(warning.contains(word), "{word:?} in {warning:?}");
     }
     set_permissions(cluster, true).await;
