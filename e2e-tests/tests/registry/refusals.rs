@@ -74,7 +74,9 @@ async fn explains_certificate_and_scheme_mismatches() {
         (
             secure,
             vec![],
-            format!("is signed by an unknown authority: pass the authority's certificate with --ca-file"),
+            format!(
+                "the certificate of {secure} is signed by an unknown authority: pass the authority's certificate with --ca-file"
+            ),
         ),
         (
             secure,
