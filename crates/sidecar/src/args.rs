@@ -61,7 +61,7 @@ pub struct Args {
     )]
     pub node_grace_period: Duration,
 
-    /// Whether several processes may run, of which only the holder of a Lease writes. With false this
+    /// Whether several processes may run. Only the holder of the Lease writes. With false this
     /// process always writes and uses no Lease, so it must be the only one.
     #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     pub leader_election: bool,

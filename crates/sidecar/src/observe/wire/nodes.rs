@@ -1,4 +1,4 @@
-//! Nodes on the wire, of which only the metadata is requested, and their facts.
+//! Nodes on the wire, and their facts. Only the metadata of a Node is requested.
 
 use std::sync::Arc;
 
