@@ -9,6 +9,7 @@
 //! | [`pps`] | what does a PPS object say? |
 //! | [`owner`] | which workload does a Pod belong to, and can its Pods have recorded states? |
 //! | [`select`] | which PPS governs a workload? |
+//! | [`alias`] | how does a get find a PPS of another name than its workload's? |
 //! | [`mod@plan`] | what is injected into a re-created Pod? |
 //! | [`annotations`] | which annotations may be injected at all? |
 //! | [`mod@apply`] | how does the plan get into the Pod's JSON without changing anything else? |
@@ -23,6 +24,7 @@
 //! | [`size`] | how much capacity is left in it? |
 //! | [`generate`] | which PPS does an annotated workload ask for? |
 //! | [`validate`] | what is wrong with a PPS that is created or updated? |
+//! | [`limits`] | how large may what a user writes be? |
 //! | [`reason`] | the reasons in conditions, Events, metrics and logs |
 //!
 //! # Scope
@@ -31,6 +33,7 @@
 //! only dependencies. The feature `k8s` adds `k8s-openapi`'s traits to the API type, and the feature
 //! `schema` adds JSON schemas for the CRD.
 
+pub mod alias;
 pub mod annotations;
 pub mod apply;
 pub mod conflict;
@@ -38,6 +41,7 @@ pub mod demand;
 pub mod generate;
 mod json;
 pub mod kinds;
+pub mod limits;
 mod names;
 pub mod owner;
 pub mod plan;
