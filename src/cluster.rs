@@ -1,17 +1,18 @@
 //! Looks up the PersistentPodState of a workload. The only place that makes host calls.
+//!
+//! It only gets objects by name. A get fails at once without permission; PolicyServer answers a list from a watch,
+//! for which it waits forever without permission or if the definition is gone, and meanwhile the list holds one of
+//! the workers that all policies share.
 
-use std::iter;
-
-use pps_core::pps::{API_VERSIONS, KIND, Metadata, PLURAL};
-use pps_core::select::{self, Candidate};
-use pps_core::{PodState, Spec, TargetReference, to_text};
+use pps_core::alias::aliased;
+use pps_core::generate::second_name;
+use pps_core::pps::{API_VERSIONS, KIND, Metadata};
+use pps_core::{PodState, Spec, TargetReference, select, to_text};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::host_error;
-use crate::lookup_error::{HostCall, LookupError};
-use crate::settings::Lookup;
+use crate::lookup_error::{GET, HostCall, LookupError};
 
 /// What runs the policy and answers its calls.
 pub trait Host {
@@ -53,8 +54,6 @@ pub struct GoverningPps {
     pub state: Option<PodState>,
     /// UID of the workload that the states were recorded for, if known.
     pub target_uid: Option<String>,
-    /// Names of the other objects that target the same workload.
-    pub ignored: Vec<String>,
 }
 
 impl<'a> Cluster<'a> {
@@ -68,39 +67,29 @@ impl<'a> Cluster<'a> {
         self.namespace
     }
 
-    /// Finds the object that governs a workload, with its state of `pod`: first under the workload's own
-    /// name, which generated objects have; then, under [`Lookup::Full`], among all objects of the
-    /// namespace. The object that is returned was read during this call; the list may be some milliseconds
-    /// old.
+    /// Finds the object that governs a workload, with its state of `pod`.
     ///
     /// # Errors
     ///
     /// If the cluster does not say whether there is such an object.
-    pub fn find(
-        self,
-        workload: &TargetReference,
-        pod: &str,
-        lookup: Lookup,
-    ) -> Result<Option<GoverningPps>, LookupError> {
-        self.in_served_version(|versioned| match versioned.get_governing(&workload.name, workload, pod)? {
-            None if lookup == Lookup::Full => versioned.find_in_list(workload, pod),
-            found => Ok(found),
+    pub fn find(self, workload: &TargetReference, pod: &str) -> Result<Option<GoverningPps>, LookupError> {
+        // A mask cannot name a field that has a dot in it.
+        let state =
+            if pod.contains('.') { "status.podStates".into() } else { format!("status.podStates.{pod}") };
+        self.in_served_version(|versioned| {
+            let found = versioned.find(workload, &["spec", &state, "status.targetUID"])?;
+            found.map(|(name, object)| versioned.read_governing(&name, &object, pod)).transpose()
         })
     }
 
-    /// Finds the names of the objects that target a workload: the one under the workload's own name, or
-    /// else, under [`Lookup::Full`], any others, oldest first. Each was read during this call.
+    /// Finds the name of the object that governs a workload.
     ///
     /// # Errors
     ///
-    /// If the cluster does not say whether there are any.
-    pub fn find_names(self, workload: &TargetReference, lookup: Lookup) -> Result<Vec<String>, LookupError> {
+    /// If the cluster does not say whether there is such an object.
+    pub fn find_name(self, workload: &TargetReference) -> Result<Option<String>, LookupError> {
         self.in_served_version(|versioned| {
-            // The get comes first: without permission it fails at once, whereas a list never returns.
-            if versioned.targets(&workload.name, workload)? {
-                return Ok(vec![workload.name.clone()]);
-            }
-            if lookup == Lookup::Full { versioned.list_names(workload) } else { Ok(Vec::new()) }
+            Ok(versioned.find(workload, &["spec.targetRef"])?.map(|(name, _)| name))
         })
     }
 
@@ -135,103 +124,48 @@ struct VersionedCluster<'a> {
     api_version: &'static str,
 }
 
-/// The answer to a list.
-#[derive(Deserialize)]
-struct List<'a> {
-    #[serde(borrow)]
-    items: Vec<&'a RawValue>,
-}
-
-/// An object's metadata and target. OpenKruise's CRD allows objects without a target: it is empty then.
-struct Summary {
-    metadata: Metadata,
-    target_ref: TargetReference,
-}
-
-impl Summary {
-    fn read(object: &Value) -> Self {
-        let target_ref = TargetReference::read(&object["spec"]["targetRef"]);
-        Self { metadata: Metadata::read(object), target_ref }
-    }
-
-    fn to_candidate(&self) -> Candidate<'_> {
-        Candidate { metadata: &self.metadata, target_ref: &self.target_ref }
-    }
-
-    fn governs(&self, workload: &TargetReference) -> bool {
-        select::governs(&self.metadata, &self.target_ref, workload)
-    }
-}
-
 impl VersionedCluster<'_> {
-    /// Chooses the object that governs a workload among all of the namespace, and reads it.
-    fn find_in_list(
+    /// Finds the object that governs a workload, and its name: first under the workload's own name, then under its
+    /// second name, where a generated object is if the own name belongs to a workload of another kind. An alias
+    /// there names the object. Nobody else may use the second name.
+    fn find(
         self,
         workload: &TargetReference,
-        pod: &str,
-    ) -> Result<Option<GoverningPps>, LookupError> {
-        let summaries = self.list(&workload.name)?;
-        let Some(choice) = select::choose(summaries.iter().map(Summary::to_candidate), workload) else {
-            return Ok(None);
-        };
-        let ignored = choice.ignored.iter().map(|&name| name.to_owned()).collect();
-        let governing = self.get_governing(choice.name, workload, pod)?;
-        Ok(governing.map(|governing| GoverningPps { ignored, ..governing }))
-    }
-
-    /// The names of all objects of the namespace that target a workload, oldest first.
-    fn list_names(self, workload: &TargetReference) -> Result<Vec<String>, LookupError> {
-        let summaries = self.list(&workload.name)?;
-        let choice = select::choose(summaries.iter().map(Summary::to_candidate), workload);
-        let mut names = Vec::new();
-        for name in choice.into_iter().flat_map(|choice| iter::once(choice.name).chain(choice.ignored)) {
-            // The list can be out of date.
-            if self.targets(name, workload)? {
-                names.push(name.to_owned());
+        field_masks: &[&str],
+    ) -> Result<Option<(String, Value)>, LookupError> {
+        let mut name = workload.name.clone();
+        let mut object = self.get(&name, field_masks)?;
+        if !governs(object.as_ref(), workload) {
+            name = second_name(workload);
+            object = self.get(&name, field_masks)?;
+            let target_ref = TargetReference::read(&object.as_ref().unwrap_or_default()["spec"]["targetRef"]);
+            if let Some(pps) = aliased(&target_ref) {
+                name = pps.into();
+                object = self.get(&name, field_masks)?;
             }
         }
-        Ok(names)
+        Ok(object.filter(|object| governs(Some(object), workload)).map(|object| (name, object)))
     }
 
-    /// Whether an object of this name exists and targets a workload.
-    fn targets(self, name: &str, workload: &TargetReference) -> Result<bool, LookupError> {
-        let object = self.get(&self.get_call(name), &["spec.targetRef"])?;
-        Ok(object.is_some_and(|object| Summary::read(&object).governs(workload)))
-    }
-
-    /// Reads the object of this name; `None` if it does not govern the workload.
-    fn get_governing(
-        self,
-        name: &str,
-        workload: &TargetReference,
-        pod: &str,
-    ) -> Result<Option<GoverningPps>, LookupError> {
-        // A mask cannot name a field that has a dot in it.
-        let state =
-            if pod.contains('.') { "status.podStates".into() } else { format!("status.podStates.{pod}") };
-        let call = self.get_call(name);
-        let object = self.get(&call, &["spec", &state, "status.targetUID"])?;
-        let Some(object) = object.filter(|object| Summary::read(object).governs(workload)) else {
-            return Ok(None);
-        };
-        let malformed = |error: serde_json::Error| call.malformed(&error);
+    /// Reads what a Pod needs of the object that governs its workload.
+    fn read_governing(self, name: &str, object: &Value, pod: &str) -> Result<GoverningPps, LookupError> {
+        let malformed = |error: serde_json::Error| self.get_call(name).malformed(&error);
         let status = &object["status"];
-        Ok(Some(GoverningPps {
+        Ok(GoverningPps {
             name: name.into(),
             spec: Spec::deserialize(&object["spec"]).map_err(malformed)?,
             state: Option::deserialize(&status["podStates"][pod]).map_err(malformed)?,
             target_uid: status["targetUID"].as_str().map(str::to_owned),
-            ignored: Vec::new(),
-        }))
+        })
     }
 
     fn get_call(self, name: &str) -> HostCall<'_> {
-        HostCall { api_version: self.api_version, operation: "get_resource", target: name, verbs: "get" }
+        HostCall { api_version: self.api_version, name }
     }
 
     /// Reads one object, uncached; `None` if it does not exist.
-    fn get(self, call: &HostCall, field_masks: &[&str]) -> Result<Option<Value>, LookupError> {
-        let name = call.target;
+    fn get(self, name: &str, field_masks: &[&str]) -> Result<Option<Value>, LookupError> {
+        let call = self.get_call(name);
         let request = json!({
             "api_version": self.api_version,
             "kind": KIND,
@@ -240,7 +174,7 @@ impl VersionedCluster<'_> {
             "disable_cache": true,
             "field_masks": field_masks,
         });
-        match self.call(call, &request) {
+        match self.host.call("kubernetes", GET, &to_text(&request)) {
             Ok(answer) => {
                 let object: Value = serde_json::from_str(&answer).map_err(|error| call.malformed(&error))?;
                 // Anything else, such as a list, must not pass for an object without a target.
@@ -253,34 +187,12 @@ impl VersionedCluster<'_> {
             Err(text) => Err(call.failed(&text)),
         }
     }
+}
 
-    /// Lists the objects of the namespace that may target a workload of this name.
-    fn list(self, workload: &str) -> Result<Vec<Summary>, LookupError> {
-        // PolicyServer keeps a watch for each distinct query until it ends: the query must not depend on the
-        // Pod.
-        let request = json!({
-            "api_version": self.api_version,
-            "kind": KIND,
-            "namespace": self.namespace,
-            "label_selector": null,
-            "field_selector": null,
-            "field_masks": ["spec.targetRef"],
-        });
-        let call = HostCall {
-            api_version: self.api_version,
-            operation: "list_resources_by_namespace",
-            target: PLURAL,
-            verbs: "get, list and watch",
-        };
-        let answer = self.call(&call, &request).map_err(|text| call.failed(&text))?;
-        let List { items } = serde_json::from_str(&answer).map_err(|error| call.malformed(&error))?;
-        // Most objects target other workloads and need not be parsed. One that is malformed is skipped.
-        let named = items.iter().map(|item| item.get()).filter(|item| item.contains(workload));
-        let summaries = named.map(|item| Summary::read(&serde_json::from_str(item).unwrap_or_default()));
-        Ok(summaries.filter(|summary| !summary.metadata.name.is_empty()).collect())
-    }
-
-    fn call(self, call: &HostCall, request: &Value) -> Result<String, String> {
-        self.host.call("kubernetes", call.operation, &to_text(request))
-    }
+/// Whether this object governs a workload. OpenKruise's CRD allows objects without a target.
+fn governs(object: Option<&Value>, workload: &TargetReference) -> bool {
+    object.is_some_and(|object| {
+        let target_ref = TargetReference::read(&object["spec"]["targetRef"]);
+        select::governs(&Metadata::read(object), &target_ref, workload)
+    })
 }

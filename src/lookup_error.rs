@@ -7,6 +7,9 @@ use pps_core::pps::{GROUP, KIND, PLURAL};
 
 use crate::host_error::HostError;
 
+/// The only host call that a lookup makes.
+pub(crate) const GET: &str = "get_resource";
+
 /// Why the cluster did not answer a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookupError {
@@ -26,15 +29,13 @@ pub enum LookupError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedCall {
     api_version: &'static str,
-    operation: &'static str,
-    target: String,
-    verbs: &'static str,
+    name: String,
     reason: String,
 }
 
 impl fmt::Display for FailedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} failed: {}", self.operation, self.target, self.reason)
+        write!(f, "{GET} {} failed: {}", self.name, self.reason)
     }
 }
 
@@ -45,11 +46,11 @@ impl LookupError {
             Self::KindNotServed => {
                 format!("install the {KIND} CRD ({GROUP}, v1alpha1 or v1beta1), or remove this policy")
             }
-            Self::NotGranted(FailedCall { api_version, operation, .. }) => format!(
-                "name {api_version} {KIND} in the policy's spec.contextAwareResources, and kubernetes/{operation} in its host capabilities"
+            Self::NotGranted(FailedCall { api_version, .. }) => format!(
+                "name {api_version} {KIND} in the policy's spec.contextAwareResources, and kubernetes/{GET} in its host capabilities"
             ),
-            Self::Forbidden(FailedCall { verbs, .. }) => {
-                format!("grant the PolicyServer's ServiceAccount the verb {verbs} on {PLURAL}.{GROUP}")
+            Self::Forbidden(_) => {
+                format!("grant the PolicyServer's ServiceAccount the verb get on {PLURAL}.{GROUP}")
             }
             Self::Malformed(_) => "correct the object".into(),
             Self::Unavailable(_) => "check that the PolicyServer reaches the API server".into(),
@@ -76,15 +77,12 @@ impl fmt::Display for LookupError {
 
 impl Error for LookupError {}
 
-/// A host call, as messages describe it.
+/// A get, as messages describe it.
 #[derive(Clone, Copy)]
 pub(crate) struct HostCall<'a> {
     pub(crate) api_version: &'static str,
-    pub(crate) operation: &'static str,
-    /// The name of the object, or the resource that is listed.
-    pub(crate) target: &'a str,
-    /// The verbs that the PolicyServer needs.
-    pub(crate) verbs: &'static str,
+    /// The name of the object.
+    pub(crate) name: &'a str,
 }
 
 impl HostCall<'_> {
@@ -104,7 +102,6 @@ impl HostCall<'_> {
     }
 
     fn with_reason(&self, reason: String) -> FailedCall {
-        let Self { api_version, operation, target, verbs } = *self;
-        FailedCall { api_version, operation, target: target.into(), verbs, reason }
+        FailedCall { api_version: self.api_version, name: self.name.into(), reason }
     }
 }

@@ -1,6 +1,7 @@
 //! Validates a PersistentPodState that is created or updated.
 
 use pps_core::TargetReference;
+use pps_core::alias::aliased;
 use pps_core::pps::{KIND, Metadata};
 use pps_core::validate::{Review, check_sole_target, is_exempt, review};
 use serde_json::Value;
@@ -8,7 +9,7 @@ use serde_json::Value;
 use crate::admission::{Admission, FailedLookup};
 use crate::lookup_error::LookupError;
 use crate::response::{AdmissionResult, Rejection, ValidationResponse};
-use crate::settings::{Lookup, Settings};
+use crate::settings::Settings;
 
 /// Answers the creation or the update of an object.
 pub(crate) fn admit(admission: &Admission) -> AdmissionResult {
@@ -24,9 +25,9 @@ pub(crate) fn admit(admission: &Admission) -> AdmissionResult {
     let settings = admission.settings()?;
     let mut review = review(&object, before.as_ref(), &settings.annotations);
     let Metadata { name, .. } = Metadata::read(&object);
-    // An update cannot change the workload, so only a new object can be a second one.
+    // An update cannot change the workload, so only a new object can be a second one. An alias has no workload.
     let result = match review.workload.take() {
-        Some(workload) if before.is_none() => {
+        Some(workload) if before.is_none() && aliased(&workload).is_none() => {
             check_workload(admission, &settings, &name, &workload, &mut review)
         }
         _ => Ok(ValidationResponse::accept(Vec::new())),
@@ -44,7 +45,7 @@ pub(crate) fn admit(admission: &Admission) -> AdmissionResult {
     Ok(response)
 }
 
-/// Adds to the review whether Pods of the workload will find the object, and whether it is the only one.
+/// Adds to the review whether the object is the only one of its workload.
 fn check_workload(
     admission: &Admission,
     settings: &Settings,
@@ -52,17 +53,11 @@ fn check_workload(
     workload: &TargetReference,
     review: &mut Review,
 ) -> AdmissionResult {
-    if settings.lookup == Lookup::ByName && name != workload.name {
-        review.warnings.push(format!(
-            "{KIND} {name} will not be found: name it {} (the policy's settings.lookup is \"byName\")",
-            workload.name
-        ));
-    }
     let cluster = admission.cluster;
-    match cluster.find_names(workload, settings.lookup) {
-        Ok(others) => {
+    match cluster.find_name(workload) {
+        Ok(other) => {
             // The API server itself refuses a second object of the same name.
-            let others: Vec<String> = others.into_iter().filter(|other| other != name).collect();
+            let others: Vec<String> = other.into_iter().filter(|other| other != name).collect();
             review.violations.extend(check_sole_target(workload, &others));
             Ok(ValidationResponse::accept(Vec::new()))
         }

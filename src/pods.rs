@@ -18,7 +18,7 @@ pub(crate) fn admit(admission: &Admission) -> AdmissionResult {
     let Some(owner) = identity.stateful_owner() else { return Ok(ValidationResponse::accept(Vec::new())) };
     let settings = admission.settings()?;
     let cluster = admission.cluster;
-    match cluster.find(&owner.target(), &identity.name, settings.lookup) {
+    match cluster.find(&owner.target(), &identity.name) {
         Ok(Some(governing)) => inject(&governing, owner, pod, &settings),
         Ok(None) => Ok(ValidationResponse::accept(Vec::new())),
         Err(error @ LookupError::KindNotServed) => {
@@ -47,18 +47,10 @@ fn inject(
     pod: &str,
     settings: &Settings,
 ) -> AdmissionResult {
-    let GoverningPps { name, spec, state, ignored, .. } = governing;
-    let mut warnings = Vec::new();
-    if !ignored.is_empty() {
-        warnings.push(format!(
-            "{} has several PersistentPodStates: {name} is used; delete the others ({})",
-            describe(owner),
-            ignored.join(", "),
-        ));
-    }
-    let Some(state) = state else { return Ok(ValidationResponse::accept(warnings)) };
+    let GoverningPps { name, spec, state, .. } = governing;
+    let Some(state) = state else { return Ok(ValidationResponse::accept(Vec::new())) };
     let plan = plan(name, spec, state, &settings.annotations);
-    warnings.extend(plan.warnings.iter().cloned());
+    let mut warnings = plan.warnings.clone();
     if plan.is_empty() {
         return Ok(ValidationResponse::accept(warnings));
     }

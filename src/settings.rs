@@ -15,8 +15,6 @@ pub use error::{Cause, FieldError, SettingsError};
 pub struct Settings {
     /// What happens to a Pod whose PersistentPodState cannot be read.
     pub on_lookup_failure: OnLookupFailure,
-    /// How the PersistentPodState of a Pod is found.
-    pub lookup: Lookup,
     /// Which annotations a PersistentPodState may name and a Pod may get.
     pub annotations: AnnotationRules,
 }
@@ -30,16 +28,6 @@ pub enum OnLookupFailure {
     Reject,
     /// It starts without its recorded state, with a warning.
     Accept,
-}
-
-/// How the PersistentPodState of a Pod is found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lookup {
-    /// By the name of the Pod's owner, then among all objects of the namespace.
-    #[default]
-    Full,
-    /// By the name of the Pod's owner only: for clusters that use generated objects only.
-    ByName,
 }
 
 impl Settings {
@@ -60,12 +48,9 @@ impl Settings {
                 ("onLookupFailure", _) => {
                     errors.push(wrong(field, value, Cause::NotOneOf("\"reject\" or \"accept\"")));
                 }
-                ("lookup", Some("full")) => settings.lookup = Lookup::Full,
-                ("lookup", Some("byName")) => settings.lookup = Lookup::ByName,
-                ("lookup", _) => errors.push(wrong(field, value, Cause::NotOneOf("\"full\" or \"byName\""))),
                 ("annotations", _) => settings.annotations = read_annotation_rules(value, &mut errors),
                 _ => {
-                    let known = "settings.onLookupFailure, settings.lookup or settings.annotations";
+                    let known = "settings.onLookupFailure or settings.annotations";
                     errors.push(wrong(field, value, Cause::Unknown(known)));
                 }
             }
@@ -122,21 +107,15 @@ mod tests {
 
     #[test]
     fn null_and_empty_settings_are_the_defaults() {
-        for json in
-            ["null", "{}", r#"{"lookup": null}"#, r#"{"lookup": "full", "onLookupFailure": "reject"}"#]
-        {
+        for json in ["null", "{}", r#"{"annotations": null}"#, r#"{"onLookupFailure": "reject"}"#] {
             assert_eq!(Settings::parse(json), Ok(Settings::default()), "{json}");
         }
     }
 
     #[test]
-    fn reads_lookup_and_on_lookup_failure() {
-        let settings = Settings::parse(r#"{"lookup": "byName", "onLookupFailure": "accept"}"#);
-        let expected = Settings {
-            on_lookup_failure: OnLookupFailure::Accept,
-            lookup: Lookup::ByName,
-            ..Settings::default()
-        };
+    fn reads_on_lookup_failure() {
+        let settings = Settings::parse(r#"{"onLookupFailure": "accept"}"#);
+        let expected = Settings { on_lookup_failure: OnLookupFailure::Accept, ..Settings::default() };
         assert_eq!(settings, Ok(expected));
     }
 
@@ -187,12 +166,9 @@ mod tests {
     #[test]
     fn reports_all_errors_at_once() {
         assert_eq!(
-            Settings::parse(r#"{"lookup": "ByName", "onLookupFailure": true, "retries": 3}"#)
-                .unwrap_err()
-                .to_string(),
-            "settings.lookup is \"ByName\": set it to \"full\" or \"byName\", or remove it; \
-             settings.onLookupFailure is true: set it to \"reject\" or \"accept\", or remove it; \
-             settings.retries is unknown: use settings.onLookupFailure, settings.lookup or settings.annotations, or remove it"
+            Settings::parse(r#"{"lookup": "full", "onLookupFailure": true}"#).unwrap_err().to_string(),
+            "settings.lookup is unknown: use settings.onLookupFailure or settings.annotations, or remove it; \
+             settings.onLookupFailure is true: set it to \"reject\" or \"accept\", or remove it"
         );
         for json in ["[]", "3", "", "{"] {
             let error = Settings::parse(json).unwrap_err().to_string();

@@ -145,15 +145,15 @@ impl Installation {
         let token = cluster.control_plane.service_account_token(kubewarden::NAMESPACE, account).await?;
         if let Some(program) = policy_server::executable().filter(|_| real) {
             let host = self.registry.host();
-            let server = PolicyServer::start(&cluster.control_plane, program, policy, &token, host)?;
+            let server = PolicyServer::start(&cluster.control_plane, program, std::slice::from_ref(&policy), &token, Some(host))?;
             server.wait_ready(TIMEOUT).await?;
-            server.register(&cluster.client(), cluster.control_plane.version()).await?;
+            server.register(&policy, &cluster.client(), cluster.control_plane.version()).await?;
             self.policy_server = Some(server);
         } else {
             let wasm = self.registry.reader()?.pull_policy(reference).await?;
             cluster.start_installed_webhook(&PolicyModule::load(&wasm)?, policy, &token).await?;
         }
-        wait_until_called(cluster).await
+        wait_until_policy_is_called(cluster).await
     }
 
     /// The address on which one of the sidecar's Pods listens, and its process id.
@@ -180,9 +180,9 @@ async fn installed_policy(cluster: &Cluster) -> Result<Policy> {
     Ok(Policy::new(serde_json::to_value(policies.get("persistent-pod-state").await?)?))
 }
 
-/// Waits until the API server calls the webhook, which happens a moment after registration: sends (as a dry run) an
-/// object that only the policy refuses.
-async fn wait_until_called(cluster: &Cluster) -> Result<()> {
+/// Waits until the API server calls the product's policy, which happens a moment after registration: sends (as a dry
+/// run) an object that only the policy refuses.
+pub async fn wait_until_policy_is_called(cluster: &Cluster) -> Result<()> {
     let objects: Api<DynamicObject> = Api::namespaced_with(cluster.client(), "default", &pps_resource());
     let object = serde_json::from_value(
         json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",

@@ -4,8 +4,10 @@ mod definitions;
 mod kwctl;
 mod policy;
 pub mod policy_server;
+mod review_client;
 pub mod stand_in;
 
 pub use definitions::{NAMESPACE, SERVICE_ACCOUNT, install_definitions, permissive_definition};
 pub use kwctl::find_kwctl;
 pub use policy::Policy;
+pub use review_client::ReviewClient;

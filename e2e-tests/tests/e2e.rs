@@ -20,3 +20,4 @@ mod manifests;
 mod registry;
 mod release;
 mod scenarios;
+mod workers;

@@ -15,7 +15,7 @@ pub enum SettingsError {
 /// A field that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// The field, such as `settings.lookup`.
+    /// The field, such as `settings.onLookupFailure`.
     pub path: String,
     /// Its value in JSON.
     pub value: String,
@@ -40,7 +40,7 @@ impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAnObject(reason) => {
-                write!(f, "the settings must be an object, such as {{\"lookup\": \"full\"}}: {reason}")
+                write!(f, "the settings must be an object, such as {{\"onLookupFailure\": \"reject\"}}: {reason}")
             }
             Self::Fields(errors) => {
                 for (index, error) in errors.iter().enumerate() {

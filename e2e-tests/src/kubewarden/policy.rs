@@ -4,7 +4,7 @@
 //! configuration for the API server and an entry of `policies.yml` for the PolicyServer.
 
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::definitions::NAMESPACE;
 use crate::control_plane::Version;
@@ -81,8 +81,8 @@ impl Policy {
         })
     }
 
-    /// A `policies.yml` of the PolicyServer with only this policy. A cluster-wide policy gets all host capabilities.
-    pub fn policies(&self) -> Value {
+    /// Its entry in the PolicyServer's `policies.yml`. A cluster-wide policy gets all host capabilities.
+    pub fn policies(&self) -> Map<String, Value> {
         let mut entry = json!({
             "namespacedName": {"Namespace": "", "Name": self.object["metadata"]["name"]},
             "module": self.spec("module"),
@@ -98,7 +98,7 @@ impl Policy {
                 entry[field] = self.spec(field).clone();
             }
         }
-        json!({self.id(): entry})
+        Map::from_iter([(self.id(), entry)])
     }
 }
 

@@ -8,7 +8,7 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::policy::Policy;
 use crate::{
@@ -25,10 +25,9 @@ pub fn executable() -> Option<PathBuf> {
     env::var_os("POLICY_SERVER").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// A running PolicyServer with one policy.
+/// A running PolicyServer.
 pub struct PolicyServer {
     supervisor: Arc<Supervisor>,
-    policy: Policy,
     url: String,
     authority: String,
     readiness: String,
@@ -40,9 +39,9 @@ impl PolicyServer {
     pub fn start(
         control_plane: &ControlPlane,
         program: PathBuf,
-        policy: Policy,
+        policies: &[Policy],
         token: &str,
-        insecure: &str,
+        insecure: Option<&str>,
     ) -> Result<Self> {
         let folder = control_plane.folder().join(NAME);
         fs::create_dir_all(&folder)?;
@@ -54,7 +53,8 @@ impl PolicyServer {
             Ok(path.display().to_string())
         };
         let (port, readiness) = (free_port()?, free_port()?);
-        let sources = json!({"insecure_sources": [insecure]});
+        let sources = json!({"insecure_sources": insecure.into_iter().collect::<Vec<_>>()});
+        let entries: Map<String, Value> = policies.iter().flat_map(Policy::policies).collect();
         let downloads = folder.join("downloads");
         fs::create_dir_all(&downloads)?;
         let args = [
@@ -63,7 +63,7 @@ impl PolicyServer {
             ("--readiness-probe-port", readiness.to_string()),
             ("--cert-file", file("tls.crt", &certificate.certificate)?),
             ("--key-file", file("tls.key", &certificate.key)?),
-            ("--policies", file("policies.yml", &policy.policies().to_string())?),
+            ("--policies", file("policies.yml", &Value::from(entries).to_string())?),
             ("--sources-path", file("sources.yml", &sources.to_string())?),
             ("--policies-download-dir", downloads.display().to_string()),
             ("--sigstore-cache-dir", folder.join("sigstore").display().to_string()),
@@ -74,14 +74,13 @@ impl PolicyServer {
         supervisor.spawn(Spec { name: NAME.to_owned(), program, args, env })?;
         Ok(Self {
             supervisor,
-            policy,
             url: format!("https://127.0.0.1:{port}"),
             authority: certificate.authority,
             readiness: format!("127.0.0.1:{readiness}"),
         })
     }
 
-    /// Waits until it has pulled and compiled the policy.
+    /// Waits until it has pulled and compiled the policies.
     pub async fn wait_ready(&self, timeout: Duration) -> Result<()> {
         let ready = wait_for("the PolicyServer to be ready", timeout, async || {
             let status = self.supervisor.status(NAME)?;
@@ -99,13 +98,23 @@ impl PolicyServer {
         Ok(())
     }
 
-    /// Registers it with the API server.
-    pub async fn register(&self, admin: &Client, version: Version) -> Result<Value> {
+    /// Registers one of its policies with the API server.
+    pub async fn register(&self, policy: &Policy, admin: &Client, version: Version) -> Result<()> {
         let configurations: Api<MutatingWebhookConfiguration> = Api::all(admin.clone());
-        let configuration = self.policy.webhook_configuration(&self.url, &self.authority, version);
+        let configuration = policy.webhook_configuration(&self.url, &self.authority, version);
         let params = PatchParams::apply("pps-e2e").force();
-        configurations.patch(&self.policy.id(), &params, &Patch::Apply(&configuration)).await?;
-        Ok(configuration)
+        configurations.patch(&policy.id(), &params, &Patch::Apply(&configuration)).await?;
+        Ok(())
+    }
+
+    /// Its address, without a path.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The authority that signed its certificate.
+    pub fn authority(&self) -> &str {
+        &self.authority
     }
 
     /// What it logged.

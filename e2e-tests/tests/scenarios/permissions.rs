@@ -61,6 +61,13 @@ pub(crate) fn writes(cluster: &Cluster, user: &str) -> Vec<Value> {
     requests.filter(|event| is_write(event) && event["objectRef"]["resource"] != "leases").collect()
 }
 
+/// The verbs of all requests of a user for a resource in the audit log.
+pub(crate) fn verbs_of(cluster: &Cluster, user: &str, resource: &str) -> BTreeSet<String> {
+    let requests = requests_of(cluster, user).into_iter();
+    let requests = requests.filter(|event| event["objectRef"]["resource"] == resource);
+    requests.map(|event| event["verb"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
 fn requests_of(cluster: &Cluster, user: &str) -> Vec<Value> {
     let log = cluster.control_plane.audit_log();
     let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

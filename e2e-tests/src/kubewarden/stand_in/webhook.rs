@@ -92,6 +92,8 @@ pub struct Webhook {
 struct Shared {
     module: PolicyModule,
     settings: Mutex<Value>,
+    /// The other policies of this server, with their settings.
+    others: Mutex<Vec<(PolicyModule, Value)>>,
     host: Arc<dyn HostCalls>,
     workers: Arc<Semaphore>,
     served: Mutex<Vec<Served>>,
@@ -135,6 +137,7 @@ impl Webhook {
         let shared = Arc::new(Shared {
             module,
             settings: Mutex::new(options.settings),
+            others: Mutex::default(),
             host: Arc::new(host.clone()),
             workers: Arc::new(Semaphore::new(options.workers.max(1))),
             served: Mutex::default(),
@@ -158,6 +161,13 @@ impl Webhook {
         });
         let authority = certificate.authority;
         Ok(Self { shared, host, url, authority, policy, server, handle })
+    }
+
+    /// Serves another policy on the same workers, made of the same module. It is not registered.
+    pub fn serve_other(&self, policy: &Policy) -> Result<()> {
+        let module = self.shared.module.installed_by(policy)?;
+        lock(&self.shared.others).push((module, policy.settings()));
+        Ok(())
     }
 
     /// Registers this webhook and waits until the API server calls it.
@@ -198,6 +208,11 @@ impl Webhook {
     /// The server's address, without a path.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The authority that signed the server's certificate.
+    pub fn authority(&self) -> &str {
+        &self.authority
     }
 
     /// All requests since the start or since [`forget`](Self::forget), in the order of their answers.
@@ -273,14 +288,24 @@ impl Drop for Webhook {
     }
 }
 
+impl Shared {
+    /// The policy with this id, and its settings.
+    fn policy(&self, id: &str) -> Option<(PolicyModule, Value)> {
+        if id == self.module.id() {
+            return Some((self.module.clone(), lock(&self.settings).clone()));
+        }
+        lock(&self.others).iter().find(|(module, _)| module.id() == id).cloned()
+    }
+}
+
 async fn validate(
     State(shared): State<Arc<Shared>>,
     Path(policy): Path<String>,
     review: Result<Json<ReviewRequest>, JsonRejection>,
 ) -> Response {
-    if policy != shared.module.id() {
+    let Some((module, settings)) = shared.policy(&policy) else {
         return refuse(StatusCode::NOT_FOUND, &format!("unknown policy: {policy}"));
-    }
+    };
     let Json(review) = match review {
         Ok(review) => review,
         Err(rejection) => return refuse(rejection.status(), &rejection.body_text()),
@@ -291,9 +316,8 @@ async fn validate(
     // The worker is busy until the guest returns, whether or not the API server still waits.
     let evaluated = tokio::task::spawn_blocking(move || {
         let _worker = worker;
-        let settings = lock(&shared.settings).clone();
         let started = Instant::now();
-        let mut evaluation = shared.module.evaluate_request(&review.request, &settings, &shared.host);
+        let mut evaluation = module.evaluate_request(&review.request, &settings, &shared.host);
         evaluation.took = started.elapsed();
         let response = evaluation.response.clone();
         let own = Option::unwrap_or_default;
