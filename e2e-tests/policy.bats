@@ -73,7 +73,7 @@ patched() { jq -r '.patch // "" | @base64d' <<<"$output" | grep -q -- "$1"; }
 }
 
 @test "refuses a second object for a workload" {
-    play pps-second-under-another-name
+    play pps-second-through-the-alias
     allowed false
     message "it is already the target of PersistentPodState echo"
 }
@@ -85,7 +85,7 @@ patched() { jq -r '.patch // "" | @base64d' <<<"$output" | grep -q -- "$1"; }
 
 @test "refuses invalid settings" {
     run bash -c '"$@" 2>&1' _ "$KWCTL" run --request-path testdata/cases/rule-04-no-entry/request.json \
-        --settings-json '{"lookup": "byname"}' "$WASM"
+        --settings-json '{"onLookupFailure": "ignore"}' "$WASM"
     [ "$status" -ne 0 ]
-    [[ "$output" == *'settings.lookup is "byname": set it to "full" or "byName"'* ]]
+    [[ "$output" == *'settings.onLookupFailure is "ignore": set it to "reject" or "accept"'* ]]
 }

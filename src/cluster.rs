@@ -6,8 +6,8 @@
 
 use pps_core::alias::aliased;
 use pps_core::generate::second_name;
-use pps_core::pps::{API_VERSIONS, KIND, Metadata};
-use pps_core::{PodState, Spec, TargetReference, select, to_text};
+use pps_core::pps::{API_VERSIONS, KIND};
+use pps_core::{PodState, Spec, TargetReference, to_text};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -134,17 +134,17 @@ impl VersionedCluster<'_> {
         field_masks: &[&str],
     ) -> Result<Option<(String, Value)>, LookupError> {
         let mut name = workload.name.clone();
-        let mut object = self.get(&name, field_masks)?;
-        if !governs(object.as_ref(), workload) {
+        let mut object = self.get(&name, field_masks)?.filter(|object| governs(object, workload));
+        if object.is_none() {
             name = second_name(workload);
             object = self.get(&name, field_masks)?;
-            let target_ref = TargetReference::read(&object.as_ref().unwrap_or_default()["spec"]["targetRef"]);
-            if let Some(pps) = aliased(&target_ref) {
+            let target_ref = object.as_ref().map(target_of);
+            if let Some(pps) = target_ref.as_ref().and_then(aliased) {
                 name = pps.into();
                 object = self.get(&name, field_masks)?;
             }
         }
-        Ok(object.filter(|object| governs(Some(object), workload)).map(|object| (name, object)))
+        Ok(object.filter(|object| governs(object, workload)).map(|object| (name, object)))
     }
 
     /// Reads what a Pod needs of the object that governs its workload.
@@ -189,10 +189,12 @@ impl VersionedCluster<'_> {
     }
 }
 
-/// Whether this object governs a workload. OpenKruise's CRD allows objects without a target.
-fn governs(object: Option<&Value>, workload: &TargetReference) -> bool {
-    object.is_some_and(|object| {
-        let target_ref = TargetReference::read(&object["spec"]["targetRef"]);
-        select::governs(&Metadata::read(object), &target_ref, workload)
-    })
+/// Whether an object can govern a workload: it targets it, and is not terminating.
+fn governs(object: &Value, workload: &TargetReference) -> bool {
+    object["metadata"]["deletionTimestamp"].is_null() && target_of(object).is_same_workload(workload)
+}
+
+/// The target of an object. OpenKruise's CRD allows objects without one: it is empty then.
+fn target_of(object: &Value) -> TargetReference {
+    TargetReference::read(&object["spec"]["targetRef"])
 }

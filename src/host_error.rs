@@ -39,20 +39,21 @@ pub(crate) fn is_not_found(text: &str, api_version: &str, name: &str) -> bool {
     strip_wrapping(text).starts_with(&format!("Cannot find {api_version}/{KIND} named '{name}'"))
 }
 
-/// Whether the API server's own answer to the host's discovery says that the kind does not exist: it listed the
-/// kinds of this version without this one, or it answered that the version does not exist. That answer is this
-/// very page, which is no JSON. Whatever else went wrong, such as the page of a proxy, says nothing about the kind.
+/// Whether the API server itself says that it does not serve the kind: it listed the kinds of this version without
+/// this one, or it has no such path. It answers that with this very page, which is no JSON: to the host's discovery,
+/// or to the get of a host that cached the discovery before. Whatever else went wrong, such as the page of a proxy,
+/// says nothing about the kind.
 fn is_kind_not_served(text: &str, api_version: &str) -> bool {
     let text = strip_wrapping(text);
     if let Some(rest) = text.strip_prefix(&format!("Cannot find resource {api_version}/{KIND}")) {
         return rest.trim().is_empty();
     }
+    let discovery = format!("error finding resource {api_version} / {KIND}: ");
+    let text = text.strip_prefix(&discovery).unwrap_or(text);
     // Older hosts quote the page.
-    text.strip_prefix(&format!("error finding resource {api_version} / {KIND}: ApiError: ")).is_some_and(|rest| {
-        ["404 page not found\n: ", "\"404 page not found\\n\": "].iter().any(|page| {
-            rest.strip_prefix(page).is_some_and(|rest| {
-                rest.starts_with("Failed to parse error data (") && rest.contains(" code: 404, ")
-            })
+    ["ApiError: 404 page not found\n: ", "ApiError: \"404 page not found\\n\": "].iter().any(|page| {
+        text.strip_prefix(page).is_some_and(|rest| {
+            rest.starts_with("Failed to parse error data (") && rest.contains(" code: 404, ")
         })
     })
 }
@@ -93,36 +94,45 @@ mod tests {
         assert!(!is_not_found(in_backtrace, V1ALPHA1, "web"));
     }
 
-    /// What the host says if its discovery fails with this status, whose body is no JSON.
-    fn discovery_error(code: u16, body: &str) -> String {
-        format!(
-            "Callback evaluation failure: error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: \
-             ApiError: {body}: Failed to parse error data (Status {{ status: Some(Failure), code: {code}, \
-             message: {body:?}, metadata: None, reason: \"Failed to parse error data\", details: None }})\n\n\
-             Stack backtrace:\n   0: anyhow"
-        )
+    /// What the host says if the API server answers with this status and a body that is no JSON: to its discovery,
+    /// and to a get.
+    fn api_error(code: u16, body: &str) -> [String; 2] {
+        let error = format!(
+            "ApiError: {body}: Failed to parse error data (Status {{ status: Some(Failure), code: {code}, \
+             message: {body:?}, metadata: None, reason: \"Failed to parse error data\", details: None }})"
+        );
+        let backtrace = "\n\nStack backtrace:\n   0: anyhow";
+        ["error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: ", ""]
+            .map(|what| format!("Callback evaluation failure: {what}{error}{backtrace}"))
     }
 
     #[test]
     fn only_the_api_servers_own_answer_means_that_the_kind_is_not_served() {
         let older = "error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: ApiError: \"404 page not found\\n\": Failed to parse error data (ErrorResponse { status: \"404 Not Found\", code: 404, message: \"\\\"404 page not found\\\\n\\\"\", reason: \"Failed to parse error data\" })";
+        let [discovery, get] = api_error(404, "404 page not found\n");
         for not_served in [
             "Callback evaluation failure: Cannot find resource apps.kruise.io/v1alpha1/PersistentPodState\n\nStack backtrace:",
-            &discovery_error(404, "404 page not found\n"),
+            &discovery,
+            &get,
             older,
         ] {
             assert_eq!(parse(not_served), HostError::KindNotServed, "{not_served}");
+        }
+        let others = [
+            (404, "<html><head><title>404 Not Found</title></head></html>"),
+            (404, "default backend - 404"),
+            (404, "no route: 404 page not found\n"),
+            (503, "error trying to reach service: 404 Not Found, code: 404, 404 page not found\n"),
+            (503, "404 page not found\n"),
+        ];
+        for other in others.iter().flat_map(|(code, body)| api_error(*code, body)) {
+            assert!(matches!(parse(&other), HostError::Other(_)), "{other}");
         }
         for other in [
             "Cannot find resource apps.kruise.io/v1beta1/PersistentPodState",
             "Cannot find resource apps.kruise.io/v1alpha1/PersistentPodState or so",
             "error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: deadline has elapsed",
             "timed out\n\nStack backtrace:\n   1: 404 page not found",
-            &discovery_error(404, "<html><head><title>404 Not Found</title></head></html>"),
-            &discovery_error(404, "default backend - 404"),
-            &discovery_error(404, "no route: 404 page not found\n"),
-            &discovery_error(503, "error trying to reach service: 404 Not Found, code: 404, 404 page not found\n"),
-            &discovery_error(503, "404 page not found\n"),
             &older.replace("code: 404", "code: 502"),
             &older.replace("v1alpha1", "v1beta1"),
         ] {

@@ -115,6 +115,11 @@ impl ControlPlane {
         client(&self.credentials, &self.url, token)
     }
 
+    /// A client with what a kubeconfig file says, for the current runtime.
+    pub fn client_of(kubeconfig: &Path) -> Result<Client> {
+        client_from(Kubeconfig::read_from(kubeconfig)?)
+    }
+
     /// A client of a service account, see [`service_account_token`](Self::service_account_token).
     pub async fn client_for_service_account(&self, namespace: &str, name: &str) -> Result<Client> {
         self.client_with_token(&self.service_account_token(namespace, name).await?)
@@ -280,7 +285,10 @@ async fn bring_up(
 }
 
 fn client(credentials: &Credentials, url: &str, token: &str) -> Result<Client> {
-    let kubeconfig: Kubeconfig = serde_json::from_value(credentials.kubeconfig(url, token))?;
+    client_from(serde_json::from_value(credentials.kubeconfig(url, token))?)
+}
+
+fn client_from(kubeconfig: Kubeconfig) -> Result<Client> {
     let options = KubeConfigOptions::default();
     let mut config = futures::executor::block_on(Config::from_custom_kubeconfig(kubeconfig, &options))?;
     config.connect_timeout = Some(Duration::from_secs(5));

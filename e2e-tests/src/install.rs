@@ -143,15 +143,18 @@ impl Installation {
         let policy = installed_policy(cluster).await?;
         let reference = policy.module()?.strip_prefix("registry://").context("not a registry:// module")?;
         let token = cluster.control_plane.service_account_token(kubewarden::NAMESPACE, account).await?;
+        let kubeconfig = cluster.control_plane.kubeconfig_with_token(account, &token)?;
         if let Some(program) = policy_server::executable().filter(|_| real) {
             let host = self.registry.host();
-            let server = PolicyServer::start(&cluster.control_plane, program, std::slice::from_ref(&policy), &token, Some(host))?;
+            let policies = std::slice::from_ref(&policy);
+            let server =
+                PolicyServer::start(&cluster.control_plane, program, policies, &kubeconfig, Some(host))?;
             server.wait_ready(TIMEOUT).await?;
             server.register(&policy, &cluster.client(), cluster.control_plane.version()).await?;
             self.policy_server = Some(server);
         } else {
             let wasm = self.registry.reader()?.pull_policy(reference).await?;
-            cluster.start_installed_webhook(&PolicyModule::load(&wasm)?, policy, &token).await?;
+            cluster.start_installed_webhook(&PolicyModule::load(&wasm)?, policy, &kubeconfig).await?;
         }
         wait_until_policy_is_called(cluster).await
     }

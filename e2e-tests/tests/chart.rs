@@ -191,7 +191,7 @@ fn values_reach_the_objects() {
         "crds": {"keep": false},
         "policy": {"module": {"digest": digest}, "failurePolicy": "Ignore", "mode": "monitor", "timeoutSeconds": 5,
             "policyServer": "reserved", "policyServerServiceAccount": {"name": "them", "namespace": "there"},
-            "excludedNamespaces": ["a"], "settings": {"onLookupFailure": "accept", "lookup": "byName"},
+            "excludedNamespaces": ["a"], "settings": {"onLookupFailure": "accept", "annotations": {"deny": ["*"]}},
             "namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "Exists"}]}},
     });
     let objects = render_with("reach", &values).unwrap();
@@ -289,10 +289,18 @@ fn values_reach_the_objects() {
             &policy["failurePolicy"],
             &policy["mode"],
             &policy["timeoutSeconds"],
+            &policy["timeoutEvalSeconds"],
             &policy["policyServer"],
             &policy["settings"]
         ],
-        [&json!("Ignore"), &json!("monitor"), &json!(5), &json!("reserved"), &values["policy"]["settings"]],
+        [
+            &json!("Ignore"),
+            &json!("monitor"),
+            &json!(5),
+            &json!(3),
+            &json!("reserved"),
+            &values["policy"]["settings"]
+        ],
     );
     assert_eq!(
         policy["namespaceSelector"]["matchExpressions"],

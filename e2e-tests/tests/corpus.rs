@@ -65,16 +65,19 @@ fn invalid_settings_are_refused_with_the_field_and_a_remedy() -> Result<()> {
     for good in [
         json!(null),
         json!({}),
-        json!({"lookup": "byName", "onLookupFailure": "accept"}),
+        json!({"onLookupFailure": "accept"}),
         json!({"annotations": {"allow": ["ovn.kubernetes.io/*"], "deny": ["a"]}}),
     ] {
         let verdict = module.validate_settings(&good)?;
         assert!(verdict.valid, "{good}: {verdict:?}");
     }
     for (bad, piece) in [
-        (json!({"lookup": "byname"}), "settings.lookup is \"byname\": set it to \"full\" or \"byName\""),
+        (
+            json!({"onLookupFailure": "Reject"}),
+            "settings.onLookupFailure is \"Reject\": set it to \"reject\" or \"accept\"",
+        ),
         (json!({"onLookupFailure": 1}), "settings.onLookupFailure is 1"),
-        (json!({"lookUp": "full"}), "settings.lookUp is unknown"),
+        (json!({"lookup": "full"}), "settings.lookup is unknown"),
         (
             json!({"annotations": {"deny": ["a*b"]}}),
             "settings.annotations.deny[0] is \"a*b\": use an annotation key",

@@ -1,17 +1,24 @@
-//! The workers of a policy server, which its policies share: nothing that is missing in the cluster holds one of them.
+//! The workers of a policy server, which its policies share: nothing that is missing in the cluster holds one of them,
+//! and a lookup that takes too long is interrupted.
 //!
-//! With `POLICY_SERVER=path` one more test does the same with Kubewarden's own PolicyServer.
+//! With `POLICY_SERVER=path` the same tests also run with Kubewarden's own PolicyServer.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
-use futures::future::{join_all, select};
+use futures::future::{Either, join_all, select};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::PostParams;
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+};
 use pps_e2e::{
-    cluster::Cluster,
+    cluster::{Cluster, ClusterBuilder, POLICY_SERVER, pps_resource, proxy::Proxy},
     install::wait_until_policy_is_called,
     kubewarden::{
-        self, Policy, ReviewClient,
+        Policy, ReviewClient,
         policy_server::{self, PolicyServer},
         stand_in::PolicyModule,
     },
@@ -20,19 +27,19 @@ use pps_e2e::{
     scratch::Scratch,
     wait::{Progress, wait_for},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::scenarios::permissions::verbs_of;
 use crate::support::{TIMEOUT, note, required};
 
-const ACCOUNT: &str = "system:serviceaccount:kubewarden:policy-server";
-/// The right that the documents ask for, written out.
+/// The right that the policy needs, written out.
 const ROLE: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: policy}
 rules: [{apiGroups: [apps.kruise.io], resources: [persistentpodstates], verbs: [get]}]
 ";
+const MAIN: &str = "clusterwide-persistent-pod-state";
 const OTHER: &str = "clusterwide-other";
 /// More Pods than the server has workers, on most machines.
 const PODS: usize = 6;
@@ -40,48 +47,55 @@ const PODS: usize = 6;
 const PROMPT: Duration = Duration::from_secs(5);
 
 /// The policy of `deploy/`, with the built module, under any name.
-fn policy(name: &str) -> Policy {
+fn policy(name: &str, change: impl FnOnce(&mut Value)) -> Policy {
     let path = repository_file("deploy/base/cluster-admission-policy.yaml");
     let mut object = manifests::read(&path).unwrap().remove(0);
     object["metadata"]["name"] = name.into();
     object["spec"]["module"] = format!("file://{}", policy_path().canonicalize().unwrap().display()).into();
+    change(&mut object["spec"]);
     Policy::new(object)
 }
 
 /// A cluster whose policy server has two policies and may only get PersistentPodStates.
 struct Served {
     cluster: Cluster,
+    /// Between the policy server and the API server.
+    proxy: Proxy,
     client: ReviewClient,
     /// Ends with the test.
     _server: Option<PolicyServer>,
 }
 
 impl Served {
-    async fn start(program: Option<std::path::PathBuf>) -> Self {
-        let cluster = Cluster::builder().control_plane(|options| options.audit_log = true);
-        let mut cluster = cluster.start().await.unwrap();
-        cluster.namespace(kubewarden::NAMESPACE).await.unwrap();
+    /// Without a program, the server is the stand-in.
+    async fn start(program: Option<PathBuf>, other: Policy) -> Self {
+        let served = Self::start_in(Cluster::builder(), program, other).await;
+        wait_until_policy_is_called(&served.cluster).await.unwrap();
+        served
+    }
+
+    async fn start_in(builder: ClusterBuilder, program: Option<PathBuf>, other: Policy) -> Self {
+        let mut cluster = builder.control_plane(|options| options.audit_log = true).start().await.unwrap();
         let role = Scratch::file("get.yaml", ROLE).unwrap();
-        cluster.apply_rbac_from(role.path(), ACCOUNT, &[]).await.unwrap();
-        let account = kubewarden::SERVICE_ACCOUNT;
-        let token = cluster.control_plane.service_account_token(kubewarden::NAMESPACE, account).await.unwrap();
-        let (main, other) = (policy("persistent-pod-state"), policy("other"));
+        cluster.apply_rbac_from(role.path(), POLICY_SERVER, &[]).await.unwrap();
+        let proxy = Proxy::start(cluster.control_plane.url()).await.unwrap();
+        let kubeconfig = proxy.kubeconfig(&cluster.control_plane, POLICY_SERVER).unwrap();
+        let main = policy("persistent-pod-state", |_| ());
         let (client, server) = if let Some(program) = program {
             let policies = [main.clone(), other];
             let server =
-                PolicyServer::start(&cluster.control_plane, program, &policies, &token, None).unwrap();
+                PolicyServer::start(&cluster.control_plane, program, &policies, &kubeconfig, None).unwrap();
             server.wait_ready(TIMEOUT).await.unwrap();
             server.register(&main, &cluster.client(), cluster.control_plane.version()).await.unwrap();
             (ReviewClient::new(server.url(), server.authority()).unwrap(), Some(server))
         } else {
             let module = PolicyModule::load_file(&policy_path()).unwrap();
-            cluster.start_installed_webhook(&module, main, &token).await.unwrap();
+            cluster.start_installed_webhook(&module, main, &kubeconfig).await.unwrap();
             let webhook = cluster.webhook().unwrap();
             webhook.serve_other(&other).unwrap();
             (ReviewClient::new(webhook.url(), webhook.authority()).unwrap(), None)
         };
-        wait_until_policy_is_called(&cluster).await.unwrap();
-        Self { cluster, client, _server: server }
+        Self { cluster, proxy, client, _server: server }
     }
 
     /// Creates Pods of as many StatefulSets, all at once. Returns the refusals.
@@ -97,36 +111,25 @@ impl Served {
 
     /// Asks the other policy again and again, forever. Panics if an answer takes too long.
     async fn ask_other_policy(&self) {
-        let request = json!({
-            "uid": "1", "operation": "CREATE", "userInfo": {}, "namespace": "default", "name": "bare",
-            "kind": {"group": "", "version": "v1", "kind": "Pod"},
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "object": {"metadata": {"name": "bare"}, "spec": {"containers": []}},
-        });
-        let mut longest = Duration::ZERO;
-        for number in 1.. {
-            let asked = Instant::now();
-            let answer = tokio::time::timeout(PROMPT, self.client.ask(OTHER, &request)).await;
+        let bare = request(&json!({"metadata": {"name": "bare"}, "spec": {"containers": []}}));
+        loop {
+            let answer = tokio::time::timeout(PROMPT, self.client.ask(OTHER, &bare)).await;
             let answer = answer.unwrap_or_else(|_| panic!("the other policy gave no answer in {PROMPT:?}"));
             assert_eq!(answer.unwrap()["allowed"], true);
-            longest = longest.max(asked.elapsed());
-            if number % 20 == 0 {
-                note(&format!("the other policy gave {number} answers, in {longest:.1?} at most"));
-            }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// Creates the Pods while the other policy is asked, and once more after it.
+    /// Creates the Pods while the other policy is asked, and asks it for a while afterwards.
     async fn assert_every_request_is_answered(&self, namespace: &str) {
         self.cluster.namespace(namespace).await.unwrap();
         let started = Instant::now();
         let (create, other) = (Box::pin(self.create_pods(namespace)), Box::pin(self.ask_other_policy()));
-        let futures::future::Either::Left((refusals, other)) = select(create, other).await else {
+        let Either::Left((refusals, other)) = select(create, other).await else {
             panic!("the other policy is asked forever");
         };
         assert_eq!(refusals, Vec::<String>::new(), "{namespace}");
-        note(&format!("{PODS} Pods of {namespace} were answered in {:.1?}", started.elapsed()));
+        note(&format!("{PODS} Pods of namespace {namespace} were answered in {:.1?}", started.elapsed()));
         let _ = tokio::time::timeout(Duration::from_secs(1), other).await;
     }
 }
@@ -141,30 +144,108 @@ fn pod(stateful_set: &str) -> Pod {
     .unwrap()
 }
 
-/// Cold namespaces, a namespace with an object, and at last a definition that is deleted after the server cached it.
-async fn assert_no_worker_is_held(program: Option<std::path::PathBuf>) {
-    let served = Served::start(program).await;
-    served.assert_every_request_is_answered("cold").await;
+/// The request to create a Pod.
+fn request(pod: &Value) -> Value {
+    json!({
+        "uid": "1", "operation": "CREATE", "userInfo": {}, "namespace": "default", "name": pod["metadata"]["name"],
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "object": pod,
+    })
+}
 
-    // The server knows the kind from the Pods before.
-    let cluster = &served.cluster;
-    cluster
-        .apply_objects(&[json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
-            "metadata": {"name": "web0", "namespace": "cold"}, "spec": required("web0", &["zone"])})])
-        .await
-        .unwrap();
-    let name = "persistentpodstates.apps.kruise.io";
-    cluster.control_plane.kubectl(&["delete", "crd", name]).await.unwrap();
+async fn delete_definition(cluster: &Cluster) {
+    cluster.control_plane.kubectl(&["delete", "crd", "persistentpodstates.apps.kruise.io"]).await.unwrap();
     wait_for("the kind to be gone", TIMEOUT, async || {
-        let answer = cluster.pps_api("cold").get_opt("web0").await;
-        Ok(Progress::when(matches!(answer, Ok(None)), (), format!("{answer:?}")))
+        let answer = cluster.pps_api("default").get("web").await;
+        let page = "404 page not found";
+        let gone = matches!(&answer, Err(kube::Error::Api(status)) if status.message.starts_with(page));
+        Ok(Progress::when(gone, (), format!("{answer:?}")))
     })
     .await
     .unwrap();
+}
+
+/// Namespaces that the server has not seen, and a definition that is deleted after the server has cached the kind.
+async fn assert_no_worker_is_held(program: Option<PathBuf>) {
+    let served = Served::start(program, policy("other", |_| ())).await;
+    served.assert_every_request_is_answered("cold").await;
+
+    let cluster = &served.cluster;
+    let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+        "metadata": {"name": "web0", "namespace": "cold"}, "spec": required("web0", &["zone"])});
+    cluster.apply_objects(&[object]).await.unwrap();
+    delete_definition(cluster).await;
     served.assert_every_request_is_answered("gone").await;
 
-    let verbs = verbs_of(cluster, ACCOUNT, "persistentpodstates");
+    // The server still asks for v1alpha1 first.
+    let path = repository_file("deploy/base/crd.yaml");
+    let mut definition = manifests::read(&path).unwrap().remove(0);
+    let version = definition["spec"]["versions"][0].take();
+    definition["spec"]["versions"] = json!([version]);
+    definition["spec"]["versions"][0]["name"] = "v1beta1".into();
+    let object = json!({"apiVersion": "apps.kruise.io/v1beta1", "kind": "PersistentPodState",
+        "metadata": {"name": "web", "namespace": "default"}, "spec": required("web", &["zone"])});
+    cluster.apply_objects(&[definition]).await.unwrap();
+    cluster.apply_objects(&[object]).await.unwrap();
+    let kind = ApiResource {
+        version: "v1beta1".to_owned(),
+        api_version: "apps.kruise.io/v1beta1".to_owned(),
+        ..pps_resource()
+    };
+    let objects: Api<DynamicObject> = Api::namespaced_with(cluster.client(), "default", &kind);
+    let status = json!({"status": {"podStates": {"web-0": {"nodeTopologyLabels": {"zone": "a"}}}}});
+    objects.patch_status("web", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    let pod = serde_json::to_value(pod("web")).unwrap();
+    let answer = served.client.ask(MAIN, &request(&pod)).await.unwrap();
+    assert_eq!((&answer["allowed"], &answer["patchType"]), (&json!(true), &json!("JSONPatch")), "{answer}");
+
+    let verbs = verbs_of(cluster, POLICY_SERVER, "persistentpodstates");
     assert_eq!(verbs, ["get".to_owned()].into(), "the policy only gets");
+}
+
+/// The server's own limit is 2 s; the policy in `deploy/` has a longer one.
+async fn assert_slow_lookups_are_interrupted(program: Option<PathBuf>) {
+    let impatient = |spec: &mut Value| {
+        spec["timeoutEvalSeconds"].take();
+        spec["settings"]["onLookupFailure"] = "accept".into();
+    };
+    let served = Served::start(program, policy("other", impatient)).await;
+    let request = request(&serde_json::to_value(pod("web")).unwrap());
+    served.proxy.slow_down(Duration::from_millis(1700));
+
+    // One get takes 1.7 s, but the policy makes two.
+    let asked = Instant::now();
+    let answer = served.client.ask(OTHER, &request).await.unwrap();
+    assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(500)), "{answer}");
+    let message = answer["status"]["message"].as_str().unwrap_or_default();
+    assert!(
+        message.contains("interrupted"),
+        "onLookupFailure: accept says nothing about slow lookups: {answer}"
+    );
+    note(&format!("a slow lookup was interrupted after {:.1?}: {message}", asked.elapsed()));
+
+    let asked = Instant::now();
+    let answer = served.client.ask(MAIN, &request).await.unwrap();
+    assert_eq!(answer["allowed"], true, "{answer}");
+    note(&format!("with timeoutEvalSeconds it was answered after {:.1?}", asked.elapsed()));
+}
+
+/// The server has never seen the kind: it says so in words of its own.
+async fn assert_pods_start_without_the_definition(program: Option<PathBuf>) {
+    let builder = Cluster::builder().without_crd();
+    let served = Served::start_in(builder, program, policy("other", |_| ())).await;
+    let request = request(&serde_json::to_value(pod("web")).unwrap());
+    let answer = served.client.ask(MAIN, &request).await.unwrap();
+    assert_eq!(answer["allowed"], true, "{answer}");
+}
+
+fn real_policy_server(test: &str) -> Option<PathBuf> {
+    let program = policy_server::executable();
+    if program.is_none() {
+        report::skipped(test, "set POLICY_SERVER=… (Kubewarden's executable) to run it");
+    }
+    program
 }
 
 #[tokio::test]
@@ -174,11 +255,31 @@ async fn no_lookup_holds_a_worker() {
 
 #[tokio::test]
 async fn no_lookup_holds_a_worker_of_the_real_policy_server() {
-    let Some(program) = policy_server::executable() else {
-        return report::skipped(
-            "no_lookup_holds_a_worker_of_the_real_policy_server",
-            "set POLICY_SERVER=… (Kubewarden's executable) to run it",
-        );
-    };
-    assert_no_worker_is_held(Some(program)).await;
+    if let Some(program) = real_policy_server("no_lookup_holds_a_worker_of_the_real_policy_server") {
+        assert_no_worker_is_held(Some(program)).await;
+    }
+}
+
+#[tokio::test]
+async fn pods_start_in_a_cluster_without_the_definition() {
+    assert_pods_start_without_the_definition(None).await;
+}
+
+#[tokio::test]
+async fn pods_start_without_the_definition_on_the_real_policy_server() {
+    if let Some(program) = real_policy_server("pods_start_without_the_definition_on_the_real_policy_server") {
+        assert_pods_start_without_the_definition(Some(program)).await;
+    }
+}
+
+#[tokio::test]
+async fn slow_lookups_are_interrupted_and_the_pod_is_refused() {
+    assert_slow_lookups_are_interrupted(None).await;
+}
+
+#[tokio::test]
+async fn the_real_policy_server_interrupts_slow_lookups() {
+    if let Some(program) = real_policy_server("the_real_policy_server_interrupts_slow_lookups") {
+        assert_slow_lookups_are_interrupted(Some(program)).await;
+    }
 }

@@ -40,7 +40,10 @@ impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAnObject(reason) => {
-                write!(f, "the settings must be an object, such as {{\"onLookupFailure\": \"reject\"}}: {reason}")
+                write!(
+                    f,
+                    "the settings must be an object, such as {{\"onLookupFailure\": \"reject\"}}: {reason}"
+                )
             }
             Self::Fields(errors) => {
                 for (index, error) in errors.iter().enumerate() {

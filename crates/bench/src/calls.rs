@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use pps_e2e::kubewarden::stand_in::{HostCall, HostCalls, PolicyModule};
-use serde_json::json;
 
 use crate::fixture::{Case, Owner, Recording};
 use crate::report::{count, table};
@@ -12,7 +11,6 @@ use crate::report::{count, table};
 /// A table of the host calls of the compiled policy.
 pub(crate) fn count_by_pod_kind(module: &PolicyModule) -> Result<String> {
     let default = Case::default;
-    let by_name = json!({"lookup": "byName"});
     let cases = [
         ("without a controller", Case { owner: Owner::None, ..default() }),
         ("of a ReplicaSet", Case { owner: Owner::ReplicaSet, ..default() }),
@@ -21,7 +19,6 @@ pub(crate) fn count_by_pod_kind(module: &PolicyModule) -> Result<String> {
         ("… without a state of this Pod", Case { recording: Recording::OtherPods, ..default() }),
         ("of a StatefulSet, PPS of another name", Case { recording: Recording::OtherName, ..default() }),
         ("of a StatefulSet without a PPS", Case { recording: Recording::None, ..default() }),
-        ("… with `lookup: byName`", Case { recording: Recording::None, settings: by_name, ..default() }),
     ];
     let mut rows = Vec::new();
     for (name, case) in cases {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use persistent_pod_state_policy::cluster::{Cluster, GoverningPps};
-use persistent_pod_state_policy::settings::Lookup;
 use persistent_pod_state_policy::{Host, ValidationResponse, admit};
 use pps_core::{AnnotationRules, PodIdentity, apply, conflict, plan};
 use pps_e2e::kubewarden::stand_in::{HostCalls, Instance, PolicyModule};
@@ -134,7 +133,7 @@ fn look_up(host: &dyn Host, case: &Case) -> Result<Option<GoverningPps>> {
     let pod = case.pod().to_string();
     let identity = PodIdentity::parse(&pod)?;
     let owner = identity.stateful_owner().context("the Pod has no stateful owner")?;
-    Ok(Cluster::new(host, NAMESPACE).find(&owner.target(), &identity.name, Lookup::ByName)?)
+    Ok(Cluster::new(host, NAMESPACE).find(&owner.target(), &identity.name)?)
 }
 
 /// The smallest module that a waPC host accepts.
@@ -163,7 +162,7 @@ pub(crate) fn split_policy_time() -> Result<String> {
     let injection = plan(&governing.name, &governing.spec, state, &rules);
     let response: ValidationResponse = admit(&payload, &host);
 
-    let find = || Cluster::new(&host, NAMESPACE).find(&target, &identity.name, Lookup::ByName);
+    let find = || Cluster::new(&host, NAMESPACE).find(&target, &identity.name);
     let parse = || serde_json::from_str::<Value>(&text);
     let change = || {
         let mut pod = parse().unwrap_or_default();

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use persistent_pod_state_policy::Host;
+use pps_core::TargetReference;
+use pps_core::alias::target_of_alias;
+use pps_core::generate::second_name;
 use pps_corpus::{FakeHost, HostQuirks};
 use pps_e2e::kubewarden::stand_in::HostCalls;
 use serde_json::{Value, json};
@@ -28,7 +31,7 @@ pub(crate) enum Recording {
     None,
     /// It has the workload's name, as those that the sidecar generates.
     SameName,
-    /// It has another name.
+    /// It has another name, to which an alias leads.
     OtherName,
     /// It has the workload's name, and no state of this Pod yet.
     OtherPods,
@@ -41,8 +44,6 @@ pub(crate) struct Case {
     pub(crate) recording: Recording,
     /// How many Pods the PPS has recorded.
     pub(crate) states: usize,
-    /// How many other PPS the namespace has.
-    pub(crate) others: usize,
     pub(crate) containers: usize,
     /// The host ignores field masks and returns whole objects.
     pub(crate) ignores_masks: bool,
@@ -55,7 +56,6 @@ impl Default for Case {
             owner: Owner::StatefulSet,
             recording: Recording::SameName,
             states: 10,
-            others: 0,
             containers: 1,
             ignores_masks: false,
             settings: json!({}),
@@ -94,17 +94,14 @@ impl Case {
     }
 
     pub(crate) fn host(&self) -> CachedHost {
-        let mut objects: Vec<Value> = (0..self.others)
-            .map(|index| {
-                let name = format!("other-{index}");
-                object(&name, &name, &[format!("{name}-0")])
-            })
-            .collect();
+        let mut objects = Vec::new();
         let pods = |from: usize| -> Vec<String> { (from..from + self.states).map(pod_name).collect() };
         match self.recording {
             Recording::None => {}
             Recording::SameName => objects.push(object("web", "web", &pods(0))),
-            Recording::OtherName => objects.push(object("keep-web", "web", &pods(0))),
+            Recording::OtherName => {
+                objects.extend([alias("keep-web", "web"), object("keep-web", "web", &pods(0))])
+            }
             Recording::OtherPods => objects.push(object("web", "web", &pods(1))),
         }
         let quirks = HostQuirks { ignores_masks: self.ignores_masks, ..HostQuirks::default() };
@@ -127,6 +124,18 @@ pub(crate) fn object(name: &str, workload: &str, pods: &[String]) -> Value {
             "uid": "2f8f4a6e-6c6a-4a43-8f0a-0a4c0a4c0a4c", "creationTimestamp": "2026-01-07T09:10:11Z"},
         "spec": spec(workload),
         "status": {"observedGeneration": 1, "podStates": states, "recorded": pods.len(), "desired": pods.len()},
+    })
+}
+
+/// The alias that leads from a workload to its PersistentPodState.
+pub(crate) fn alias(pps: &str, workload: &str) -> Value {
+    let target = TargetReference::read(&spec(workload)["targetRef"]);
+    let TargetReference { api_version, kind, name } = target_of_alias(pps);
+    json!({
+        "apiVersion": "apps.kruise.io/v1alpha1",
+        "kind": "PersistentPodState",
+        "metadata": {"name": second_name(&target), "namespace": NAMESPACE},
+        "spec": {"targetRef": {"apiVersion": api_version, "kind": kind, "name": name}},
     })
 }
 

@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::evaluation::PreparedCase;
-use crate::fixture::{Case, Owner, Recording, object};
+use crate::fixture::{Case, Owner, object};
 use crate::report::{count, micros, ratio, table};
 use crate::sample::compare;
 
@@ -52,37 +52,6 @@ pub(crate) fn measure_by_recorded_pods(module: &PolicyModule) -> Result<String> 
         "÷ at 10 with field masks",
         "PPS, bytes",
         "host: parse and mask it",
-    ];
-    Ok(table(&header, rows))
-}
-
-/// Grows the number of PPS in the namespace.
-pub(crate) fn measure_by_namespace_size(module: &PolicyModule) -> Result<String> {
-    let case = |recording, others| Case { recording, others, ..Case::default() };
-    let base = PreparedCase::new(module, &case(Recording::OtherName, 0))?;
-    let mut rows = Vec::new();
-    for objects in [1, 10, 100, 1_000] {
-        let same_name = PreparedCase::new(module, &case(Recording::SameName, objects - 1))?;
-        let other_name = PreparedCase::new(module, &case(Recording::OtherName, objects - 1))?;
-        let none = PreparedCase::new(module, &case(Recording::None, objects))?;
-        let [_, same_name, other_name, none] = compare([
-            &mut || base.run_guest(),
-            &mut || same_name.run_guest(),
-            &mut || other_name.run_guest(),
-            &mut || none.run_guest(),
-        ]);
-        let mut row = vec![count(objects)];
-        row.extend([same_name, other_name, none].iter().flat_map(|it| [micros(it.each), ratio(it.ratio)]));
-        rows.push(row);
-    }
-    let header = [
-        "PPS in the namespace",
-        "PPS of the workload's name",
-        "÷ base",
-        "PPS of another name",
-        "÷ base",
-        "no PPS of this workload",
-        "÷ base",
     ];
     Ok(table(&header, rows))
 }

@@ -34,10 +34,6 @@ fn cases() -> Vec<(&'static str, Case)> {
             Case { states: 10_000, ignores_masks: true, ..default() },
         ),
         ("with a state, PPS of another name", Case { recording: Recording::OtherName, ..default() }),
-        (
-            "with a state, PPS of another name among 1,000",
-            Case { recording: Recording::OtherName, others: 999, ..default() },
-        ),
     ]
 }
 

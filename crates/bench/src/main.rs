@@ -105,7 +105,6 @@ fn measure(part: Part, is_small: bool) -> Result<Vec<(&'static str, String)>> {
             let module = module()?;
             vec![
                 ("recorded Pods", growth::measure_by_recorded_pods(&module)?),
-                ("PPS in the namespace", growth::measure_by_namespace_size(&module)?),
                 ("size of the Pod", growth::measure_by_pod_size(&module)?),
             ]
         }

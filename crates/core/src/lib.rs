@@ -49,7 +49,6 @@ pub mod pps;
 pub mod reason;
 pub mod record;
 pub mod required_affinity;
-pub mod select;
 pub mod size;
 pub mod status;
 pub mod validate;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// How a host deviates from a normal one. Calls are keyed by `get_resource NAME`, `get_resource
 /// API-VERSION` or their operation alone.
@@ -57,24 +57,15 @@ impl FakeHost {
         if let Some(answer) = keys.iter().find_map(|key| self.quirks.answers.get(*key)) {
             return Ok(answer.to_string());
         }
-        let in_namespace =
-            || self.objects.iter().filter(|object| object["metadata"]["namespace"] == request["namespace"]);
         match operation {
             "get_resource" => {
-                let object = in_namespace().find(|object| object["metadata"]["name"] == name);
+                let object = self.objects.iter().find(|object| {
+                    object["metadata"]["namespace"] == request["namespace"]
+                        && object["metadata"]["name"] == name
+                });
                 let object =
                     object.ok_or_else(|| not_found_error(api_version, name, &request["namespace"]))?;
                 Ok(self.mask(object, &request).to_string())
-            }
-            "list_resources_by_namespace" => {
-                let items: Vec<Value> = in_namespace().map(|object| self.mask(object, &request)).collect();
-                Ok(json!({
-                    "apiVersion": api_version,
-                    "kind": "PersistentPodStateList",
-                    "metadata": {},
-                    "items": items,
-                })
-                .to_string())
             }
             _ => Err(format!("unknown operation: {operation}")),
         }

@@ -1,8 +1,6 @@
 //! Hostile payloads and host answers: malformed, oversized, truncated. The policy must not trap, hang or
 //! misread any of them, whatever runs it.
 
-use std::fmt::Write as _;
-
 use serde_json::{Value, json};
 
 /// A hostile input and the expected verdict.
@@ -15,8 +13,8 @@ pub struct HostileCase {
     pub has_other_name: bool,
     /// The host's answer to `get_resource`.
     pub object: Result<Vec<u8>, String>,
-    /// The host's answer to `list_resources_by_namespace`.
-    pub list: Vec<u8>,
+    /// The host's answer to the get of the workload's second name, if there is an object of that name.
+    pub alias: Option<Vec<u8>>,
     /// The expected verdict.
     pub verdict: Verdict,
 }
@@ -39,12 +37,14 @@ impl HostileCase {
     ///
     /// The error text that the policy gets.
     pub fn call(&self, operation: &str, payload: &str) -> Result<Vec<u8>, String> {
+        let names = |name: &str| payload.contains(&format!("\"name\":\"{name}\""));
         match operation {
-            "get_resource" if self.has_other_name && payload.contains("\"name\":\"web\"") => {
-                Err(not_found_error())
+            "get_resource" if self.has_other_name && names("web") => Err(not_found_error("web")),
+            "get_resource" if self.has_other_name && names(SECOND_NAME) => {
+                self.alias.clone().ok_or_else(|| not_found_error(SECOND_NAME))
             }
             "get_resource" => self.object.clone(),
-            _ => Ok(self.list.clone()),
+            _ => Err(format!("unknown operation: {operation}")),
         }
     }
 
@@ -83,7 +83,7 @@ impl HostileCase {
             payload: payload(&pod()).to_string().into(),
             has_other_name: false,
             object: Ok(object().to_string().into()),
-            list: br#"{"items": []}"#.to_vec(),
+            alias: None,
             verdict,
         }
     }
@@ -107,6 +107,8 @@ impl HostileCase {
     }
 }
 
+/// The second name of the StatefulSet `web`.
+const SECOND_NAME: &str = "web-bfaad516";
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const UNREADABLE: Verdict = Verdict::Rejected(400, "this Pod cannot be read");
 const NO_REQUEST: Verdict = Verdict::Rejected(400, "not an admission request");
@@ -137,7 +139,7 @@ fn payloads() -> Vec<HostileCase> {
         raw("a repeated field", text.replacen("\"namespace\"", "\"object\":1,\"namespace\"", 1).as_bytes()),
         raw("a number for the operation", text.replace("\"CREATE\"", "1").as_bytes()),
         settings(into_text(nest("[", "1", "]", 1_000_000))),
-        settings("{\"lookup\": 1e999}".into()),
+        settings("{\"annotations\": 1e999}".into()),
         settings("\"full\"".into()),
     ]
 }
@@ -247,14 +249,6 @@ fn large() -> Vec<HostileCase> {
         .map(|pod| (format!("web-{pod}"), state.clone()))
         .collect::<serde_json::Map<_, _>>()
         .into();
-    let mut listed = String::from(r#"{"items": ["#);
-    for index in 0..10_000 {
-        let mut target = object();
-        target["metadata"]["name"] = format!("pps-{index:05}").into();
-        target["status"] = Value::Null;
-        write!(listed, "{target},").unwrap_or_default();
-    }
-    let listed = format!("{}]}}", listed.trim_end_matches(','));
     let keys = |count: usize| (0..count).map(|key| format!("example.io/key-{key}")).collect::<Vec<_>>();
     let recorded =
         |keys: &[String]| keys.iter().map(|key| (key.clone(), json!("v"))).collect::<serde_json::Map<_, _>>();
@@ -287,10 +281,10 @@ fn large() -> Vec<HostileCase> {
             .with_object(|object| object["status"]["podStates"] = many_states),
         HostileCase {
             has_other_name: true,
-            list: listed.into(),
-            ..HostileCase::new("10,000 objects of one workload", Verdict::Changed)
+            alias: Some(alias(&megabyte).into()),
+            ..HostileCase::new("an alias with a name of a megabyte", Verdict::Changed)
         }
-        .with_object(|object| object["metadata"]["name"] = "pps-00000".into()),
+        .with_object(|object| object["metadata"]["name"] = megabyte.clone().into()),
         HostileCase::new("10,000 recorded annotations", Verdict::Changed).with_object(annotations(10_000)),
         HostileCase::new("2,000 required labels", Verdict::Changed).with_object(required(2_000)),
         HostileCase::new("2,000 terms and 20 labels", Verdict::Changed)
@@ -299,7 +293,7 @@ fn large() -> Vec<HostileCase> {
     ]
 }
 
-/// A get's answer, a list's answer and a payload, truncated at each of their bytes.
+/// An object, an alias and a payload, truncated at each of their bytes.
 fn truncated() -> Vec<HostileCase> {
     let mut truncated = Vec::new();
     let text = object().to_string();
@@ -310,11 +304,12 @@ fn truncated() -> Vec<HostileCase> {
             ..HostileCase::new(&name, NO_OBJECT)
         });
     }
-    let list = json!({"items": [object()]}).to_string();
-    for end in 0..list.len() {
-        let verdict = Verdict::Rejected(503, "list_resources_by_namespace persistentpodstates failed");
-        let hostile = HostileCase::new(&format!("a list truncated at {end}"), verdict);
-        truncated.push(HostileCase { has_other_name: true, list: list.as_bytes()[..end].into(), ..hostile });
+    let alias = alias("mine");
+    for end in 0..alias.len() {
+        let verdict = Verdict::Rejected(503, "get_resource web-bfaad516 failed");
+        let hostile = HostileCase::new(&format!("an alias truncated at {end}"), verdict);
+        let alias = Some(alias.as_bytes()[..end].into());
+        truncated.push(HostileCase { has_other_name: true, alias, ..hostile });
     }
     let text = payload(&pod()).to_string();
     for end in 0..text.len() {
@@ -347,9 +342,10 @@ fn break_utf8(text: &str) -> Vec<u8> {
     bytes
 }
 
-fn not_found_error() -> String {
-    "Callback evaluation failure: Cannot find apps.kruise.io/v1alpha1/PersistentPodState named 'web' inside of namespace 'Some(\"shop\")'"
-        .into()
+fn not_found_error(name: &str) -> String {
+    format!(
+        "Callback evaluation failure: Cannot find apps.kruise.io/v1alpha1/PersistentPodState named '{name}' inside of namespace 'Some(\"shop\")'"
+    )
 }
 
 fn payload(pod: &Value) -> Value {
@@ -376,6 +372,15 @@ fn pod() -> Value {
         },
         "spec": {"containers": [{"name": "web", "image": "web:1"}], "unknown": "UNKNOWN"},
     })
+}
+
+/// The alias of the PersistentPodState of this name.
+fn alias(pps: &str) -> String {
+    json!({
+        "metadata": {"name": SECOND_NAME},
+        "spec": {"targetRef": {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState", "name": pps}},
+    })
+    .to_string()
 }
 
 fn object() -> Value {

@@ -221,13 +221,8 @@ impl Case {
                     "api_version": "apps.kruise.io/v1alpha1",
                     "kind": "PersistentPodState",
                     "namespace": self.request["namespace"],
+                    "disable_cache": true,
                 });
-                if operation == "get_resource" {
-                    payload["disable_cache"] = true.into();
-                } else {
-                    payload["label_selector"] = Value::Null;
-                    payload["field_selector"] = Value::Null;
-                }
                 for (field, value) in differing.as_object().into_iter().flatten() {
                     payload[field] = value.clone();
                 }

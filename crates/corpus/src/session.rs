@@ -5,16 +5,13 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use crate::Case;
 
-/// The YAML tag of each operation in a session.
-const TAGS: [(&str, &str); 2] = [
-    ("get_resource", "KubernetesGetResource"),
-    ("list_resources_by_namespace", "KubernetesListResourceNamespace"),
-];
+/// The only operation in a session, and its YAML tag.
+const GET: (&str, &str) = ("get_resource", "KubernetesGetResource");
 
 /// One exchange of a session.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,8 +60,8 @@ impl Case {
             yaml.push_str("[]\n");
         }
         for Exchange { operation, payload, response } in exchanges {
-            let tag = TAGS.iter().find(|(name, _)| *name == operation).map_or("", |(_, tag)| tag);
-            write!(yaml, "- type: Exchange\n  request: |\n    !{tag}\n")?;
+            ensure!(operation == GET.0, "{operation} is not {}", GET.0);
+            write!(yaml, "- type: Exchange\n  request: |\n    !{}\n", GET.1)?;
             // JSON is valid YAML.
             for (field, value) in payload.as_object().into_iter().flatten() {
                 writeln!(yaml, "    {field}: {value}")?;
@@ -94,7 +91,6 @@ pub fn read_request(
     parse: impl FnOnce(&str) -> Result<Value>,
 ) -> Result<(&'static str, Value)> {
     let (tag, fields) = request.split_once('\n').unwrap_or((request, ""));
-    let known = TAGS.iter().find(|(_, name)| tag.strip_prefix('!') == Some(name));
-    let (operation, _) = known.ok_or_else(|| anyhow::anyhow!("unknown request {tag:?}"))?;
-    Ok((operation, parse(fields)?))
+    ensure!(tag.strip_prefix('!') == Some(GET.1), "unknown request {tag:?}");
+    Ok((GET.0, parse(fields)?))
 }

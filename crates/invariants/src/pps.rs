@@ -9,7 +9,6 @@ use pps_core::annotations::{AnnotationRules, Pattern};
 use pps_core::conflict::conflicts;
 use pps_core::generate;
 use pps_core::record::{self, RunningPod};
-use pps_core::select::{self, Candidate};
 use pps_core::status::{Recording, entry_patch, with_recording};
 use pps_core::workload::{self, Ordinals};
 use pps_core::{PersistentPodState, PodState, Reason, Status, apply, plan};
@@ -35,7 +34,6 @@ pub fn check(data: &[u8]) {
         serde_json::from_value(value["metadata"]["annotations"].clone()).unwrap_or_default();
     let Ok(object) = serde_json::from_str::<PersistentPodState>(text) else { return };
     generated(&object, &annotations);
-    chosen(&object);
     written(&object);
     let states: Vec<(&String, &PodState)> = object.status.pod_states.iter().take(ENTRIES).collect();
     for (name, state) in &states {
@@ -230,26 +228,6 @@ fn generated(object: &PersistentPodState, annotations: &BTreeMap<String, String>
     assert_eq!(list(&spec["persistentPodAnnotations"]), persistent, "{spec}");
     annotations.remove(AUTO_GENERATE);
     assert_eq!(generate::read_request(target, &annotations), None);
-}
-
-/// The chosen object governs the workload, and the order of the candidates does not matter.
-fn chosen(object: &PersistentPodState) {
-    let target_ref = &object.spec.target_ref;
-    let others = ["a", "zz"].map(|name| pps_core::pps::Metadata {
-        name: name.into(),
-        creation_timestamp: Some("2026-01-01T00:00:00Z".into()),
-        deletion_timestamp: None,
-    });
-    let mut candidates: Vec<Candidate> = [&object.metadata, &others[0], &others[1]]
-        .into_iter()
-        .map(|metadata| Candidate { metadata, target_ref })
-        .collect();
-    let choice = select::choose(candidates.iter().cloned(), target_ref).unwrap();
-    let governing = 2 + usize::from(object.metadata.deletion_timestamp.is_none());
-    assert!((1..=governing).contains(&(1 + choice.ignored.len())), "{choice:?}");
-    assert!(!choice.ignored.is_empty());
-    candidates.reverse();
-    assert_eq!(select::choose(candidates, target_ref), Some(choice));
 }
 
 /// A Pod name has an ordinal if and only if it consists of the workload's name, a hyphen and that number.

@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use persistent_pod_state_policy::settings::Lookup;
 use persistent_pod_state_policy::{Host, admit};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -15,8 +14,10 @@ use crate::settings::Expected;
 /// If the first byte is this one, the payload is generated from the bytes after it.
 pub const STRUCTURED: u8 = 0;
 
-/// The name of the object that governs the workload `web` in [`Answers::Listed`].
+/// The name of the object that governs the StatefulSet `web` in [`Answers::Aliased`].
 const CHOSEN: &str = "chosen";
+/// The second name of that StatefulSet.
+const ALIAS: &str = "web-bfaad516";
 
 /// Sends a payload to the policy, with several hosts, and checks the responses.
 pub fn check(data: &[u8]) {
@@ -29,7 +30,7 @@ pub fn check(data: &[u8]) {
     };
     // If the policy does not ask this host, it does not ask the others either.
     if check_with(&payload, Answers::Rich) {
-        for answers in [Answers::Listed, Answers::NotFound, Answers::NoSuchKind, Answers::Broken] {
+        for answers in [Answers::Aliased, Answers::NotFound, Answers::NoSuchKind, Answers::Broken] {
             check_with(&payload, answers);
         }
     }
@@ -40,8 +41,8 @@ pub fn check(data: &[u8]) {
 enum Answers {
     /// Every name belongs to an object that has a state for every Pod.
     Rich,
-    /// The object that governs the workload does not have its name.
-    Listed,
+    /// The object that governs the workload has another name; an alias leads to it.
+    Aliased,
     /// There is no object.
     NotFound,
     /// The cluster does not know the kind.
@@ -62,23 +63,22 @@ impl Host for FixedHost {
             assert!(request["message"].is_string());
             return Ok(String::new());
         }
-        assert_eq!(namespace, "kubernetes");
-        assert!(self.calls.get() < 4, "too many calls");
+        assert_eq!((namespace, operation), ("kubernetes", "get_resource"));
+        assert!(self.calls.get() < 3, "too many calls");
         self.calls.set(self.calls.get() + 1);
         let name = request["name"].as_str().unwrap_or_default();
-        let exists = self.answers == Answers::Rich || name == CHOSEN;
-        match (self.answers, operation) {
-            (Answers::Broken, _) => Err("Callback evaluation failure: timed out".into()),
-            (Answers::NoSuchKind, _) => {
+        let exists = self.answers == Answers::Rich || (self.answers == Answers::Aliased && name == CHOSEN);
+        match self.answers {
+            Answers::Broken => Err("Callback evaluation failure: timed out".into()),
+            Answers::NoSuchKind => {
                 let version = request["api_version"].as_str().unwrap();
                 Err(format!("Cannot find resource {version}/PersistentPodState\n"))
             }
-            (_, "list_resources_by_namespace") => {
-                let claims = ["zz", CHOSEN].map(|name| object(name, "web", &Value::Null));
-                let claims = if self.answers == Answers::Listed { &claims[..] } else { &[] };
-                Ok(json!({"items": claims}).to_string())
+            Answers::Aliased if name == ALIAS => {
+                let target = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState", "name": CHOSEN});
+                Ok(json!({"metadata": {"name": ALIAS}, "spec": {"targetRef": target}}).to_string())
             }
-            (_, "get_resource") if exists => {
+            _ if exists => {
                 let mask = request["field_masks"][1].as_str().unwrap_or("status.podStates");
                 let states = match mask.strip_prefix("status.podStates.") {
                     Some(pod) => json!({pod: state()}),
@@ -149,7 +149,6 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
         assert_eq!(operation.as_deref(), Some("CREATE"));
     }
     let expected = Expected::parse(settings.as_ref().map_or("null", |raw| raw.get()));
-    let is_full = expected.as_ref().is_some_and(|settings| settings.lookup == Lookup::Full);
     let is_forbidden = |key: &str| expected.as_ref().is_some_and(|settings| settings.annotations.forbid(key));
     if let Some(after) = &response.mutated_object {
         assert!(response.accepted && was_asked && *after != pod, "{text}");
@@ -160,7 +159,7 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
         assert!(second.mutated_object.is_none(), "the policy changes its own output: {second:?}\n{again}");
     }
     match governing(&pod, answers) {
-        Some(name) if was_asked && response.accepted && (name != CHOSEN || is_full) => {
+        Some(name) if was_asked && response.accepted => {
             let object = object(name, "", &Value::Null);
             let after = response.mutated_object.as_ref().unwrap_or(&pod);
             Recorded::read(name, &object["spec"], &state()).without(is_forbidden).judge(&pod, after);
@@ -180,7 +179,7 @@ fn governing(pod: &Value, answers: Answers) -> Option<&str> {
     let is_stateful = group == "apps" && owner["kind"] == "StatefulSet" && has_state;
     match answers {
         Answers::Rich if is_stateful => Some(name),
-        Answers::Listed if is_stateful && name == "web" => Some(CHOSEN),
+        Answers::Aliased if is_stateful && name == "web" => Some(CHOSEN),
         _ => None,
     }
 }
@@ -209,7 +208,7 @@ fn with_object(settings: Option<Box<RawValue>>, mut request: Fields, object: &Va
 /// A request to create a Pod: mostly a valid one, and mostly of a workload whose Pods can have a state.
 fn payload(u: &mut Unstructured) -> Result<Value> {
     let settings = match u.int_in_range(0..=5)? {
-        0 => json!({"lookup": "byName"}),
+        0 => json!({"onLookupFailure": "reject"}),
         1 => json!({"onLookupFailure": "accept"}),
         2 => json!({"annotations": {"deny": ["i*"]}}),
         3 => json!({"annotations": {"allow": ["mac"]}}),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use persistent_pod_state_policy::Settings;
-use persistent_pod_state_policy::settings::{Lookup, OnLookupFailure};
+use persistent_pod_state_policy::settings::OnLookupFailure;
 use serde_json::Value;
 
 use crate::rules::{NEVER_INJECTED, Rules, is_never_injected, pattern};
@@ -19,8 +19,7 @@ pub fn check(data: &[u8]) {
                 let is_forbidden = actual.annotations.forbid(key).is_some();
                 assert_eq!(is_forbidden, expected.annotations.forbid(key), "{key}: {text}");
             }
-            let Expected { on_lookup_failure, lookup, .. } = expected;
-            assert_eq!((actual.on_lookup_failure, actual.lookup), (on_lookup_failure, lookup), "{text}");
+            assert_eq!(actual.on_lookup_failure, expected.on_lookup_failure, "{text}");
         }
         (Err(error), None) => assert!(names_the_settings(&error), "{error}"),
         (actual, _) => panic!("{actual:?}: {text}"),
@@ -35,8 +34,6 @@ fn names_the_settings(error: &dyn Display) -> bool {
 #[derive(Default)]
 pub(crate) struct Expected {
     on_lookup_failure: OnLookupFailure,
-    /// How objects are found.
-    pub(crate) lookup: Lookup,
     /// Which annotations a Pod may be given.
     pub(crate) annotations: Rules,
 }
@@ -53,8 +50,7 @@ impl Expected {
         for (field, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
             match (field.as_str(), value.as_str()) {
                 ("onLookupFailure", Some("accept")) => settings.on_lookup_failure = OnLookupFailure::Accept,
-                ("lookup", Some("byName")) => settings.lookup = Lookup::ByName,
-                ("onLookupFailure", Some("reject")) | ("lookup", Some("full")) => {}
+                ("onLookupFailure", Some("reject")) => {}
                 ("annotations", None) => settings.annotations = rules(value)?,
                 _ => return None,
             }

@@ -69,17 +69,17 @@ impl Cluster {
         Ok(())
     }
 
-    /// Serves an installed policy with the permissions of that token and registers it as Kubewarden does, in place of
-    /// the previous webhook.
+    /// Serves an installed policy with the permissions of that kubeconfig and registers it as Kubewarden does, in place
+    /// of the previous webhook.
     pub async fn start_installed_webhook(
         &mut self,
         module: &PolicyModule,
         policy: Policy,
-        token: &str,
+        kubeconfig: &Path,
     ) -> Result<()> {
         let client = {
             let _context = self.background.enter();
-            self.control_plane.client_with_token(token)?
+            ControlPlane::client_of(kubeconfig)?
         };
         let webhook = Webhook::start_installed(self.background.handle(), client, module, policy)?;
         webhook.register(&self.client, self.control_plane.version()).await?;

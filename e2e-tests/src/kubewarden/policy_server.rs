@@ -1,6 +1,11 @@
 //! Kubewarden's PolicyServer. `POLICY_SERVER` names the executable.
 
-use std::{env, fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -34,19 +39,18 @@ pub struct PolicyServer {
 }
 
 impl PolicyServer {
-    /// Starts it as Kubewarden's controller does, with `policies.yml`, `sources.yml` and TLS. It calls the API server
-    /// with that token. `insecure` is a registry that speaks plain HTTP.
+    /// Starts it as Kubewarden's controller does, with `policies.yml`, `sources.yml` and TLS. `insecure` is a registry
+    /// that speaks plain HTTP.
     pub fn start(
         control_plane: &ControlPlane,
         program: PathBuf,
         policies: &[Policy],
-        token: &str,
+        kubeconfig: &Path,
         insecure: Option<&str>,
     ) -> Result<Self> {
         let folder = control_plane.folder().join(NAME);
         fs::create_dir_all(&folder)?;
         let certificate = ServerCertificate::generate(NAME)?;
-        let kubeconfig = control_plane.kubeconfig_with_token(NAME, token)?;
         let file = |name: &str, content: &str| -> Result<String> {
             let path = folder.join(name);
             fs::write(&path, content)?;

@@ -21,7 +21,8 @@ impl ReviewClient {
 
     /// The answer of the policy with this id to a request.
     pub async fn ask(&self, policy: &str, request: &Value) -> Result<Value> {
-        let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+        let review =
+            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
         let request = Request::post(format!("/validate/{policy}"))
             .header("content-type", "application/json")
             .body(review.to_string().into_bytes())?;

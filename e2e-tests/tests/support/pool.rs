@@ -97,25 +97,31 @@ impl<'a> Pool<'a> {
 
     /// Applies a PersistentPodState as a user.
     pub(crate) async fn object(&self, name: &str, spec: &Value) -> DynamicObject {
-        let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
-            "metadata": {"namespace": self.namespace, "name": name}, "spec": spec});
-        self.cluster.apply_objects(&[object]).await.unwrap().remove(0)
+        self.cluster.apply_objects(&[self.pps_object(name, spec)]).await.unwrap().remove(0)
     }
 
-    /// Makes a second object for a workload, which the policy would refuse. It changes the policy's settings for a
+    /// Makes a second object for a workload, which the policy would refuse. The API server does not ask the policy for a
     /// moment, so the scenario must not run beside others.
     pub(crate) async fn second_object(&self, name: &str, spec: &Value) {
-        let webhook = self.cluster.webhook().unwrap();
-        webhook.set_settings(json!({"lookup": "byName"})).unwrap();
-        self.object(name, spec).await;
-        webhook.set_settings(json!({})).unwrap();
+        let (webhook, client) = (self.cluster.webhook().unwrap(), self.cluster.client());
+        webhook.unregister(&client).await.unwrap();
+        let object = self.pps_object(name, spec);
+        wait_for("the API server to accept a second object", TIMEOUT, async || {
+            self.cluster.apply_objects(std::slice::from_ref(&object)).await.map(|_| Progress::Done(()))
+        })
+        .await
+        .unwrap();
+        webhook.register(&client, self.cluster.control_plane.version()).await.unwrap();
+    }
+
+    fn pps_object(&self, name: &str, spec: &Value) -> Value {
+        json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+            "metadata": {"namespace": self.namespace, "name": name}, "spec": spec})
     }
 
     /// The message with which the policy refuses an object.
     pub(crate) async fn refusal(&self, name: &str, spec: &Value) -> String {
-        let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
-            "metadata": {"namespace": self.namespace, "name": name}, "spec": spec});
-        format!("{:#}", self.cluster.apply_objects(&[object]).await.unwrap_err())
+        format!("{:#}", self.cluster.apply_objects(&[self.pps_object(name, spec)]).await.unwrap_err())
     }
 
     pub(crate) async fn pps(&self, name: &str) -> Result<DynamicObject> {

@@ -12,9 +12,7 @@ use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use persistent_pod_state_policy::Host;
 use persistent_pod_state_policy::cluster::Cluster;
-use persistent_pod_state_policy::settings::Lookup;
-use pps_core::pps::{API_VERSIONS, KIND, Metadata};
-use pps_core::select::{self, Candidate};
+use pps_core::pps::{API_VERSIONS, KIND};
 use pps_core::{PodState, Spec, TargetReference, to_text};
 use pps_e2e::kubewarden::stand_in::{HostCalls, KubernetesHost};
 use procfs::process::Process;
@@ -29,9 +27,8 @@ use crate::meter::{cpu, memory};
 pub(crate) enum LookupMethod {
     /// The policy's way: an uncached get by the workload's name.
     ByName,
-    /// The policy's way if there is no PPS of that name: then a list of the PPS' targets from the host's
-    /// watch, and a get.
-    Full,
+    /// The policy's way if the PPS has another name: an alias leads to it, with three gets.
+    Alias,
     /// The alternative design: a list with all states from the host's watch.
     Cached,
 }
@@ -155,13 +152,11 @@ fn look_up(host: &NativeHost, args: &LookupArgs, index: usize) -> Result<bool, S
     let workload =
         TargetReference { api_version: "apps/v1".to_owned(), kind: "StatefulSet".to_owned(), name };
     let cluster = Cluster::new(host, &args.namespace);
-    let find = |lookup| -> Result<_, String> {
-        let governing = cluster.find(&workload, &pod, lookup).map_err(|error| error.to_string())?;
-        Ok(governing.and_then(|governing| governing.state))
-    };
     let state = match args.method {
-        LookupMethod::ByName => find(Lookup::ByName)?,
-        LookupMethod::Full => find(Lookup::Full)?,
+        LookupMethod::ByName | LookupMethod::Alias => {
+            let governing = cluster.find(&workload, &pod).map_err(|error| error.to_string())?;
+            governing.and_then(|governing| governing.state)
+        }
         LookupMethod::Cached => find_in_cache(host, &args.namespace, &workload, &pod)?,
     };
     // Check that it is this Pod's state.
@@ -186,16 +181,9 @@ fn find_in_cache(
     let response = host.call("kubernetes", "list_resources_by_namespace", &to_text(&request))?;
     let mut list: Value = serde_json::from_str(&response).map_err(|error| error.to_string())?;
     let items = list["items"].as_array_mut().ok_or("the list has no items")?;
-    let targets: Vec<(Metadata, TargetReference)> = items
-        .iter()
-        .map(|item| (Metadata::read(item), TargetReference::read(&item["spec"]["targetRef"])))
-        .collect();
-    let candidates = targets.iter().map(|(metadata, target_ref)| Candidate { metadata, target_ref });
-    let Some(choice) = select::choose(candidates, workload) else { return Ok(None) };
-    let Some(chosen) = targets.iter().position(|(metadata, _)| metadata.name == choice.name) else {
-        return Ok(None);
-    };
-    let object = items[chosen].take();
+    let targets_it =
+        |item: &&mut Value| TargetReference::read(&item["spec"]["targetRef"]).is_same_workload(workload);
+    let Some(object) = items.iter_mut().find(targets_it).map(Value::take) else { return Ok(None) };
     Spec::deserialize(&object["spec"]).map_err(|error| error.to_string())?;
     Option::deserialize(&object["status"]["podStates"][pod]).map_err(|error| error.to_string())
 }

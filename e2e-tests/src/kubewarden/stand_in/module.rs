@@ -27,7 +27,7 @@ use crate::kubewarden::policy::Policy;
 
 /// The tick of the clock that interrupts guests.
 const TICK: Duration = Duration::from_secs(1);
-/// The number of ticks after which a guest is interrupted: PolicyServer's default.
+/// The number of ticks after which a guest is interrupted, unless its policy says otherwise: PolicyServer's default.
 const TIMEOUT_TICKS: u64 = 2;
 const INTERRUPTED: &str = "guest code interrupted, execution deadline exceeded";
 
@@ -36,6 +36,7 @@ const INTERRUPTED: &str = "guest code interrupted, execution deadline exceeded";
 pub struct PolicyModule {
     id: String,
     metadata: Arc<Metadata>,
+    timeout_ticks: u64,
     pre: WasmtimeEngineProviderPre,
 }
 
@@ -91,7 +92,8 @@ impl PolicyModule {
             .build_pre()
             .context("cannot link the policy")?;
         start_epochs(&engine)?;
-        Ok(Self { id: "clusterwide-persistent-pod-state".to_owned(), metadata: Arc::new(metadata), pre })
+        let id = "clusterwide-persistent-pod-state".to_owned();
+        Ok(Self { id, metadata: Arc::new(metadata), timeout_ticks: TIMEOUT_TICKS, pre })
     }
 
     /// Compiles the module in a file, once per process as long as the file does not change.
@@ -109,7 +111,7 @@ impl PolicyModule {
     }
 
     /// The same policy with the permissions that a `ClusterAdmissionPolicy` grants, in place of those that its metadata
-    /// ask for.
+    /// ask for, and with its time limit.
     pub fn installed_by(&self, policy: &Policy) -> Result<Self> {
         let resources = match policy.spec("contextAwareResources") {
             Value::Null => json!([]),
@@ -122,7 +124,8 @@ impl PolicyModule {
             rules: serde_json::from_value(policy.spec("rules").clone()).context("rules")?,
             ..(*self.metadata).clone()
         };
-        Ok(Self { id: policy.id(), metadata: Arc::new(metadata), pre: self.pre.clone() })
+        let timeout_ticks = policy.spec("timeoutEvalSeconds").as_u64().unwrap_or(TIMEOUT_TICKS);
+        Ok(Self { id: policy.id(), metadata: Arc::new(metadata), timeout_ticks, pre: self.pre.clone() })
     }
 
     /// The policy's id: the last part of its URL and its name in messages.
@@ -199,7 +202,7 @@ impl PolicyModule {
 
     /// A fresh instance, so that no state survives a request.
     fn instantiate(&self, gate: Arc<Gate>) -> Result<WapcHost> {
-        let deadlines = EpochDeadlines { wapc_init: TIMEOUT_TICKS, wapc_func: TIMEOUT_TICKS };
+        let deadlines = EpochDeadlines { wapc_init: self.timeout_ticks, wapc_func: self.timeout_ticks };
         let engine = self.pre.rehydrate(Some(deadlines))?;
         let callback = move |_: u64, binding: &str, namespace: &str, operation: &str, payload: &[u8]| {
             gate.call(binding, namespace, operation, payload).map_err(Into::into)
