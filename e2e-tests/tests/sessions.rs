@@ -139,7 +139,7 @@ fn check_all(run: impl Fn(&Case) -> Result<Outcome> + Sync) {
 
 /// A case, and its session with an exchange missing, with one too many, and with another name.
 fn broken_sessions() -> (Case, [String; 3]) {
-    let case = cases_for_kwctl().into_iter().find(|case| case.name == "rule-02-found-in-namespace").unwrap();
+    let case = cases_for_kwctl().into_iter().find(|case| case.name == "rule-02-alias-found").unwrap();
     let session = case.session().unwrap();
     let last = session.rfind("- type: Exchange").unwrap();
     let broken = [

@@ -100,7 +100,7 @@ impl Case {
             Recording::None => {}
             Recording::SameName => objects.push(object("web", "web", &pods(0))),
             Recording::OtherName => {
-                objects.extend([alias("keep-web", "web"), object("keep-web", "web", &pods(0))])
+                objects.extend([alias("keep-web", "web"), object("keep-web", "web", &pods(0))]);
             }
             Recording::OtherPods => objects.push(object("web", "web", &pods(1))),
         }

@@ -1,6 +1,6 @@
 //! The policy cannot read the recorded states.
 
-use kube::api::ListParams;
+use kube::{Api, api::DynamicObject};
 use pps_e2e::{
     cluster::{Cluster, POLICY_SERVER, pps_resource},
     repository::repository_file,
@@ -23,9 +23,9 @@ async fn set_permissions(cluster: &Cluster, granted: bool) {
         cluster.control_plane.kubectl(&["delete", "clusterrolebinding", &binding]).await.unwrap();
     }
     let client = cluster.control_plane.client_for(POLICY_SERVER).unwrap();
-    let api: kube::Api<kube::api::DynamicObject> = kube::Api::all_with(client, &pps_resource());
+    let api: Api<DynamicObject> = Api::namespaced_with(client, "default", &pps_resource());
     wait_for("the permissions to take effect", TIMEOUT, async || {
-        let answer = api.list(&ListParams::default()).await;
+        let answer = api.get_opt("any").await;
         let seen = format!("{:?}", answer.as_ref().err());
         Ok(Progress::when(answer.is_ok() == granted, (), seen))
     })
