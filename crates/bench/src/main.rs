@@ -46,7 +46,7 @@ enum Part {
     Size,
     /// One evaluation: native and Wasm, and where the time is spent.
     Evaluation,
-    /// How evaluations scale with recorded Pods, PPS in the namespace, and the Pod's size.
+    /// How evaluations scale with recorded Pods and the Pod's size.
     Growth,
     /// Host calls, by kind of Pod.
     Calls,
