@@ -9,10 +9,13 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use crate::annotations::INJECTED_ANNOTATION;
+use crate::limits::MAX_POD_TERMS;
 use crate::plan::{Plan, Requirement};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+const SHORT_LIST: &str =
+    "a list of at most 1000 terms; remove some, as the recorded topology has to be added to each";
 
 /// What a plan changed in a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,12 +54,12 @@ impl fmt::Display for Applied {
     }
 }
 
-/// The Pod's JSON has a field of the wrong type.
+/// The Pod's JSON has a field of the wrong type, or of a size that the plan would multiply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyError {
     /// Path of the field, such as `spec.affinity`.
     pub path: String,
-    /// The right type: `an object` or `a list`.
+    /// What it should be: `an object` or `a list`.
     pub expected: &'static str,
 }
 
@@ -72,7 +75,8 @@ impl std::error::Error for ApplyError {}
 ///
 /// - Required: every requirement is added to every node selector term that the Pod has. A node needs to
 ///   match one term only, so a new term would allow more nodes, not fewer. An empty term matches no node and
-///   stays empty. A Pod without required node affinity gets one term.
+///   stays empty. A Pod without required node affinity gets one term. A Pod with more than
+///   [`MAX_POD_TERMS`] terms is refused: without the requirements it could start on the wrong node.
 /// - Preferred: each preference that the Pod does not have yet is appended.
 /// - Annotations: each key that the Pod does not have yet is added.
 /// - [`INJECTED_ANNOTATION`] is added if and only if something else was.
@@ -102,8 +106,8 @@ impl std::error::Error for ApplyError {}
 ///
 /// # Errors
 ///
-/// When a field that has to be extended is of the wrong type. The Pod may then be partly changed: discard
-/// it.
+/// When a field that has to be extended is of the wrong type, or has too many terms. The Pod may then be
+/// partly changed: discard it.
 pub fn apply(plan: &Plan, pod: &mut Value) -> Result<Applied, ApplyError> {
     let mut applied = Applied::default();
     if plan.is_empty() {
@@ -134,6 +138,9 @@ fn apply_required(plan: &Plan, spec: &mut Map<String, Value>) -> Result<Vec<Stri
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(terms) => as_list(terms, &format!("{path}.nodeSelectorTerms"))?,
     };
+    if terms.len() > MAX_POD_TERMS {
+        return Err(ApplyError { path: format!("{path}.nodeSelectorTerms"), expected: SHORT_LIST });
+    }
     let mut added: Vec<String> = Vec::new();
     for (index, term) in terms.iter_mut().enumerate() {
         let path = format!("{path}.nodeSelectorTerms[{index}]");
@@ -305,6 +312,23 @@ mod tests {
             assert!(!applied.is_changed());
             assert_eq!(pod, with_terms(&empty));
         }
+    }
+
+    #[test]
+    fn refuses_a_pod_with_more_terms_than_the_limit() {
+        let arch = json!({"matchExpressions": [{"key": "arch", "operator": "Exists"}]});
+        let mut pod = with_terms(&vec![arch.clone(); MAX_POD_TERMS].into());
+        assert!(apply(&require_zone(), &mut pod).unwrap().is_changed());
+        assert_eq!(terms(&pod)[MAX_POD_TERMS - 1]["matchExpressions"].as_array().unwrap().len(), 2);
+        let mut pod = with_terms(&vec![arch; MAX_POD_TERMS + 1].into());
+        let error = apply(&require_zone(), &mut pod).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("nodeSelectorTerms is not a list of at most {MAX_POD_TERMS} terms; ")),
+            "{error}"
+        );
+        // Nothing is added to the terms for a preference or an annotation.
+        let plan = Plan { annotations: vec![("a".into(), "b".into())], ..Plan::default() };
+        assert!(apply(&plan, &mut pod).unwrap().is_changed());
     }
 
     #[test]
