@@ -54,9 +54,10 @@ fn excludes_plan(term: &Map<String, Value>, plan: &Plan) -> bool {
 
 /// Whether a match expression excludes a label value that the plan requires.
 fn excludes_label(expression: &Value, plan: &Plan) -> bool {
+    let key = expression["key"].as_str();
     plan.required
         .iter()
-        .filter(|requirement| expression["key"].as_str() == Some(&requirement.key))
+        .filter(|requirement| key == Some(&requirement.key))
         .any(|requirement| !matches(expression, &requirement.value))
 }
 

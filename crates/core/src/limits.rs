@@ -1,7 +1,7 @@
 //! The limits on everything that a user or the sidecar writes. The schema, the validation, the plan and the sidecar use
 //! the same numbers. Each is far above what real use needs.
 
-use crate::pps::Spec;
+use crate::pps::{NodeTopologyTerm, Spec};
 
 /// Keys in one topology term.
 pub const MAX_TOPOLOGY_KEYS: usize = 64;
@@ -37,8 +37,9 @@ pub const MAX_REASON_LENGTH: usize = 1024;
 pub const MAX_CONDITION_MESSAGE_LENGTH: usize = 32 * 1024;
 /// Errors or warnings that one answer lists. It says how many more there are.
 pub const MAX_MESSAGES: usize = 20;
-/// Node selector terms of a Pod. A required topology is added to each of them.
-pub const MAX_POD_TERMS: usize = 1000;
+/// Items in a list of a Pod's node affinity, together with what is injected: its terms, required or preferred, and the
+/// expressions in a term. A topology is added to each required term, after a comparison with each of its expressions.
+pub const MAX_POD_ITEMS: usize = 128;
 
 /// Says that a list is too long; `None` if it is not.
 pub(crate) fn describe_excess(length: usize, max: usize) -> Option<[String; 2]> {
@@ -80,21 +81,18 @@ impl Spec {
 
     /// The same for its lists only. Does not examine their items.
     pub(crate) fn exceeds_list_limits(&self) -> Option<String> {
-        let is_too_long = |path: &str, length, max| {
-            describe_excess(length, max).map(|[value, remedy]| format!("{path} is {value}: {remedy}"))
-        };
-        let terms = &self.preferred_persistent_topology;
-        let annotations = self.persistent_pod_annotations.len();
-        is_too_long("spec.preferredPersistentTopology", terms.len(), MAX_PREFERRED_TERMS)
-            .or_else(|| is_too_long("spec.persistentPodAnnotations", annotations, MAX_ANNOTATIONS))
-            .or_else(|| {
-                let required = self.required_persistent_topology.iter().map(|term| ("required", term));
-                let preferred = terms.iter().map(|term| ("preferred", &term.preference));
-                required.chain(preferred).find_map(|(which, term)| {
-                    let path = format!("spec.{which}PersistentTopology.nodeTopologyKeys");
-                    is_too_long(&path, term.node_topology_keys.len(), MAX_TOPOLOGY_KEYS)
-                })
-            })
+        let keys = |term: &NodeTopologyTerm| term.node_topology_keys.len();
+        let preferred = &self.preferred_persistent_topology;
+        let required = self.required_persistent_topology.iter().map(keys).max();
+        let longest = preferred.iter().map(|term| keys(&term.preference)).max();
+        let lists = [
+            ("preferredPersistentTopology", Some(preferred.len()), MAX_PREFERRED_TERMS),
+            ("persistentPodAnnotations", Some(self.persistent_pod_annotations.len()), MAX_ANNOTATIONS),
+            ("requiredPersistentTopology.nodeTopologyKeys", required, MAX_TOPOLOGY_KEYS),
+            ("preferredPersistentTopology.nodeTopologyKeys", longest, MAX_TOPOLOGY_KEYS),
+        ];
+        let (field, length, max) = lists.into_iter().find(|(_, length, max)| *length > Some(*max))?;
+        Some(format!("spec.{field} is a list of {}: list at most {max}", length?))
     }
 
     fn exceeds_length_limits(&self) -> Option<String> {

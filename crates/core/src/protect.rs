@@ -76,11 +76,10 @@ fn has_states_of_existing_pods(object: &Value) -> bool {
         value.as_object().is_some_and(|items| !items.is_empty())
             || value.as_array().is_some_and(|items| !items.is_empty())
     };
-    let outlive = ["WhenDeleted", "Retain"].map(Value::from);
+    let retention = object["spec"]["persistentPodStateRetentionPolicy"].as_str();
+    let outlives_pods = matches!(retention, Some("WhenDeleted" | "Retain"));
     let wants_none = status["desired"].as_i64() == Some(0);
-    let is_kept_without_pods =
-        wants_none && outlive.contains(&object["spec"]["persistentPodStateRetentionPolicy"]);
-    (has_items(&status["podStates"]) || has_items(&status["packed"])) && !is_kept_without_pods
+    (has_items(&status["podStates"]) || has_items(&status["packed"])) && !(outlives_pods && wants_none)
 }
 
 #[cfg(test)]

@@ -171,9 +171,15 @@ impl Review {
 
     /// Checks an alias: it says nothing but which PPS it stands for, and that is another one.
     fn check_alias(&mut self, object: &Value, target: &str) {
-        for (field, value) in object["spec"].as_object().into_iter().flatten() {
-            let is_empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-            if field != "targetRef" && !is_empty {
+        for field in [
+            "requiredPersistentTopology",
+            "preferredPersistentTopology",
+            "persistentPodAnnotations",
+            "persistentPodStateRetentionPolicy",
+            "nodeDeletionPolicy",
+        ] {
+            let value = &object["spec"][field];
+            if !is_nothing(value) {
                 let remedy = "remove it: an object that targets a PersistentPodState only stands for it; set this there";
                 self.refuse(&format!("spec.{field}"), value, remedy);
             }
@@ -226,7 +232,7 @@ impl Review {
         let nothing =
             ["requiredPersistentTopology", "preferredPersistentTopology", "persistentPodAnnotations"]
                 .iter()
-                .all(|field| spec[field].is_null() || spec[field].as_array().is_some_and(Vec::is_empty));
+                .all(|field| is_nothing(&spec[field]));
         if nothing {
             let remedy =
                 "set requiredPersistentTopology, preferredPersistentTopology or persistentPodAnnotations";
@@ -301,6 +307,11 @@ impl Review {
             self.refuse(path, value, &format!("use one of {}, or remove it", choices.join(", ")));
         }
     }
+}
+
+/// Whether a field is missing, or an empty list.
+fn is_nothing(value: &Value) -> bool {
+    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }
 
 #[cfg(test)]

@@ -94,44 +94,40 @@ pub fn group_of(api_version: &str) -> &str {
 }
 
 /// A topology: a set of node labels.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase", from = "Spellings")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "Spellings"))]
+#[serde(rename_all = "camelCase")]
 pub struct NodeTopologyTerm {
     /// Keys of node labels. Empty if the object, which nobody validated, names none.
     pub node_topology_keys: Vec<String>,
 }
 
 /// A topology: a set of node labels, under one of two names.
-#[derive(Default, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase", default)]
+#[cfg(feature = "schema")]
+#[derive(schemars::JsonSchema)]
+#[schemars(rename_all = "camelCase")]
+#[expect(dead_code, reason = "it only describes the schema")]
 struct Spellings {
     /// Keys of node labels, such as kubernetes.io/hostname or topology.kubernetes.io/zone. The values that
     /// the Pod's node has for them are recorded; the Pod returns to nodes on which all of them are the
     /// same. A key that the node does not have is left out. At least one key is required, here or in keys.
-    #[cfg_attr(
-        feature = "schema",
-        schemars(
-            length(min = 1, max = limits::MAX_TOPOLOGY_KEYS),
-            inner(length(min = 1, max = limits::MAX_KEY_LENGTH))
-        )
-    )]
+    #[schemars(length(min = 1, max = limits::MAX_TOPOLOGY_KEYS),
+            inner(length(min = 1, max = limits::MAX_KEY_LENGTH)))]
     node_topology_keys: Option<Vec<String>>,
     /// Another name of nodeTopologyKeys, which OpenKruise uses in v1beta1. Set only one of them.
-    #[cfg_attr(
-        feature = "schema",
-        schemars(
-            length(min = 1, max = limits::MAX_TOPOLOGY_KEYS),
-            inner(length(min = 1, max = limits::MAX_KEY_LENGTH))
-        )
-    )]
+    #[schemars(length(min = 1, max = limits::MAX_TOPOLOGY_KEYS),
+            inner(length(min = 1, max = limits::MAX_KEY_LENGTH)))]
     keys: Option<Vec<String>>,
 }
 
-impl From<Spellings> for NodeTopologyTerm {
-    fn from(Spellings { node_topology_keys, keys }: Spellings) -> Self {
-        Self { node_topology_keys: node_topology_keys.or(keys).unwrap_or_default() }
+// Not derived from `Spellings`: that would add 1.3 KB to the Wasm module.
+impl<'de> Deserialize<'de> for NodeTopologyTerm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let term = Value::deserialize(deserializer)?;
+        let keys = ["nodeTopologyKeys", "keys"].into_iter().map(|spelling| &term[spelling]);
+        let keys = keys.into_iter().find(|keys| !keys.is_null());
+        let node_topology_keys = keys.map(Vec::deserialize).transpose().map_err(de::Error::custom)?;
+        Ok(Self { node_topology_keys: node_topology_keys.unwrap_or_default() })
     }
 }
 

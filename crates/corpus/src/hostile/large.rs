@@ -31,6 +31,13 @@ pub(super) fn all() -> Vec<HostileCase> {
                 json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": vec![term; count]}}});
         }
     };
+    let many_preferences = |count: usize| {
+        move |pod: &mut Value| {
+            let expression = json!({"key": "example.io/key-1", "operator": "In", "values": ["w"]});
+            let preference = json!({"weight": 1, "preference": {"matchExpressions": [expression]}});
+            pod["spec"]["affinity"] = json!({"nodeAffinity": {PREFERRED: vec![preference; count]}});
+        }
+    };
     let annotations = |count: usize| {
         move |object: &mut Value| {
             object["spec"]["persistentPodAnnotations"] = json!(keys(count));
@@ -70,13 +77,21 @@ pub(super) fn all() -> Vec<HostileCase> {
         HostileCase::new("20,000 required keys without a value", Verdict::Changed).with_object(|object| {
             object["spec"]["requiredPersistentTopology"] = json!({"nodeTopologyKeys": keys(20_000)});
         }),
-        HostileCase::new("1,000 terms and 64 labels", Verdict::Changed)
+        HostileCase::new("128 terms and 64 labels", Verdict::Changed)
             .with_object(required(64))
-            .with_pod(many_terms(1_000)),
-        HostileCase::new("50,000 terms", Verdict::Rejected(400, "is not a list of at most 1000 terms"))
+            .with_pod(many_terms(128)),
+        HostileCase::new("50,000 terms", Verdict::Rejected(400, "is not a list of at most 128 items"))
             .with_object(required(64))
             .with_pod(many_terms(50_000)),
-        HostileCase::new("50,000 expressions and 64 labels", Verdict::Changed)
+        HostileCase::new("64 expressions in each of 128 terms, and 64 labels", Verdict::Changed)
+            .with_object(required(64))
+            .with_pod(|pod| {
+                let expression = json!({"key": "example.io/key-1", "operator": "In", "values": ["w"]});
+                let term = json!({"matchExpressions": vec![expression; 64]});
+                pod["spec"]["affinity"] =
+                    json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": vec![term; 128]}}});
+            }),
+        HostileCase::new("50,000 expressions", Verdict::Rejected(400, "is not a list of at most 128 items"))
             .with_object(required(64))
             .with_pod(|pod| {
                 let expression = json!({"key": "example.io/key-1", "operator": "Exists"});
@@ -84,12 +99,11 @@ pub(super) fn all() -> Vec<HostileCase> {
                     {"matchExpressions": vec![expression; 50_000]},
                 ]}}});
             }),
-        HostileCase::new("50,000 preferences and 64 terms", Verdict::Changed)
+        HostileCase::new("64 preferences and 64 terms", Verdict::Changed)
             .with_object(preferred(64))
-            .with_pod(|pod| {
-                let expression = json!({"key": "example.io/key-1", "operator": "In", "values": ["w"]});
-                let preference = json!({"weight": 1, "preference": {"matchExpressions": [expression]}});
-                pod["spec"]["affinity"] = json!({"nodeAffinity": {PREFERRED: vec![preference; 25_000]}});
-            }),
+            .with_pod(many_preferences(64)),
+        HostileCase::new("25,000 preferences", Verdict::Rejected(400, "is not a list of at most 128 items"))
+            .with_object(preferred(64))
+            .with_pod(many_preferences(25_000)),
     ]
 }
