@@ -1,5 +1,6 @@
 //! Dispatches an admission request by kind and operation.
 
+use pps_core::limits::shorten_list;
 use pps_core::pps::{GROUP, KIND};
 use serde_json::value::RawValue;
 
@@ -7,7 +8,7 @@ use crate::admission::Admission;
 use crate::cluster::{Cluster, Host};
 use crate::request::{GroupKind, Payload};
 use crate::response::{Rejection, ValidationResponse};
-use crate::{objects, pods};
+use crate::{objects, pods, protection};
 
 /// Answers one request.
 pub fn admit(payload: &[u8], host: &dyn Host) -> ValidationResponse {
@@ -34,9 +35,11 @@ pub fn admit(payload: &[u8], host: &dyn Host) -> ValidationResponse {
         ("", "Pod", "CREATE") => pods::admit(&admission),
         (GROUP, KIND, "CREATE") => objects::admit(&Admission { old_object: None, ..admission }),
         (GROUP, KIND, "UPDATE") => objects::admit(&admission),
+        (GROUP, KIND, "DELETE") => protection::admit(&admission, request.user_info),
         _ => Ok(ValidationResponse::accept(Vec::new())),
     };
-    result.unwrap_or_else(Rejection::into)
+    let response = result.unwrap_or_else(Rejection::into);
+    ValidationResponse { warnings: response.warnings.map(shorten_list), ..response }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //!    the whole changed Pod, which PolicyServer turns into a JSON patch.
 //! 4. A PersistentPodState: `objects` lets [`pps_core`] review it, and [`cluster`] look for another one with
 //!    the same workload.
+//! 5. The deletion of a PersistentPodState: `protection` refuses it if the object's label says so.
 //!
 //! # Scope
 //!
@@ -24,6 +25,7 @@ mod host_error;
 pub mod lookup_error;
 mod objects;
 mod pods;
+mod protection;
 mod request;
 mod response;
 pub mod settings;

@@ -3,7 +3,9 @@
 use pps_core::TargetReference;
 use pps_core::alias::aliased;
 use pps_core::pps::{KIND, Metadata};
-use pps_core::validate::{Review, check_sole_target, is_exempt, review};
+use pps_core::protect::warn_of_label;
+use pps_core::shorten;
+use pps_core::validate::{Review, check_sole_target, is_exempt, join, review};
 use serde_json::Value;
 
 use crate::admission::{Admission, FailedLookup};
@@ -13,17 +15,15 @@ use crate::settings::Settings;
 
 /// Answers the creation or the update of an object.
 pub(crate) fn admit(admission: &Admission) -> AdmissionResult {
-    let parse = |object: &str| -> Result<Value, Rejection> {
-        serde_json::from_str(object)
-            .map_err(|error| Rejection { code: 400, message: format!("this {KIND} cannot be read: {error}") })
-    };
     let object = parse(admission.object)?;
     let before = admission.old_object.map(parse).transpose()?;
+    let warning = warn_of_label(&object);
     if is_exempt(&object, before.as_ref()) {
-        return Ok(ValidationResponse::accept(Vec::new()));
+        return Ok(ValidationResponse::accept(warning.into_iter().collect()));
     }
     let settings = admission.settings()?;
     let mut review = review(&object, before.as_ref(), &settings.annotations);
+    review.warnings.extend(warning);
     let Metadata { name, .. } = Metadata::read(&object);
     // An update cannot change the workload, so only a new object can be a second one. An alias has no workload.
     let result = match review.workload.take() {
@@ -34,8 +34,7 @@ pub(crate) fn admit(admission: &Admission) -> AdmissionResult {
     };
     // Violations of the object itself take precedence over a lookup that failed.
     if !review.violations.is_empty() {
-        let reasons: Vec<String> = review.violations.iter().map(ToString::to_string).collect();
-        let message = format!("{KIND} {name} is refused: {}", reasons.join("; "));
+        let message = format!("{KIND} {} is refused: {}", shorten(&name), join(&review.violations));
         return Err(Rejection { code: 422, message });
     }
     let mut response = result?;
@@ -43,6 +42,12 @@ pub(crate) fn admit(admission: &Admission) -> AdmissionResult {
         response.warnings.get_or_insert_default().extend(review.warnings);
     }
     Ok(response)
+}
+
+/// Reads an object.
+pub(crate) fn parse(object: &str) -> Result<Value, Rejection> {
+    serde_json::from_str(object)
+        .map_err(|error| Rejection { code: 400, message: format!("this {KIND} cannot be read: {error}") })
 }
 
 /// Adds to the review whether the object is the only one of its workload.

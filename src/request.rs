@@ -26,6 +26,8 @@ pub(crate) struct Request<'a> {
     pub(crate) object: Option<&'a RawValue>,
     #[serde(borrow, alias = "oldObject")]
     pub(crate) old_object: Option<&'a RawValue>,
+    #[serde(borrow, alias = "userInfo")]
+    pub(crate) user_info: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]

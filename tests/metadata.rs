@@ -9,6 +9,7 @@ use std::{env, fs};
 use persistent_pod_state_policy::{METADATA, Settings};
 use pps_core::owner::KINDS_WITHOUT_STABLE_NAMES;
 use pps_core::pps::{API_VERSIONS, KIND};
+use pps_core::protect::{CLUSTER_CONTROLLERS, PROTECTION_LABEL};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -314,7 +315,7 @@ fn context_aware_resources_name_every_version() {
     assert_eq!(metadata()["contextAwareResources"], json!(expected));
 }
 
-/// The match conditions keep Pods from the PolicyServer that the policy would accept without a host call.
+/// The match conditions keep Pods and deletions from the PolicyServer that the policy would accept without a host call.
 #[test]
 fn match_conditions_agree_with_the_policy() {
     let deployed = yaml(&read("deploy/base/cluster-admission-policy.yaml"));
@@ -338,6 +339,11 @@ fn match_conditions_agree_with_the_policy() {
             "request.kind.kind != 'Pod' || has(object.metadata.ownerReferences) && \
              object.metadata.ownerReferences.exists(owner, has(owner.controller) && owner.controller && !( {}))",
             unstable.join(" || ")
+        ),
+        format!(
+            "request.operation != 'DELETE' || has(oldObject.metadata.labels) && \
+             '{PROTECTION_LABEL}' in oldObject.metadata.labels && !(request.userInfo.username in ['{}'])",
+            CLUSTER_CONTROLLERS.join("', '")
         ),
     ];
     let conditions = deployed["spec"]["matchConditions"].as_array().unwrap();

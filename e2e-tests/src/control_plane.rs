@@ -110,6 +110,11 @@ impl ControlPlane {
         client(&self.credentials, &self.url, self.credentials.token(user)?)
     }
 
+    /// The bearer token of the named user.
+    pub fn token_of(&self, user: &str) -> Result<&str> {
+        self.credentials.token(user)
+    }
+
     /// A client with that bearer token.
     pub fn client_with_token(&self, token: &str) -> Result<Client> {
         client(&self.credentials, &self.url, token)

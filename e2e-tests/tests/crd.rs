@@ -11,7 +11,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client,
-    api::{DynamicObject, Patch, PatchParams, PostParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
 use pps_e2e::{
     cluster::Cluster,
@@ -157,6 +157,177 @@ async fn accepts_objects_written_for_openkruise_unchanged() {
     assert_eq!(create(&api, "least", &least).await.unwrap().data["spec"], least);
 }
 
+/// Manifests as OpenKruise's documentation has them, in both of its versions.
+const MANIFESTS: &str = r"
+apiVersion: apps.kruise.io/v1alpha1
+kind: PersistentPodState
+metadata:
+  name: echoserver
+spec:
+  targetRef:
+    apiVersion: apps.kruise.io/v1beta1
+    kind: StatefulSet
+    name: echoserver
+  requiredPersistentTopology:
+    nodeTopologyKeys:
+    - failure-domain.beta.kubernetes.io/zone
+  preferredPersistentTopology:
+  - preference:
+      nodeTopologyKeys:
+      - kubernetes.io/hostname
+    weight: 100
+  persistentPodAnnotations:
+  - key: cni.projectcalico.org/podIP
+---
+apiVersion: apps.kruise.io/v1beta1
+kind: PersistentPodState
+metadata:
+  name: sample
+spec:
+  targetRef:
+    apiVersion: apps.kruise.io/v1beta1
+    kind: StatefulSet
+    name: sample
+  persistentPodStateRetentionPolicy: WhenDeleted
+  requiredPersistentTopology:
+    keys:
+    - topology.kubernetes.io/zone
+  preferredPersistentTopology:
+  - preference:
+      keys:
+      - kubernetes.io/hostname
+    weight: 100
+";
+
+fn api_of(cluster: &Cluster, version: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("apps.kruise.io", version, "PersistentPodState");
+    Api::namespaced_with(
+        cluster.client(),
+        "default",
+        &ApiResource::from_gvk_with_plural(&kind, "persistentpodstates"),
+    )
+}
+
+#[tokio::test]
+async fn accepts_manifests_for_openkruise_in_both_versions_and_shows_them_in_both() {
+    let cluster = cluster().await;
+    let written: Vec<Value> = manifests::parse(MANIFESTS).unwrap();
+    cluster.apply(MANIFESTS).await.unwrap();
+    let status = json!({"podStates": {"sample-0": {"nodeName": "node-1"}}});
+    patch_status(&api_of(&cluster, "v1beta1"), "sample", &status).await.unwrap();
+    for version in ["v1alpha1", "v1beta1"] {
+        let api = api_of(&cluster, version);
+        for manifest in &written {
+            let read = api.get(manifest["metadata"]["name"].as_str().unwrap()).await.unwrap();
+            assert_eq!(read.data["spec"], manifest["spec"], "{version}");
+            assert_eq!(read.types.unwrap().api_version, format!("apps.kruise.io/{version}"));
+        }
+        assert_eq!(api.get("sample").await.unwrap().data["status"], status, "{version}");
+        let resource = format!("persistentpodstates.{version}.apps.kruise.io");
+        let table = cluster.control_plane.kubectl(&["get", &resource]).await.unwrap();
+        assert!(table.starts_with("NAME") && table.contains("RECORDED"), "{table}");
+    }
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
+    let status = definitions.get(DEFINITION).await.unwrap().status.unwrap();
+    assert_eq!(status.stored_versions, Some(vec!["v1alpha1".to_owned()]));
+}
+
+/// A definition with the schemas, the spellings and the storage version of OpenKruise's.
+fn openkruise_definition() -> Value {
+    let mut definition = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
+    let text = json!({"type": "string"});
+    let version = |name: &str, spelling: &str| {
+        let keys = json!({"type": "object", "required": [spelling], "properties": {
+            spelling: {"type": "array", "items": text},
+        }});
+        let map = json!({"type": "object", "additionalProperties": text});
+        json!({
+            "name": name, "served": true, "storage": name == "v1beta1", "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                "spec": {"type": "object", "required": ["targetRef"], "properties": {
+                    "targetRef": {"type": "object", "required": ["apiVersion", "kind", "name"],
+                        "properties": {"apiVersion": text, "kind": text, "name": text}},
+                    "requiredPersistentTopology": keys,
+                    "preferredPersistentTopology": {"type": "array", "items": {
+                        "type": "object", "required": ["preference", "weight"],
+                        "properties": {"preference": keys, "weight": {"type": "integer", "format": "int32"}},
+                    }},
+                    "persistentPodAnnotations": {"type": "array", "items":
+                        {"type": "object", "required": ["key"], "properties": {"key": text}}},
+                    "persistentPodStateRetentionPolicy": text,
+                }},
+                "status": {"type": "object", "required": ["observedGeneration"], "properties": {
+                    "observedGeneration": {"type": "integer", "format": "int64"},
+                    "podStates": {"type": "object", "additionalProperties": {"type": "object", "properties":
+                        {"nodeName": text, "nodeTopologyLabels": map, "annotations": map}}},
+                }},
+            }}},
+        })
+    };
+    let names = json!({"kind": "PersistentPodState", "listKind": "PersistentPodStateList",
+        "plural": "persistentpodstates", "singular": "persistentpodstate"});
+    definition["spec"] = json!({"group": "apps.kruise.io", "names": names, "scope": "Namespaced",
+        "versions": [version("v1alpha1", "nodeTopologyKeys"), version("v1beta1", "keys")]});
+    definition
+}
+
+/// Puts a definition in place of the one that is there, and waits until the API server uses it.
+async fn replace_definition(cluster: &Cluster, definition: &Value, is_ours: bool) {
+    cluster.apply_objects(std::slice::from_ref(definition)).await.unwrap();
+    wait_for("the definition to be in use", Duration::from_secs(30), async || {
+        let explained = cluster.control_plane.kubectl(&["explain", "persistentpodstates"]).await?;
+        Ok(Progress::when(explained.contains("names a workload") == is_ours, (), explained))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn replaces_openkruises_definition_and_back_with_objects_in_it() {
+    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    let ours = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
+    replace_definition(&cluster, &openkruise_definition(), false).await;
+    let beta = api_of(&cluster, "v1beta1");
+    let spec = json!({
+        "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
+        "requiredPersistentTopology": {"keys": ["zone"]},
+    });
+    let object = |spec: &Value| {
+        let object = json!({"apiVersion": "apps.kruise.io/v1beta1", "kind": "PersistentPodState",
+            "metadata": {"name": "web"}, "spec": spec});
+        serde_json::from_value::<DynamicObject>(object).unwrap()
+    };
+    beta.create(&PostParams::default(), &object(&spec)).await.unwrap();
+    let status = json!({"observedGeneration": 1, "podStates":
+        {"web-0": {"nodeName": "node-0", "nodeTopologyLabels": {"zone": "a"}}}});
+    patch_status(&beta, "web", &status).await.unwrap();
+
+    replace_definition(&cluster, &ours, true).await;
+    for version in ["v1alpha1", "v1beta1"] {
+        let read = api_of(&cluster, version).get("web").await.unwrap();
+        assert_eq!([&read.data["spec"], &read.data["status"]], [&spec, &status], "{version}");
+    }
+    // From now on it can be written in either version, with the fields that only ours has.
+    let alpha = api_of(&cluster, "v1alpha1");
+    let more = json!({"desired": 2, "podStates": {"web-1": {"nodeName": "node-1"}}});
+    patch_status(&alpha, "web", &more).await.unwrap();
+    let forget = Patch::Merge(json!({"spec": {"nodeDeletionPolicy": "Forget"}}));
+    beta.patch("web", &PatchParams::default(), &forget).await.unwrap();
+    assert_eq!(beta.get("web").await.unwrap().data["status"]["desired"], 2);
+
+    // OpenKruise's definition shows what the API server has stored in v1alpha1 without the fields that its v1alpha1 does
+    // not have: the other spelling, and the policy for deleted nodes. The states stay, and nothing is lost in etcd.
+    replace_definition(&cluster, &openkruise_definition(), false).await;
+    let states = &beta.get("web").await.unwrap().data["status"]["podStates"];
+    assert_eq!(states["web-0"], status["podStates"]["web-0"]);
+    assert_eq!(states["web-1"], json!({"nodeName": "node-1"}));
+    replace_definition(&cluster, &ours, true).await;
+    let read = alpha.get("web").await.unwrap();
+    assert_eq!(read.data["spec"]["requiredPersistentTopology"], spec["requiredPersistentTopology"]);
+    assert_eq!(read.data["spec"]["nodeDeletionPolicy"], "Forget");
+    assert_eq!(&read.data["status"]["podStates"], states);
+}
+
 #[tokio::test]
 async fn schema_refuses_invalid_specs() {
     let cluster = cluster().await;
@@ -168,7 +339,12 @@ async fn schema_refuses_invalid_specs() {
         (json!({"preferredPersistentTopology": [{"weight": 1}]}), "preference"),
         (json!({"requiredPersistentTopology": {"nodeTopologyKeys": []}}), "nodeTopologyKeys"),
         (json!({"requiredPersistentTopology": {"nodeTopologyKeys": [""]}}), "nodeTopologyKeys"),
-        (json!({"requiredPersistentTopology": {"nodeTopologyKeys": null}}), "nodeTopologyKeys"),
+        (json!({"requiredPersistentTopology": {"keys": []}}), "keys"),
+        (json!({"requiredPersistentTopology": {"nodeTopologyKeys": vec!["zone"; 65]}}), "nodeTopologyKeys"),
+        (json!({"requiredPersistentTopology": {"keys": ["k".repeat(318)]}}), "keys"),
+        (json!({"preferredPersistentTopology": vec![term(1); 65]}), "preferredPersistentTopology"),
+        (json!({"persistentPodAnnotations": vec![json!({"key": "a"}); 129]}), "persistentPodAnnotations"),
+        (json!({"targetRef": {"name": "w".repeat(254)}}), "targetRef.name"),
         (json!({"targetRef": {"name": ""}}), "targetRef.name"),
         (json!({"targetRef": {"kind": null}}), "targetRef.kind"),
         (json!({"targetRef": null}), "targetRef"),

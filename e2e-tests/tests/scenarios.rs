@@ -15,11 +15,14 @@ mod object_size;
 mod openkruise;
 mod passthrough;
 pub(crate) mod permissions;
+mod protection;
 mod recording;
 pub(crate) mod rescheduling;
 mod validation;
 
-use pps_e2e::{cluster::Cluster, control_plane::User, repository::repository_file};
+use pps_e2e::{
+    cluster::Cluster, control_plane::User, kubewarden::stand_in::WebhookOptions, repository::repository_file,
+};
 
 use crate::support;
 
@@ -75,6 +78,23 @@ async fn generated_objects_follow_their_workloads() {
     permissions::assert_used_as_granted(&cluster);
     first.unwrap();
     second.unwrap();
+}
+
+#[tokio::test]
+async fn a_label_protects_objects_from_deletion() {
+    let cluster = Cluster::builder().control_plane(protection::control_plane).deployed_rights();
+    let mut cluster = cluster.policy(WebhookOptions::default()).start().await.unwrap();
+    // The policy decides about every deletion; then the API server asks it only where a label is set.
+    for _ in 0..2 {
+        support::run(scenarios![&cluster;
+            protection::refuses_to_delete_protected_objects,
+            protection::lets_the_garbage_collector_delete_protected_objects,
+            protection::lets_a_namespace_with_protected_objects_be_deleted,
+        ])
+        .await
+        .unwrap();
+        protection::install_deployed_policy(&mut cluster).await;
+    }
 }
 
 #[tokio::test]

@@ -11,19 +11,44 @@ use crate::names::is_annotation_key;
 pub const INJECTED_ANNOTATION: &str = "kruise.io/injected-persistent-pod-state";
 
 /// Annotations that are never injected. Their writer treats them as its own state: a Pod that is created
-/// with one of them would, for example, claim an address that the CNI has not assigned to it. The second
-/// part is the key to list instead.
+/// with one of them would, for example, claim an address that the CNI has not assigned to it. A `*` at the
+/// beginning stands for one or more characters. The second part is the key to list instead, with the same
+/// characters in place of `*`.
 pub const NEVER_INJECTED: &[(&str, Option<&str>)] = &[
-    ("ovn.kubernetes.io/allocated", Some("ovn.kubernetes.io/ip_address")),
+    // Kube-OVN has one for each provider of a network: ovn, or <network>.<namespace>.ovn, with .<interface> after it
+    // for a Pod that has several in one network. It takes a network with allocated=true for configured.
+    ("*.kubernetes.io/allocated", Some("*.kubernetes.io/ip_address")),
+    ("*.kubernetes.io/routed", None),
+    // Kube-OVN does not configure a NAT gateway's Pod that has it.
+    ("ovn.kubernetes.io/vpc_nat_gw_init", None),
+    // OVN-Kubernetes passes the addresses that it has allocated to the nodes in it.
+    ("k8s.ovn.org/pod-networks", None),
+    // What Multus has done, now and before its version 3.7. Others read it as the Pod's addresses.
+    ("k8s.v1.cni.cncf.io/network-status", Some("k8s.v1.cni.cncf.io/networks")),
+    ("k8s.v1.cni.cncf.io/networks-status", Some("k8s.v1.cni.cncf.io/networks")),
+    // Calico takes these for the Pod's addresses until its status has some; the last one is that of the AWS VPC CNI.
     ("cni.projectcalico.org/podIP", Some("cni.projectcalico.org/ipAddrs")),
     ("cni.projectcalico.org/podIPs", Some("cni.projectcalico.org/ipAddrs")),
     ("cni.projectcalico.org/containerID", None),
+    ("vpc.amazonaws.com/pod-ips", None),
     (INJECTED_ANNOTATION, None),
 ];
 
 /// Whether an annotation key must never be injected, see [`NEVER_INJECTED`].
 pub fn is_never_injected(key: &str) -> bool {
-    NEVER_INJECTED.iter().any(|(never, _)| *never == key)
+    forbid_always(key).is_some()
+}
+
+fn forbid_always(key: &str) -> Option<Forbidden<'_>> {
+    NEVER_INJECTED.iter().find_map(|(never, instead)| {
+        let family = match never.strip_prefix('*') {
+            Some(end) => key.strip_suffix(end).filter(|start| !start.is_empty())?,
+            None if key == *never => "",
+            None => return None,
+        };
+        let instead = instead.map(|instead| (family, instead.trim_start_matches('*')));
+        Some(Forbidden::NeverInjected { instead })
+    })
 }
 
 /// One annotation key, or all keys with a prefix: `cni.projectcalico.org/*`. The case of letters counts.
@@ -59,9 +84,10 @@ pub struct AnnotationRules {
 
 impl AnnotationRules {
     /// Why an annotation must not be injected; `None` if it may be.
-    pub fn forbid(&self, key: &str) -> Option<Forbidden<'_>> {
-        if let Some((_, instead)) = NEVER_INJECTED.iter().find(|(never, _)| *never == key) {
-            return Some(Forbidden::NeverInjected { instead: *instead });
+    pub fn forbid<'a>(&'a self, key: &'a str) -> Option<Forbidden<'a>> {
+        let always = forbid_always(key);
+        if always.is_some() {
+            return always;
         }
         if let Some(Pattern(pattern)) = self.deny.iter().find(|pattern| pattern.matches(key)) {
             return Some(Forbidden::Denied { pattern });
@@ -77,8 +103,8 @@ impl AnnotationRules {
 pub enum Forbidden<'a> {
     /// It is one of [`NEVER_INJECTED`].
     NeverInjected {
-        /// The key to list instead, if there is one.
-        instead: Option<&'static str>,
+        /// The key to list instead, if there is one: its beginning and its end.
+        instead: Option<(&'a str, &'static str)>,
     },
     /// The administrator denies it.
     Denied {
@@ -95,7 +121,7 @@ impl fmt::Display for Forbidden<'_> {
             Self::NeverInjected { instead } => {
                 f.write_str("it can never be persisted; ")?;
                 match instead {
-                    Some(instead) => write!(f, "use \"{instead}\"")?,
+                    Some((start, end)) => write!(f, "use \"{start}{end}\"")?,
                     None => f.write_str("remove it")?,
                 }
                 f.write_str(" (its writer treats it as its own state)")
@@ -166,7 +192,28 @@ mod tests {
     #[test]
     fn allow_does_not_override_never_injected() {
         for (never, _) in NEVER_INJECTED {
-            assert!(is_forbidden(None, &[], never) && is_forbidden(Some(&[never, "*"]), &[], never));
+            let never = never.replace('*', "net1.shop.ovn");
+            assert!(is_forbidden(None, &[], &never) && is_forbidden(Some(&[&never, "*"]), &[], &never));
+        }
+    }
+
+    #[test]
+    fn a_family_has_any_beginning_but_none() {
+        for never in
+            ["ovn.kubernetes.io/allocated", "a.b.ovn.net1.kubernetes.io/routed", "x.kubernetes.io/allocated"]
+        {
+            assert!(is_never_injected(never), "{never}");
+        }
+        for other in [
+            "kubernetes.io/allocated",
+            ".kubernetes.io/allocated",
+            "ovn.kubernetes.io/allocated2",
+            "ovn.kubernetes.io/ip_address",
+            "ovn.kubernetes.io.example/allocated",
+            "allocated",
+            "",
+        ] {
+            assert!(!is_never_injected(other), "{other}");
         }
     }
 
@@ -179,6 +226,10 @@ mod tests {
             (
                 "ovn.kubernetes.io/allocated",
                 "it can never be persisted; use \"ovn.kubernetes.io/ip_address\" (its writer treats it as its own state)",
+            ),
+            (
+                "net1.shop.ovn.kubernetes.io/allocated",
+                "it can never be persisted; use \"net1.shop.ovn.kubernetes.io/ip_address\" (its writer treats it as its own state)",
             ),
             (
                 "cni.projectcalico.org/containerID",

@@ -9,10 +9,12 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use crate::annotations::INJECTED_ANNOTATION;
+use crate::limits::MAX_POD_ITEMS;
 use crate::plan::{Plan, Requirement};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+const SHORT_LIST: &str = "a list of at most 128 items together with the recorded topology";
 
 /// What a plan changed in a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,12 +53,12 @@ impl fmt::Display for Applied {
     }
 }
 
-/// The Pod's JSON has a field of the wrong type.
+/// The Pod's JSON has a field of the wrong type, or of a size that the plan would multiply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyError {
     /// Path of the field, such as `spec.affinity`.
     pub path: String,
-    /// The right type: `an object` or `a list`.
+    /// What it should be: `an object`, or a list that is not too long.
     pub expected: &'static str,
 }
 
@@ -72,7 +74,8 @@ impl std::error::Error for ApplyError {}
 ///
 /// - Required: every requirement is added to every node selector term that the Pod has. A node needs to
 ///   match one term only, so a new term would allow more nodes, not fewer. An empty term matches no node and
-///   stays empty. A Pod without required node affinity gets one term.
+///   stays empty. A Pod without required node affinity gets one term. A Pod whose lists have more
+///   than [`MAX_POD_ITEMS`] items is refused: without the requirements it could start on the wrong node.
 /// - Preferred: each preference that the Pod does not have yet is appended.
 /// - Annotations: each key that the Pod does not have yet is added.
 /// - [`INJECTED_ANNOTATION`] is added if and only if something else was.
@@ -102,8 +105,8 @@ impl std::error::Error for ApplyError {}
 ///
 /// # Errors
 ///
-/// When a field that has to be extended is of the wrong type. The Pod may then be partly changed: discard
-/// it.
+/// When a field that has to be extended is of the wrong type, or has too many terms. The Pod may then be
+/// partly changed: discard it.
 pub fn apply(plan: &Plan, pod: &mut Value) -> Result<Applied, ApplyError> {
     let mut applied = Applied::default();
     if plan.is_empty() {
@@ -141,14 +144,11 @@ fn apply_required(plan: &Plan, spec: &mut Map<String, Value>) -> Result<Vec<Stri
         if is_empty_term(term) {
             continue;
         }
-        let expressions = ensure_list(term, "matchExpressions", &path)?;
+        let own = ensure_list(term, "matchExpressions", &path)?;
         for requirement in &plan.required {
             let expression = requirement.to_json();
-            if !expressions.contains(&expression) {
-                expressions.push(expression);
-                if !added.contains(&requirement.key) {
-                    added.push(requirement.key.clone());
-                }
+            if add(own, expression, &path, "matchExpressions")? && !added.contains(&requirement.key) {
+                added.push(requirement.key.clone());
             }
         }
     }
@@ -166,15 +166,26 @@ pub(crate) fn is_empty_term(term: &Map<String, Value>) -> bool {
 }
 
 fn apply_preferred(plan: &Plan, spec: &mut Map<String, Value>) -> Result<usize, ApplyError> {
-    let preferred = ensure_list(ensure_node_affinity(spec)?, PREFERRED, "spec.affinity.nodeAffinity")?;
+    const PATH: &str = "spec.affinity.nodeAffinity";
+    let preferred = ensure_list(ensure_node_affinity(spec)?, PREFERRED, PATH)?;
     let before = preferred.len();
     for preference in &plan.preferred {
-        let preference = preference.to_json();
-        if !preferred.contains(&preference) {
-            preferred.push(preference);
-        }
+        add(preferred, preference.to_json(), PATH, PREFERRED)?;
     }
     Ok(preferred.len() - before)
+}
+
+/// Adds an item to a list of terms or expressions, unless it is there. Says whether it was added.
+fn add(list: &mut Vec<Value>, item: Value, path: &str, field: &str) -> Result<bool, ApplyError> {
+    if list.contains(&item) {
+        return Ok(false);
+    }
+    // Whatever is accepted here is accepted again together with what has been added to it.
+    if list.len() >= MAX_POD_ITEMS {
+        return Err(ApplyError { path: join_path(path, field), expected: SHORT_LIST });
+    }
+    list.push(item);
+    Ok(true)
 }
 
 fn apply_annotations(
@@ -232,8 +243,10 @@ fn as_object<'a>(value: &'a mut Value, path: &str) -> Result<&'a mut Map<String,
     value.as_object_mut().ok_or_else(|| ApplyError { path: path.into(), expected: "an object" })
 }
 
+/// A list that is short enough to be extended.
 fn as_list<'a>(value: &'a mut Value, path: &str) -> Result<&'a mut Vec<Value>, ApplyError> {
-    value.as_array_mut().ok_or_else(|| ApplyError { path: path.into(), expected: "a list" })
+    let list = value.as_array_mut().filter(|list| list.len() <= MAX_POD_ITEMS);
+    list.ok_or_else(|| ApplyError { path: path.into(), expected: SHORT_LIST })
 }
 
 fn join_path(path: &str, field: &str) -> String {
@@ -305,6 +318,44 @@ mod tests {
             assert!(!applied.is_changed());
             assert_eq!(pod, with_terms(&empty));
         }
+    }
+
+    #[test]
+    fn refuses_a_pod_with_more_terms_than_the_limit() {
+        let arch = json!({"matchExpressions": [{"key": "arch", "operator": "Exists"}]});
+        let mut pod = with_terms(&vec![arch.clone(); MAX_POD_ITEMS].into());
+        assert!(apply(&require_zone(), &mut pod).unwrap().is_changed());
+        assert_eq!(terms(&pod)[MAX_POD_ITEMS - 1]["matchExpressions"].as_array().unwrap().len(), 2);
+        let mut pod = with_terms(&vec![arch; MAX_POD_ITEMS + 1].into());
+        let error = apply(&require_zone(), &mut pod).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("nodeSelectorTerms is not a list of at most {MAX_POD_ITEMS} items ")),
+            "{error}"
+        );
+        let preference = Preference { weight: 1, requirements: vec![zone("a")] };
+        let mut others = json!({"spec": {"affinity": {"nodeAffinity": {PREFERRED: vec![7; MAX_POD_ITEMS]}}}});
+        let plan = Plan { preferred: vec![preference], ..Plan::default() };
+        let error = apply(&plan, &mut others).unwrap_err().to_string();
+        assert!(error.contains(&format!("is not a list of at most {MAX_POD_ITEMS} items")), "{error}");
+        // Nothing is added to these terms for an annotation.
+        let plan = Plan { annotations: vec![("a".into(), "b".into())], ..Plan::default() };
+        assert!(
+            apply(&plan, &mut pod).unwrap().is_changed() && apply(&plan, &mut others).unwrap().is_changed()
+        );
+    }
+
+    #[test]
+    fn accepts_its_own_output_at_the_limit() {
+        let arch = json!({"key": "arch", "operator": "Exists"});
+        let mut pod = with_terms(&json!([{"matchExpressions": vec![arch.clone(); MAX_POD_ITEMS - 1]}]));
+        assert!(apply(&require_zone(), &mut pod).unwrap().is_changed());
+        assert!(!apply(&require_zone(), &mut pod).unwrap().is_changed());
+        let mut pod = with_terms(&json!([{"matchExpressions": vec![arch; MAX_POD_ITEMS]}]));
+        let error = apply(&require_zone(), &mut pod).unwrap_err().to_string();
+        assert!(
+            error.contains("nodeSelectorTerms[0].matchExpressions is not a list of at most 128 items"),
+            "{error}"
+        );
     }
 
     #[test]

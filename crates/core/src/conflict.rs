@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::apply::is_empty_term;
+use crate::json::shorten;
 use crate::plan::{Plan, Requirement};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -16,6 +17,7 @@ pub fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
         if let Some(own) = spec["nodeSelector"][key].as_str()
             && own != value
         {
+            let own = shorten(own);
             warnings.push(format!(
                 "this Pod will stay Pending: its spec.nodeSelector requires {key}={own}, PersistentPodState {} requires {key}={value}; change one of them",
                 plan.pps
@@ -36,7 +38,7 @@ pub fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
         warnings.push(format!(
             "this Pod will stay Pending: no term of its required node affinity allows what PersistentPodState {} requires; change one of them ({})",
             plan.pps,
-            required.join(", ")
+            shorten(&required.join(", "))
         ));
     }
     warnings
@@ -52,9 +54,10 @@ fn excludes_plan(term: &Map<String, Value>, plan: &Plan) -> bool {
 
 /// Whether a match expression excludes a label value that the plan requires.
 fn excludes_label(expression: &Value, plan: &Plan) -> bool {
+    let key = expression["key"].as_str();
     plan.required
         .iter()
-        .filter(|requirement| expression["key"].as_str() == Some(&requirement.key))
+        .filter(|requirement| key == Some(&requirement.key))
         .any(|requirement| !matches(expression, &requirement.value))
 }
 

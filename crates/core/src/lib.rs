@@ -8,7 +8,6 @@
 //! |---|---|
 //! | [`pps`] | what does a PPS object say? |
 //! | [`owner`] | which workload does a Pod belong to, and can its Pods have recorded states? |
-//! | [`select`] | which PPS governs a workload? |
 //! | [`alias`] | how does a get find a PPS of another name than its workload's? |
 //! | [`mod@plan`] | what is injected into a re-created Pod? |
 //! | [`annotations`] | which annotations may be injected at all? |
@@ -24,6 +23,7 @@
 //! | [`size`] | how much capacity is left in it? |
 //! | [`generate`] | which PPS does an annotated workload ask for? |
 //! | [`validate`] | what is wrong with a PPS that is created or updated? |
+//! | [`protect`] | may a PPS be deleted? |
 //! | [`limits`] | how large may what a user writes be? |
 //! | [`reason`] | the reasons in conditions, Events, metrics and logs |
 //!
@@ -46,6 +46,7 @@ mod names;
 pub mod owner;
 pub mod plan;
 pub mod pps;
+pub mod protect;
 pub mod reason;
 pub mod record;
 pub mod required_affinity;
@@ -57,7 +58,7 @@ pub mod workload;
 
 pub use annotations::{AnnotationRules, INJECTED_ANNOTATION, NEVER_INJECTED, is_never_injected};
 pub use apply::{Applied, ApplyError, apply};
-pub use json::to_text;
+pub use json::{shorten, to_text};
 pub use owner::{OwnerReference, PodIdentity};
 pub use plan::{Plan, plan};
 pub use pps::{PersistentPodState, PodState, Spec, Status, TargetReference};

@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::annotations::AnnotationRules;
+use crate::json::shorten;
+use crate::limits::{MAX_ANNOTATIONS, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS};
 use crate::pps::{PodState, Spec};
 
 /// What to inject into a Pod.
@@ -16,8 +18,7 @@ pub struct Plan {
     pub required: Vec<Requirement>,
     /// Labels that the scheduler should prefer.
     pub preferred: Vec<Preference>,
-    /// Annotations, as key and value. A key that the spec repeats is repeated here, with the same value:
-    /// searching for duplicates would be quadratic in a list of thousands.
+    /// Annotations, as key and value. A key that the spec repeats is repeated here, with the same value.
     pub annotations: Vec<(String, String)>,
     /// What to correct in the PPS.
     pub warnings: Vec<String>,
@@ -68,7 +69,8 @@ impl Plan {
 /// A topology key or an annotation counts only if the spec still names it *and* a value was recorded
 /// for it. A weight that the API server would refuse is clamped, so that a mistake in a PPS does not
 /// prevent Pods from being created. An annotation that the rules forbid is left out: the PPS may be older
-/// than the rules, or may have been created without validation.
+/// than the rules, or may have been created without validation. For the same reason its lists may be longer
+/// than the [limits](crate::limits): then their first items count, so that the Pod starts all the same.
 ///
 /// ```
 /// use pps_core::{AnnotationRules, PodState, Spec, plan};
@@ -96,17 +98,24 @@ impl Plan {
 /// ```
 pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -> Plan {
     let mut plan = Plan { pps: pps.into(), node_name: state.node_name.clone(), ..Plan::default() };
+    if let Some(excess) = spec.exceeds_list_limits() {
+        plan.warnings.push(format!("PersistentPodState {pps}: {excess} (the others are ignored)"));
+    }
     plan.required = collect_requirements(spec.required_keys(), state);
-    for key in spec.required_keys() {
+    for key in spec.required_keys().take(MAX_TOPOLOGY_KEYS) {
+        if state.node_topology_labels.contains_key(key) {
+            continue;
+        }
+        let key = shorten(key);
         let warning = format!(
             "PersistentPodState {pps}: {key} has no recorded value, so this Pod is not bound to it; label the nodes with {key}, or remove it from spec.requiredPersistentTopology"
         );
-        if !state.node_topology_labels.contains_key(key) && !plan.warnings.contains(&warning) {
+        if !plan.warnings.contains(&warning) {
             plan.warnings.push(warning);
         }
     }
 
-    for (index, term) in spec.preferred_persistent_topology.iter().enumerate() {
+    for (index, term) in spec.preferred_persistent_topology.iter().take(MAX_PREFERRED_TERMS).enumerate() {
         let keys = term.preference.node_topology_keys.iter().map(String::as_str);
         let requirements = collect_requirements(keys, state);
         if requirements.is_empty() {
@@ -125,13 +134,14 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
         }
     }
 
-    for annotation in &spec.persistent_pod_annotations {
+    for annotation in spec.persistent_pod_annotations.iter().take(MAX_ANNOTATIONS) {
         let key = &annotation.key;
         let Some(value) = state.annotations.get(key).filter(|value| !value.is_empty()) else { continue };
         match rules.forbid(key) {
-            Some(forbidden) => plan
-                .warnings
-                .push(format!("annotation {key} of PersistentPodState {pps} is not injected: {forbidden}")),
+            Some(forbidden) => plan.warnings.push(format!(
+                "annotation {} of PersistentPodState {pps} is not injected: {forbidden}",
+                shorten(key)
+            )),
             None => plan.annotations.push((key.clone(), value.clone())),
         }
     }
@@ -141,7 +151,7 @@ pub fn plan(pps: &str, spec: &Spec, state: &PodState, rules: &AnnotationRules) -
 /// Requires the recorded value of each key; a key without one is left out, a repeated key counts once.
 fn collect_requirements<'a>(keys: impl Iterator<Item = &'a str>, state: &PodState) -> Vec<Requirement> {
     let mut requirements: Vec<Requirement> = Vec::new();
-    for key in keys {
+    for key in keys.take(MAX_TOPOLOGY_KEYS) {
         if let Some(value) = state.node_topology_labels.get(key)
             && !requirements.iter().any(|requirement| requirement.key == key)
         {
@@ -227,6 +237,33 @@ mod tests {
             assert_eq!(plan.preferred[0].weight, clamped);
             assert_eq!(plan.warnings.len(), 1);
         }
+    }
+
+    #[test]
+    fn takes_the_first_items_of_a_list_beyond_its_limit_and_warns() {
+        let keys: Vec<String> = (0..1000).map(|key| format!("k{key}")).collect();
+        let terms: Vec<Value> =
+            keys.iter().map(|key| json!({"weight": 1, "preference": {"nodeTopologyKeys": [key]}})).collect();
+        let values: BTreeMap<String, String> = keys.iter().map(|key| (key.clone(), "v".into())).collect();
+        let state =
+            PodState { node_name: "n".into(), node_topology_labels: values.clone(), annotations: values };
+        let spec = spec(&json!({
+            "requiredPersistentTopology": {"nodeTopologyKeys": keys},
+            "preferredPersistentTopology": terms,
+            "persistentPodAnnotations": keys,
+        }));
+        let plan = plan("p", &spec, &state);
+        let sizes = (plan.required.len(), plan.preferred.len(), plan.annotations.len());
+        assert_eq!(sizes, (MAX_TOPOLOGY_KEYS, MAX_PREFERRED_TERMS, MAX_ANNOTATIONS));
+        assert_eq!(plan.required[63].key, "k63");
+        assert_eq!(
+            plan.warnings,
+            [
+                "PersistentPodState p: spec.preferredPersistentTopology is a list of 1000: list at most 64 (the others are ignored)"
+            ]
+        );
+        let nothing = super::plan("p", &spec, &PodState::default(), &AnnotationRules::default());
+        assert_eq!(nothing.warnings.len(), 1 + MAX_TOPOLOGY_KEYS);
     }
 
     #[test]

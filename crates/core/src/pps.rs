@@ -121,6 +121,18 @@ mod tests {
     }
 
     #[test]
+    fn reads_a_topology_with_neither_spelling_or_both() {
+        for (term, keys) in [
+            (json!({}), &[][..]),
+            (json!({"nodeTopologyKeys": null, "keys": ["b"]}), &["b"]),
+            (json!({"nodeTopologyKeys": ["a"], "keys": ["b"]}), &["a"]),
+        ] {
+            let read: NodeTopologyTerm = serde_json::from_value(term).unwrap();
+            assert_eq!(read.node_topology_keys, keys);
+        }
+    }
+
+    #[test]
     fn reads_both_spellings_of_an_annotation() {
         let list: Vec<PodAnnotation> = serde_json::from_value(json!([
             "a", {"key": "b"}, {"key": "c", "valueFrom": "PodIPsCSV"}

@@ -10,6 +10,10 @@ use crate::pps::{Condition, PodState};
 /// The type of the condition that the sidecar sets.
 pub const RECORDING: &str = "Recording";
 
+/// Characters of a condition's message that are written. A node can lack thousands of keys with long names, and the API
+/// server refuses a status with a message beyond [its limit](crate::limits::MAX_CONDITION_MESSAGE_LENGTH).
+const MAX_MESSAGE: usize = 1024;
+
 /// The merge patch (RFC 7396) for one entry of `podStates`: none if both are equal, `null` if the entry is removed.
 pub fn entry_patch(before: Option<&PodState>, after: Option<&PodState>) -> Option<Value> {
     if before == after {
@@ -71,7 +75,7 @@ pub fn with_recording(
         type_: RECORDING.into(),
         status: status.into(),
         reason: recording.reason.as_str().into(),
-        message: recording.message.clone(),
+        message: recording.message.chars().take(MAX_MESSAGE).collect(),
         last_transition_time: since.unwrap_or(now).into(),
         observed_generation: generation,
     };
@@ -139,6 +143,9 @@ mod tests {
             with_recording(&first, &other_words, Some(1), "t2").unwrap()[1].last_transition_time,
             "t1"
         );
+
+        let long = Recording { message: "é".repeat(100_000), ..other_words };
+        assert_eq!(with_recording(&[], &long, None, "t").unwrap()[0].message.chars().count(), MAX_MESSAGE);
 
         let bad = Recording { ok: false, reason: Reason::WorkloadNotFound, message: "gone".into() };
         let turned = with_recording(&first, &bad, Some(1), "t3").unwrap();

@@ -7,15 +7,14 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::alias::aliased;
 use crate::annotations::AnnotationRules;
-use crate::json::to_text;
+use crate::json::{shorten, to_text};
+use crate::limits::{MAX_ANNOTATIONS, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS, describe_excess, shorten_list};
 use crate::names::{is_annotation_key, is_api_version, is_dns_subdomain, is_kind, is_label_key};
 use crate::owner::has_stable_names;
 use crate::pps::TargetReference;
 use crate::record::successor_of;
-
-/// How many characters of a wrong value a message repeats.
-const MAX_VALUE: usize = 100;
 
 type SyntaxRule = fn(&str) -> bool;
 
@@ -47,15 +46,23 @@ pub struct Review {
     pub violations: Vec<Violation>,
     /// What should be corrected but does not refuse the object.
     pub warnings: Vec<String>,
-    /// The workload that the object targets; `None` if `targetRef` has a violation.
+    /// The workload that the object targets; `None` if `targetRef` has a violation, or for an
+    /// [alias](crate::alias).
     pub workload: Option<TargetReference>,
 }
 
+/// The violations in one line: the first of them, and how many more there are.
+pub fn join(violations: &[Violation]) -> String {
+    shorten_list(violations.iter().map(ToString::to_string).collect()).join("; ")
+}
+
 /// Whether an object passes without a review: it is terminating, or its spec is unchanged. Otherwise
-/// finalizers and labels could not be removed from an object that is already invalid.
+/// finalizers and labels could not be removed from an object that is already invalid. Only the object
+/// before the update says whether it is terminating: a client can submit any `deletionTimestamp`.
 pub fn is_exempt(object: &Value, before: Option<&Value>) -> bool {
-    let is_terminating = object["metadata"]["deletionTimestamp"].is_string();
-    is_terminating || before.is_some_and(|before| before["spec"] == object["spec"])
+    before.is_some_and(|before| {
+        before["metadata"]["deletionTimestamp"].is_string() || before["spec"] == object["spec"]
+    })
 }
 
 /// Reviews an object that is created, or updated from `before`, and is not [exempt](is_exempt).
@@ -86,7 +93,10 @@ pub fn review(object: &Value, before: Option<&Value>, rules: &AnnotationRules) -
     let spec = &object["spec"];
     if spec.is_object() {
         review.check_target(&spec["targetRef"], before.map(|before| &before["spec"]["targetRef"]));
-        review.check_content(spec, rules);
+        match review.workload.take_if(|workload| aliased(workload).is_some()) {
+            Some(alias) => review.check_alias(object, &alias.name),
+            None => review.check_content(spec, rules),
+        }
     } else {
         review.refuse("spec", spec, "set targetRef, and the topology or the annotations to persist");
     }
@@ -101,20 +111,14 @@ pub fn check_sole_target(workload: &TargetReference, others: &[String]) -> Optio
         value: Some(format!("{} {}", workload.kind, workload.name)),
         remedy: format!(
             "it is already the target of PersistentPodState {}; update {first} instead, or delete it first",
-            others.join(", ")
+            shorten(&others.join(", "))
         ),
     })
 }
 
 impl Review {
     fn refuse(&mut self, path: &str, value: &Value, remedy: &str) {
-        let value = (!value.is_null()).then(|| {
-            let text = to_text(value);
-            match text.char_indices().nth(MAX_VALUE) {
-                Some((end, _)) => format!("{}…", &text[..end]),
-                None => text,
-            }
-        });
+        let value = (!value.is_null()).then(|| shorten(&to_text(value)));
         self.violations.push(Violation { path: path.into(), value, remedy: remedy.into() });
     }
 
@@ -165,14 +169,42 @@ impl Review {
         }
     }
 
+    /// Checks an alias: it says nothing but which PPS it stands for, and that is another one.
+    fn check_alias(&mut self, object: &Value, target: &str) {
+        for field in [
+            "requiredPersistentTopology",
+            "preferredPersistentTopology",
+            "persistentPodAnnotations",
+            "persistentPodStateRetentionPolicy",
+            "nodeDeletionPolicy",
+        ] {
+            let value = &object["spec"][field];
+            if !is_nothing(value) {
+                let remedy = "remove it: an object that targets a PersistentPodState only stands for it; set this there";
+                self.refuse(&format!("spec.{field}"), value, remedy);
+            }
+        }
+        let name = &object["metadata"]["name"];
+        if name == target {
+            self.refuse(
+                "spec.targetRef.name",
+                name,
+                "use the name of another PersistentPodState, or target a workload",
+            );
+        }
+    }
+
     /// Checks what is persisted, and for how long.
     fn check_content(&mut self, spec: &Value, rules: &AnnotationRules) {
         let required = &spec["requiredPersistentTopology"];
         if !required.is_null() {
             self.check_topology("spec.requiredPersistentTopology", required);
         }
-        let preferred =
-            self.read_list("spec.preferredPersistentTopology", &spec["preferredPersistentTopology"]);
+        let preferred = self.read_list(
+            "spec.preferredPersistentTopology",
+            &spec["preferredPersistentTopology"],
+            MAX_PREFERRED_TERMS,
+        );
         for (path, term) in &preferred {
             let weight = &term["weight"];
             if !weight.as_i64().is_some_and(|weight| (1..=100).contains(&weight)) {
@@ -180,7 +212,11 @@ impl Review {
             }
             self.check_topology(&format!("{path}.preference"), &term["preference"]);
         }
-        let annotations = self.read_list("spec.persistentPodAnnotations", &spec["persistentPodAnnotations"]);
+        let annotations = self.read_list(
+            "spec.persistentPodAnnotations",
+            &spec["persistentPodAnnotations"],
+            MAX_ANNOTATIONS,
+        );
         for (path, annotation) in &annotations {
             if annotation.is_object() {
                 self.check_annotation_key(&format!("{path}.key"), &annotation["key"], rules);
@@ -196,7 +232,7 @@ impl Review {
         let nothing =
             ["requiredPersistentTopology", "preferredPersistentTopology", "persistentPodAnnotations"]
                 .iter()
-                .all(|field| spec[field].is_null() || spec[field].as_array().is_some_and(Vec::is_empty));
+                .all(|field| is_nothing(&spec[field]));
         if nothing {
             let remedy =
                 "set requiredPersistentTopology, preferredPersistentTopology or persistentPodAnnotations";
@@ -214,13 +250,17 @@ impl Review {
         }
     }
 
-    /// The items of an optional list, with their paths.
-    fn read_list<'a>(&mut self, path: &str, list: &'a Value) -> Vec<(String, &'a Value)> {
+    /// The items of an optional list, with their paths; none if there are too many.
+    fn read_list<'a>(&mut self, path: &str, list: &'a Value, max: usize) -> Vec<(String, &'a Value)> {
         if !list.is_null() && !list.is_array() {
             self.refuse(path, list, "it must be a list");
         }
-        let items = list.as_array().into_iter().flatten().enumerate();
-        items.map(|(index, item)| (format!("{path}[{index}]"), item)).collect()
+        let items = list.as_array().map_or(&[][..], Vec::as_slice);
+        if let Some([value, remedy]) = describe_excess(items.len(), max) {
+            self.violations.push(Violation { path: path.into(), value: Some(value), remedy });
+            return Vec::new();
+        }
+        items.iter().enumerate().map(|(index, item)| (format!("{path}[{index}]"), item)).collect()
     }
 
     /// Checks the keys of a topology: `nodeTopologyKeys`, or `keys` in the spelling of v1beta1.
@@ -236,7 +276,7 @@ impl Review {
             let remedy = "list at least one node label key, such as topology.kubernetes.io/zone";
             return self.refuse(path, keys, remedy);
         }
-        for (path, key) in &self.read_list(path, keys) {
+        for (path, key) in &self.read_list(path, keys, MAX_TOPOLOGY_KEYS) {
             match key.as_str() {
                 Some(label) if is_label_key(label) => {
                     if let Some(successor) = successor_of(label) {
@@ -267,6 +307,11 @@ impl Review {
             self.refuse(path, value, &format!("use one of {}, or remove it", choices.join(", ")));
         }
     }
+}
+
+/// Whether a field is missing, or an empty list.
+fn is_nothing(value: &Value) -> bool {
+    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }
 
 #[cfg(test)]

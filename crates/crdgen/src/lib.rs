@@ -16,7 +16,7 @@
 //! has no defaults, so the same object would differ between the two. The descriptions say what applies if a field is not
 //! set.
 
-use pps_core::pps::{GROUP, KIND, LIST_KIND, PLURAL, Spec, Status, VERSION};
+use pps_core::pps::{API_VERSIONS, GROUP, KIND, LIST_KIND, PLURAL, Spec, Status, VERSION};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -42,6 +42,7 @@ pub fn yaml() -> Result<String, yaml_serde::Error> {
 ///
 /// Its keys are in alphabetical order, with any features of `serde_json`.
 pub fn definition() -> Value {
+    let versions = API_VERSIONS.map(|version| version.trim_start_matches(GROUP).trim_start_matches('/'));
     let mut definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -56,23 +57,29 @@ pub fn definition() -> Value {
                 "shortNames": ["pps"],
             },
             "scope": "Namespaced",
-            "versions": [{
-                "name": VERSION,
-                "served": true,
-                "storage": true,
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": printer_columns(),
-                "schema": {"openAPIV3Schema": {
-                    "type": "object",
-                    "description": DESCRIPTION,
-                    "required": ["spec"],
-                    "properties": {"spec": schema_of::<Spec>(), "status": schema_of::<Status>()},
-                }},
-            }],
+            "versions": versions.map(version),
+            "conversion": {"strategy": "None"},
         },
     });
     definition.sort_all_objects();
     definition
+}
+
+/// A served version. All have the same schema, so that an object needs no conversion between them.
+fn version(name: &str) -> Value {
+    json!({
+        "name": name,
+        "served": true,
+        "storage": name == VERSION,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": printer_columns(),
+        "schema": {"openAPIV3Schema": {
+            "type": "object",
+            "description": DESCRIPTION,
+            "required": ["spec"],
+            "properties": {"spec": schema_of::<Spec>(), "status": schema_of::<Status>()},
+        }},
+    })
 }
 
 /// The columns of `kubectl get pps`.

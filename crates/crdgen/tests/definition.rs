@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::{env, fs};
 
+use pps_core::limits;
 use serde_json::{Value, json};
 
 #[test]
@@ -61,8 +62,11 @@ fn schema_has_limits_and_enum_values() {
     assert_eq!(preferred["weight"]["minimum"], 1);
     assert_eq!(preferred["weight"]["maximum"], 100);
     for term in [&preferred["preference"], &spec["requiredPersistentTopology"]] {
-        assert_eq!(term["properties"]["nodeTopologyKeys"]["minItems"], 1);
-        assert_eq!(term["required"], json!(["nodeTopologyKeys"]));
+        for spelling in ["nodeTopologyKeys", "keys"] {
+            assert_eq!(term["properties"][spelling]["minItems"], 1);
+            assert_eq!(term["properties"][spelling]["maxItems"], limits::MAX_TOPOLOGY_KEYS);
+        }
+        assert_eq!(term.get("required"), None, "either spelling will do");
     }
     let retention = &spec["persistentPodStateRetentionPolicy"];
     assert_eq!(retention["enum"], json!(["WhenScaled", "WhenDeleted", "Retain"]));
@@ -71,6 +75,35 @@ fn schema_has_limits_and_enum_values() {
     assert_eq!(status["podStates"]["x-kubernetes-map-type"], "atomic");
     assert_eq!(status["conditions"]["x-kubernetes-list-type"], "map");
     assert_eq!(status["conditions"]["x-kubernetes-list-map-keys"], json!(["type"]));
+}
+
+#[test]
+fn every_list_map_and_string_has_a_limit() {
+    let mut limited = 0;
+    each_schema(&mut |path, schema| {
+        let limit = match schema["type"].as_str().unwrap() {
+            "string" if schema.get("enum").is_some() => return,
+            "string" => "maxLength",
+            "array" => "maxItems",
+            "object" if schema.get("additionalProperties").is_some() => "maxProperties",
+            _ => return,
+        };
+        assert!(schema[limit].is_u64(), "{path} has no {limit}");
+        limited += 1;
+    });
+    assert!(limited > 20, "{limited}");
+}
+
+#[test]
+fn serves_two_versions_with_one_schema_and_stores_the_first() {
+    let definition = pps_crdgen::definition();
+    let [v1alpha1, v1beta1] = &definition["spec"]["versions"].as_array().unwrap()[..] else { panic!() };
+    assert_eq!([&v1alpha1["name"], &v1beta1["name"]], ["v1alpha1", "v1beta1"]);
+    assert_eq!([&v1alpha1["storage"], &v1beta1["storage"]], [true, false]);
+    for field in ["served", "schema", "subresources", "additionalPrinterColumns"] {
+        assert_eq!(v1alpha1[field], v1beta1[field], "{field}");
+    }
+    assert_eq!(definition["spec"]["conversion"], json!({"strategy": "None"}));
 }
 
 #[test]

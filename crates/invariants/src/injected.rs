@@ -9,6 +9,11 @@ use crate::rules::{MARKER, is_never_injected};
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
+/// How many items of each list count: of keys in a term, of preferred terms, of annotations.
+const KEYS: usize = 64;
+const TERMS: usize = 64;
+const ANNOTATIONS: usize = 128;
+
 /// What a PersistentPodState holds for one Pod, read from its JSON.
 #[derive(Debug, Default)]
 pub struct Recorded {
@@ -23,9 +28,10 @@ impl Recorded {
     pub fn read(name: &str, spec: &Value, state: &Value) -> Self {
         let labels = &state["nodeTopologyLabels"];
         let topology = |term: &Value| {
-            let keys = if term["keys"].is_array() { &term["keys"] } else { &term["nodeTopologyKeys"] };
+            let keys =
+                if term["nodeTopologyKeys"].is_array() { &term["nodeTopologyKeys"] } else { &term["keys"] };
             let mut expressions: Vec<Value> = Vec::new();
-            for key in keys.as_array().into_iter().flatten().filter_map(Value::as_str) {
+            for key in list(keys).iter().take(KEYS).filter_map(Value::as_str) {
                 let Some(value) = labels[key].as_str() else { continue };
                 let expression = json!({"key": key, "operator": "In", "values": [value]});
                 if !expressions.contains(&expression) {
@@ -35,14 +41,15 @@ impl Recorded {
             expressions
         };
         let mut preferred = Vec::new();
-        for term in list(&spec["preferredPersistentTopology"]) {
+        for term in list(&spec["preferredPersistentTopology"]).iter().take(TERMS) {
             let expressions = topology(&term["preference"]);
             if !expressions.is_empty() {
                 let weight = term["weight"].as_i64().unwrap_or_default().clamp(1, 100);
                 preferred.push(json!({"weight": weight, "preference": {"matchExpressions": expressions}}));
             }
         }
-        let annotations = list(&spec["persistentPodAnnotations"]).iter().filter_map(|annotation| {
+        let annotations = list(&spec["persistentPodAnnotations"]).iter().take(ANNOTATIONS);
+        let annotations = annotations.filter_map(|annotation| {
             let key = annotation.as_str().or_else(|| annotation["key"].as_str())?;
             let value = state["annotations"][key].as_str().filter(|value| !value.is_empty())?;
             (!is_never_injected(key)).then(|| (key.to_owned(), value.to_owned()))

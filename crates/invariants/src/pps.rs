@@ -8,8 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use pps_core::annotations::{AnnotationRules, Pattern};
 use pps_core::conflict::conflicts;
 use pps_core::generate;
+use pps_core::protect::{refuse_deletion, warn_of_label};
 use pps_core::record::{self, RunningPod};
 use pps_core::status::{Recording, entry_patch, with_recording};
+use pps_core::validate;
 use pps_core::workload::{self, Ordinals};
 use pps_core::{PersistentPodState, PodState, Reason, Status, apply, plan};
 use serde_json::{Value, json};
@@ -30,6 +32,8 @@ pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let value: Value = serde_json::from_str(text).unwrap_or_default();
     ordinals(&value["ordinals"]);
+    reviewed(&value);
+    protected(&value);
     let annotations: BTreeMap<String, String> =
         serde_json::from_value(value["metadata"]["annotations"].clone()).unwrap_or_default();
     let Ok(object) = serde_json::from_str::<PersistentPodState>(text) else { return };
@@ -51,6 +55,36 @@ pub fn check(data: &[u8]) {
             patched(before, after);
         }
     }
+}
+
+/// An object that passes the review can be read, and exceeds no limit. The message about any other is short.
+fn reviewed(object: &Value) {
+    let review = validate::review(object, None, &AnnotationRules::default());
+    assert!(validate::join(&review.violations).len() < 20_000, "{review:?}");
+    if review.violations.is_empty() {
+        let spec = serde_json::from_value::<pps_core::Spec>(object["spec"].clone()).unwrap();
+        assert_eq!(spec.exceeds_limits(), None, "{object}");
+    }
+}
+
+/// Only an object with a known value of the label is protected, and only other values get a warning.
+fn protected(object: &Value) {
+    let label = &object["metadata"]["labels"]["policy.kruise.io/delete-protection"];
+    let refusal = refuse_deletion(object);
+    match label.as_str() {
+        Some("Always") => assert!(refusal.is_some(), "{object}"),
+        Some("Cascading") => {
+            let holds = |field: &str| match &object["status"][field] {
+                Value::Object(items) => !items.is_empty(),
+                Value::Array(items) => !items.is_empty(),
+                _ => false,
+            };
+            assert!(refusal.is_none() || holds("podStates") || holds("packed"), "{object}");
+        }
+        _ => assert_eq!(refusal, None, "{object}"),
+    }
+    let is_known = label.is_null() || label == "Always" || label == "Cascading";
+    assert_eq!(warn_of_label(object).is_none(), is_known, "{object}");
 }
 
 /// The object a second time, naming annotations that no Pod may be given.
@@ -93,6 +127,10 @@ fn injected(object: &PersistentPodState, state: &PodState, denied: Option<&str>)
     let denied = denied.filter(|denied| rules::pattern(&Value::from(*denied)).is_some());
     let is_denied = |key: &str| denied == Some(key);
     let plan = plan(name, &object.spec, state, &rules);
+    assert!(
+        plan.required.len() <= 64 && plan.preferred.len() <= 64 && plan.annotations.len() <= 128,
+        "{plan:?}"
+    );
     assert!(plan.preferred.iter().all(|preference| (1..=100).contains(&preference.weight)), "{plan:?}");
     assert!(
         plan.annotations.iter().all(|(key, value)| !is_never_injected(key) && !value.is_empty()),

@@ -7,9 +7,17 @@ use serde_json::Value;
 /// The annotation that the policy adds to a Pod that it changes.
 pub const MARKER: &str = "kruise.io/injected-persistent-pod-state";
 
-/// Annotations that no Pod may be given, whatever the settings allow.
-pub const NEVER_INJECTED: [&str; 5] = [
+/// Annotations that no Pod may be given, whatever the settings allow. Of those that exist once for each network, there
+/// are two examples.
+pub const NEVER_INJECTED: [&str; 12] = [
     "ovn.kubernetes.io/allocated",
+    "net1.shop.ovn.kubernetes.io/allocated",
+    "net1.shop.ovn.eth1.kubernetes.io/routed",
+    "ovn.kubernetes.io/vpc_nat_gw_init",
+    "k8s.ovn.org/pod-networks",
+    "k8s.v1.cni.cncf.io/network-status",
+    "k8s.v1.cni.cncf.io/networks-status",
+    "vpc.amazonaws.com/pod-ips",
     "cni.projectcalico.org/podIP",
     "cni.projectcalico.org/podIPs",
     "cni.projectcalico.org/containerID",
@@ -18,7 +26,11 @@ pub const NEVER_INJECTED: [&str; 5] = [
 
 /// Whether no Pod may be given this annotation, whatever the settings allow.
 pub fn is_never_injected(key: &str) -> bool {
-    NEVER_INJECTED.contains(&key)
+    let of_a_network = ["allocated", "routed"].iter().any(|name| {
+        let end = format!(".kubernetes.io/{name}");
+        key.len() > end.len() && key.ends_with(&end)
+    });
+    of_a_network || NEVER_INJECTED.contains(&key)
 }
 
 /// What the settings allow and deny: keys, and starts of keys that end with `*`.

@@ -7,6 +7,7 @@ mod host_calls;
 mod kubernetes;
 mod mask;
 mod metadata;
+mod meter;
 mod module;
 mod reflector;
 mod review;
@@ -16,6 +17,7 @@ pub use host_calls::{HostCall, HostCalls, LogEntry, NoHost};
 pub use kubernetes::KubernetesHost;
 pub use mask::Mask;
 pub use metadata::{ContextAwareResource, Metadata, Rule};
+pub use meter::{Measurement, Meter};
 pub use module::{Evaluation, Instance, PolicyModule, SettingsVerdict};
 pub use review::{
     AdmissionRequest, AdmissionResponse, Kind, PolicyResponse, Resource, ResponseStatus, ReviewRequest,

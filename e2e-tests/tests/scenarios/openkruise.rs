@@ -21,6 +21,7 @@ use crate::support::{
 /// A CRD like OpenKruise's: ours without the fields that only ours has.
 pub(crate) fn definition() -> Scratch {
     let mut definition = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
+    definition["spec"]["versions"].as_array_mut().unwrap().truncate(1);
     let version = &mut definition["spec"]["versions"][0];
     version.as_object_mut().unwrap().remove("additionalPrinterColumns");
     let properties = &mut version["schema"]["openAPIV3Schema"]["properties"];

@@ -9,6 +9,8 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+#[cfg(feature = "schema")]
+use crate::limits;
 use crate::pps::null::null_as_default;
 
 /// The workload whose Pods return to where they ran, and what is persisted of each Pod. At least one
@@ -32,11 +34,13 @@ pub struct Spec {
     /// Topologies to which a Pod should return if possible; otherwise it runs elsewhere. Example:
     /// kubernetes.io/hostname prefers the node on which the Pod ran.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_PREFERRED_TERMS)))]
     pub preferred_persistent_topology: Vec<PreferredTopologyTerm>,
 
     /// Annotations that are recorded from a Pod and injected when it is created again, for example those
     /// by which a network plugin assigns an IP address. A value that the Pod's template sets is kept.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_ANNOTATIONS)))]
     pub persistent_pod_annotations: Vec<PodAnnotation>,
 
     /// How long recorded states are kept. The default is WhenScaled.
@@ -55,14 +59,14 @@ pub struct Spec {
 #[serde(rename_all = "camelCase")]
 pub struct TargetReference {
     /// API group and version of the workload, such as apps/v1 or apps.kruise.io/v1beta1.
-    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_API_VERSION_LENGTH)))]
     pub api_version: String,
     /// Kind of the workload, such as StatefulSet. A kind whose Pods get random names, such as Deployment,
     /// is refused.
-    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_KIND_LENGTH)))]
     pub kind: String,
     /// Name of the workload.
-    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_NAME_LENGTH)))]
     pub name: String,
 }
 
@@ -90,16 +94,41 @@ pub fn group_of(api_version: &str) -> &str {
 }
 
 /// A topology: a set of node labels.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "Spellings"))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeTopologyTerm {
+    /// Keys of node labels. Empty if the object, which nobody validated, names none.
+    pub node_topology_keys: Vec<String>,
+}
+
+/// A topology: a set of node labels, under one of two names.
+#[cfg(feature = "schema")]
+#[derive(schemars::JsonSchema)]
+#[schemars(rename_all = "camelCase")]
+#[expect(dead_code, reason = "it only describes the schema")]
+struct Spellings {
     /// Keys of node labels, such as kubernetes.io/hostname or topology.kubernetes.io/zone. The values that
     /// the Pod's node has for them are recorded; the Pod returns to nodes on which all of them are the
-    /// same. A key that the node does not have is left out.
-    #[serde(alias = "keys")]
-    #[cfg_attr(feature = "schema", schemars(length(min = 1), inner(length(min = 1))))]
-    pub node_topology_keys: Vec<String>,
+    /// same. A key that the node does not have is left out. At least one key is required, here or in keys.
+    #[schemars(length(min = 1, max = limits::MAX_TOPOLOGY_KEYS),
+            inner(length(min = 1, max = limits::MAX_KEY_LENGTH)))]
+    node_topology_keys: Option<Vec<String>>,
+    /// Another name of nodeTopologyKeys, which OpenKruise uses in v1beta1. Set only one of them.
+    #[schemars(length(min = 1, max = limits::MAX_TOPOLOGY_KEYS),
+            inner(length(min = 1, max = limits::MAX_KEY_LENGTH)))]
+    keys: Option<Vec<String>>,
+}
+
+// Not derived from `Spellings`: that would add 1.3 KB to the Wasm module.
+impl<'de> Deserialize<'de> for NodeTopologyTerm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let term = Value::deserialize(deserializer)?;
+        let keys = ["nodeTopologyKeys", "keys"].into_iter().map(|spelling| &term[spelling]);
+        let keys = keys.into_iter().find(|keys| !keys.is_null());
+        let node_topology_keys = keys.map(Vec::deserialize).transpose().map_err(de::Error::custom)?;
+        Ok(Self { node_topology_keys: node_topology_keys.unwrap_or_default() })
+    }
 }
 
 /// A topology to which a Pod should return, with a weight.
@@ -121,7 +150,7 @@ pub struct PreferredTopologyTerm {
 #[serde(rename_all = "camelCase")]
 pub struct PodAnnotation {
     /// Key of the annotation, such as ovn.kubernetes.io/ip_address. The Pod's value is recorded.
-    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = limits::MAX_KEY_LENGTH)))]
     pub key: String,
     /// What to record if the Pod does not have the annotation: for a network plugin that reads the wanted
     /// address from an annotation but does not write it. If this is not set, nothing is recorded for such a

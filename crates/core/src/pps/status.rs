@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "schema")]
+use crate::limits;
 use crate::pps::null::null_as_default;
 
 /// What has been recorded, and whether recording works. Written by the sidecar, read by the policy.
@@ -18,12 +20,16 @@ pub struct Status {
     pub observed_generation: Option<i64>,
     /// The recorded state of each Pod, by the Pod's name. A Pod is added once it is Ready.
     // Atomic, so that managedFields does not list every Pod, which would double the object's size.
-    #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-map-type" = "atomic")))]
+    #[cfg_attr(feature = "schema", schemars(extend(
+        "x-kubernetes-map-type" = "atomic",
+        "maxProperties" = limits::MAX_POD_STATES
+    )))]
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub pod_states: BTreeMap<String, PodState>,
     /// UID of the workload that the states belong to. A workload that was deleted and created again has
     /// another UID.
     #[serde(rename = "targetUID", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_UID_LENGTH)))]
     pub target_uid: Option<String>,
     /// How many Pods have a recorded state: the number of entries in podStates.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,10 +41,23 @@ pub struct Status {
     /// do.
     #[cfg_attr(
         feature = "schema",
-        schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))
+        schemars(
+            length(max = limits::MAX_CONDITIONS),
+            extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+        )
     )]
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// Limits the values of a map of strings.
+#[cfg(feature = "schema")]
+fn limit_values(max: usize) -> impl FnMut(&mut schemars::Schema) {
+    move |schema| {
+        if let Some(values) = schema.get_mut("additionalProperties") {
+            values["maxLength"] = max.into();
+        }
+    }
 }
 
 /// Where a Pod ran, and what is injected when it is created again.
@@ -48,12 +67,27 @@ pub struct Status {
 pub struct PodState {
     /// Name of the node on which the Pod ran.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_NAME_LENGTH)))]
     pub node_name: String,
     /// The node's values of the topology keys in the spec, by key.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(
+            extend("maxProperties" = limits::MAX_RECORDED_LABELS),
+            transform = limit_values(limits::MAX_LABEL_VALUE_LENGTH)
+        )
+    )]
     pub node_topology_labels: BTreeMap<String, String>,
     /// The Pod's values of the annotations in the spec, by key.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(
+            extend("maxProperties" = limits::MAX_ANNOTATIONS),
+            transform = limit_values(limits::MAX_ANNOTATION_VALUE_LENGTH)
+        )
+    )]
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -64,17 +98,20 @@ pub struct PodState {
 pub struct Condition {
     /// The aspect: Recording.
     #[serde(rename = "type")]
+    #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_CONDITION_TYPE_LENGTH)))]
     pub type_: String,
     /// True, False or Unknown.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["True", "False", "Unknown"])))]
     pub status: String,
     /// The cause, as one CamelCase word.
+    #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_REASON_LENGTH)))]
     pub reason: String,
     /// What the cause means, and what to do.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_CONDITION_MESSAGE_LENGTH)))]
     pub message: String,
     /// When the status last changed, in RFC 3339.
-    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time", "maxLength" = 64)))]
     pub last_transition_time: String,
     /// The generation of the spec that this condition was computed from.
     #[serde(skip_serializing_if = "Option::is_none")]

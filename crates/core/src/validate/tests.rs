@@ -1,7 +1,9 @@
 use serde_json::json;
 
 use super::*;
+use crate::alias::target_of_alias;
 use crate::annotations::{INJECTED_ANNOTATION, NEVER_INJECTED, Pattern};
+use crate::limits::{MAX_ANNOTATIONS, MAX_MESSAGES, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS};
 use crate::pps::Spec;
 
 fn object(changes: &Value) -> Value {
@@ -117,9 +119,10 @@ fn refuses_an_object_that_persists_nothing() {
 #[test]
 fn names_the_key_to_use_instead_of_one_that_is_never_injected() {
     for (never, instead) in NEVER_INJECTED {
-        let refusals = violations(&json!({"persistentPodAnnotations": [never]}));
+        let of_a_provider = |key: &str| key.replace('*', "net1.shop.ovn");
+        let refusals = violations(&json!({"persistentPodAnnotations": [of_a_provider(never)]}));
         assert_eq!(refusals.len(), 1);
-        assert!(refusals[0].contains(instead.unwrap_or("remove it")), "{}", refusals[0]);
+        assert!(refusals[0].contains(&of_a_provider(instead.unwrap_or("remove it"))), "{}", refusals[0]);
     }
 }
 
@@ -164,10 +167,137 @@ fn exempts_terminating_objects_and_unchanged_specs() {
     let mut without_finalizers = wrong.clone();
     without_finalizers["metadata"]["finalizers"] = json!([]);
     assert!(is_exempt(&without_finalizers, Some(&wrong)));
-    let mut terminating = object(&json!({"targetRef": {"kind": "Job"}}));
+    let mut terminating = wrong.clone();
     terminating["metadata"]["deletionTimestamp"] = json!("2026-03-01T10:00:00Z");
-    assert!(is_exempt(&terminating, Some(&wrong)) && is_exempt(&terminating, None));
+    let other = object(&json!({"targetRef": {"kind": "Job"}}));
+    assert!(is_exempt(&other, Some(&terminating)));
     assert!(!is_exempt(&object(&json!({})), Some(&wrong)) && !is_exempt(&wrong, None));
+}
+
+#[test]
+fn deletion_timestamp_in_the_submitted_object_exempts_nothing() {
+    let before = object(&json!({}));
+    let mut forged = object(&json!({"targetRef": {"kind": "Job"}}));
+    forged["metadata"]["deletionTimestamp"] = json!("2026-03-01T10:00:00Z");
+    assert!(!is_exempt(&forged, None));
+    assert!(!is_exempt(&forged, Some(&before)));
+}
+
+#[test]
+fn refuses_annotations_of_every_provider_and_interface() {
+    for never in [
+        "net1.shop.ovn.kubernetes.io/allocated",
+        "net1.shop.ovn.eth1.kubernetes.io/allocated",
+        "macvlan.default.kubernetes.io/routed",
+        "ovn.kubernetes.io/routed",
+        "ovn.kubernetes.io/vpc_nat_gw_init",
+        "k8s.ovn.org/pod-networks",
+        "k8s.v1.cni.cncf.io/network-status",
+        "k8s.v1.cni.cncf.io/networks-status",
+        "vpc.amazonaws.com/pod-ips",
+    ] {
+        let refusals = violations(&json!({"persistentPodAnnotations": [never]}));
+        assert_eq!(refusals.len(), 1, "{never}: {refusals:?}");
+    }
+    check(
+        &json!({"persistentPodAnnotations": ["net1.shop.ovn.kubernetes.io/allocated"]}),
+        &[
+            r#"spec.persistentPodAnnotations[0] is "net1.shop.ovn.kubernetes.io/allocated": it can never be persisted; use "net1.shop.ovn.kubernetes.io/ip_address""#,
+        ],
+    );
+    check(
+        &json!({"persistentPodAnnotations": [
+            "net1.shop.ovn.kubernetes.io/ip_address", "kubernetes.io/allocated", "example.io/allocated",
+        ]}),
+        &[],
+    );
+}
+
+#[test]
+fn refuses_a_list_beyond_its_limit_without_examining_it() {
+    let keys = vec![""; MAX_TOPOLOGY_KEYS + 1];
+    let terms = vec![json!({"weight": 0}); MAX_PREFERRED_TERMS + 1];
+    let annotations = vec![""; MAX_ANNOTATIONS + 1];
+    check(
+        &json!({
+            "requiredPersistentTopology": {"nodeTopologyKeys": keys},
+            "preferredPersistentTopology": [{"weight": 1, "preference": {"keys": keys}}],
+        }),
+        &[
+            "spec.requiredPersistentTopology.nodeTopologyKeys is a list of 65: list at most 64",
+            "spec.preferredPersistentTopology[0].preference.keys is a list of 65: list at most 64",
+        ],
+    );
+    check(
+        &json!({"preferredPersistentTopology": terms, "persistentPodAnnotations": annotations}),
+        &[
+            "spec.preferredPersistentTopology is a list of 65: list at most 64",
+            "spec.persistentPodAnnotations is a list of 129: list at most 128",
+        ],
+    );
+}
+
+#[test]
+fn accepts_lists_at_their_limit() {
+    let keys: Vec<String> = (0..MAX_TOPOLOGY_KEYS).map(|key| format!("{key}.io/k")).collect();
+    let term = json!({"weight": 1, "preference": {"nodeTopologyKeys": keys}});
+    let annotations: Vec<String> = (0..MAX_ANNOTATIONS).map(|key| format!("{key}.io/a")).collect();
+    check(
+        &json!({
+            "requiredPersistentTopology": {"nodeTopologyKeys": keys},
+            "preferredPersistentTopology": vec![term; MAX_PREFERRED_TERMS],
+            "persistentPodAnnotations": annotations,
+        }),
+        &[],
+    );
+}
+
+#[test]
+fn lists_the_first_violations_and_counts_the_others() {
+    let review = create(&object(&json!({"persistentPodAnnotations": vec![""; 100]})));
+    assert_eq!(review.violations.len(), 100);
+    let message = join(&review.violations);
+    assert!(message.ends_with("; and 80 more"), "{message}");
+    assert_eq!(message.matches("spec.persistentPodAnnotations").count(), MAX_MESSAGES);
+    let few = create(&object(&json!({"persistentPodAnnotations": vec![""; MAX_MESSAGES]})));
+    assert!(!join(&few.violations).contains("more"));
+}
+
+#[test]
+fn accepts_an_alias_that_says_nothing_else() {
+    let alias = |changes: &Value| {
+        let mut spec = json!({"targetRef": target_of_alias("my-web")});
+        merge(&mut spec, changes);
+        create(&json!({"metadata": {"name": "web-5cb12f44"}, "spec": spec}))
+    };
+    assert_eq!(alias(&json!({})), Review::default());
+    assert_eq!(
+        alias(&json!({"preferredPersistentTopology": [], "nodeDeletionPolicy": null})),
+        Review::default()
+    );
+    for (field, value) in [
+        ("requiredPersistentTopology", json!({"nodeTopologyKeys": ["zone"]})),
+        ("preferredPersistentTopology", json!([1])),
+        ("persistentPodAnnotations", json!(["a"])),
+        ("persistentPodStateRetentionPolicy", json!("Retain")),
+        ("nodeDeletionPolicy", json!("Keep")),
+    ] {
+        let review = alias(&json!({field: value}));
+        let [violation] = &review.violations[..] else { panic!("{review:?}") };
+        assert_eq!(violation.path, format!("spec.{field}"));
+        assert!(violation.remedy.starts_with("remove it"), "{violation}");
+        assert_eq!(review.workload, None);
+    }
+    let own = alias(&json!({"targetRef": {"name": "web-5cb12f44"}}));
+    assert_eq!(own.violations[0].path, "spec.targetRef.name", "{own:?}");
+}
+
+#[test]
+fn an_alias_keeps_its_target() {
+    let of =
+        |target: &str| json!({"metadata": {"name": "x"}, "spec": {"targetRef": target_of_alias(target)}});
+    let review = review(&of("b"), Some(&of("a")), &AnnotationRules::default());
+    assert_eq!(review.violations[0].path, "spec.targetRef.name");
 }
 
 #[test]

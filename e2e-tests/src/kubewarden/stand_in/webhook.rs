@@ -268,8 +268,13 @@ impl Webhook {
             return Ok(());
         }
         let pods: Api<Pod> = Api::namespaced(admin.clone(), "default");
-        let probe = json!({"metadata": {"name": unique("webhook-probe")},
+        let mut probe = json!({"metadata": {"name": unique("webhook-probe")},
             "spec": {"containers": [{"name": "c", "image": "none"}], "automountServiceAccountToken": false}});
+        if !self.policy.spec("matchConditions").is_null() {
+            // The conditions of this product's policy leave out Pods without a controller.
+            probe["metadata"]["ownerReferences"] = json!([{"apiVersion": "example.invalid/v1", "kind": "Probe",
+                "name": "probe", "uid": "probe", "controller": true}]);
+        }
         let probe: Pod = serde_json::from_value(probe)?;
         let dry = PostParams { dry_run: true, ..PostParams::default() };
         wait_for("the API server to call the webhook", Duration::from_secs(20), async || {

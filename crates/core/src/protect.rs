@@ -1,0 +1,166 @@
+//! Whether a PPS may be deleted.
+//!
+//! Who deletes a PPS loses the recorded states. The label [`PROTECTION_LABEL`] prevents that, with the values that
+//! OpenKruise gives it: `Always`, and `Cascading`, which protects the object while it holds states of existing Pods.
+
+use serde_json::Value;
+
+use crate::json::{shorten, to_text};
+use crate::pps::{KIND, Metadata, TargetReference};
+
+/// The label that protects an object.
+pub const PROTECTION_LABEL: &str = "policy.kruise.io/delete-protection";
+
+/// The users that delete what belongs to something deleted: the garbage collector, and the controller that empties a
+/// namespace. They have the last name where the controller manager has one identity for all its controllers.
+pub const CLUSTER_CONTROLLERS: [&str; 3] = [
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+    "system:serviceaccount:kube-system:namespace-controller",
+    "system:kube-controller-manager",
+];
+
+/// Whether a user is one of [`CLUSTER_CONTROLLERS`], for whom no object is protected.
+pub fn is_cluster_controller(username: &str) -> bool {
+    CLUSTER_CONTROLLERS.contains(&username)
+}
+
+/// Why nobody else may delete an object; `None` if nothing protects it. Looks at nothing but the object.
+///
+/// ```
+/// use pps_core::protect::refuse_deletion;
+/// use serde_json::json;
+///
+/// let object = json!({
+///     "metadata": {"name": "web", "labels": {"policy.kruise.io/delete-protection": "Cascading"}},
+///     "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}},
+///     "status": {"podStates": {"web-0": {"nodeName": "node-1"}}, "desired": 3},
+/// });
+///
+/// assert!(refuse_deletion(&object).unwrap().contains("scale StatefulSet web to 0"));
+/// ```
+pub fn refuse_deletion(object: &Value) -> Option<String> {
+    let value = object["metadata"]["labels"][PROTECTION_LABEL].as_str()?;
+    let remedy = match value {
+        "Always" => "remove the label before you delete it".into(),
+        "Cascading" if has_states_of_existing_pods(object) => {
+            let TargetReference { kind, name, .. } = TargetReference::read(&object["spec"]["targetRef"]);
+            format!(
+                "it holds the states of existing Pods; scale {} {} to 0 and wait until its Pods are gone, or remove the label",
+                shorten(&kind),
+                shorten(&name)
+            )
+        }
+        _ => return None,
+    };
+    let name = Metadata::read(object).name;
+    Some(format!("{KIND} {name} is protected by its label {PROTECTION_LABEL}={value}: {remedy}"))
+}
+
+/// A warning if the label has a value that protects nothing.
+pub fn warn_of_label(object: &Value) -> Option<String> {
+    let value = &object["metadata"]["labels"][PROTECTION_LABEL];
+    let is_known = matches!(value.as_str(), Some("Always" | "Cascading"));
+    (!value.is_null() && !is_known).then(|| {
+        format!(
+            "metadata.labels[{PROTECTION_LABEL}] is {}, which protects nothing: use Always or Cascading",
+            shorten(&to_text(value))
+        )
+    })
+}
+
+/// Whether states are recorded of Pods that may exist. Under `WhenScaled`, the default, any state is: the others have
+/// been dropped. Under the other policies states outlive the Pods, so the number of wanted Pods decides.
+fn has_states_of_existing_pods(object: &Value) -> bool {
+    let status = &object["status"];
+    let has_items = |value: &Value| {
+        value.as_object().is_some_and(|items| !items.is_empty())
+            || value.as_array().is_some_and(|items| !items.is_empty())
+    };
+    let retention = object["spec"]["persistentPodStateRetentionPolicy"].as_str();
+    let outlives_pods = matches!(retention, Some("WhenDeleted" | "Retain"));
+    let wants_none = status["desired"].as_i64() == Some(0);
+    (has_items(&status["podStates"]) || has_items(&status["packed"])) && !(outlives_pods && wants_none)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(label: &str, retention: &str, status: &Value) -> Value {
+        json!({
+            "metadata": {"name": "web", "labels": {PROTECTION_LABEL: label}},
+            "spec": {
+                "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
+                "persistentPodStateRetentionPolicy": retention,
+            },
+            "status": status,
+        })
+    }
+
+    fn recorded(desired: Option<i64>) -> Value {
+        json!({"podStates": {"web-0": {"nodeName": "n"}}, "desired": desired})
+    }
+
+    #[test]
+    fn always_protects_whatever_is_recorded() {
+        for status in [json!(null), json!({"podStates": {}}), recorded(Some(3))] {
+            let refusal = refuse_deletion(&object("Always", "WhenScaled", &status)).unwrap();
+            assert_eq!(
+                refusal,
+                "PersistentPodState web is protected by its label policy.kruise.io/delete-protection=Always: \
+                 remove the label before you delete it"
+            );
+        }
+    }
+
+    #[test]
+    fn cascading_protects_the_states_of_existing_pods() {
+        for (retention, status, protects) in [
+            ("WhenScaled", recorded(Some(3)), true),
+            ("WhenScaled", recorded(None), true),
+            ("WhenScaled", recorded(Some(0)), true),
+            ("WhenScaled", json!({"packed": ["web-0"]}), true),
+            ("WhenScaled", json!({"packed": {"0": "web-0"}}), true),
+            ("WhenScaled", json!({"packed": [], "podStates": {}, "desired": 3}), false),
+            ("WhenScaled", json!({"podStates": {}, "desired": 3}), false),
+            ("WhenScaled", json!(null), false),
+            ("WhenDeleted", recorded(Some(1)), true),
+            ("WhenDeleted", recorded(None), true),
+            ("WhenDeleted", recorded(Some(0)), false),
+            ("Retain", recorded(Some(0)), false),
+            ("Retain", recorded(Some(2)), true),
+        ] {
+            let refusal = refuse_deletion(&object("Cascading", retention, &status));
+            assert_eq!(refusal.is_some(), protects, "{retention} {status}: {refusal:?}");
+        }
+        let refusal = refuse_deletion(&object("Cascading", "WhenScaled", &recorded(Some(3)))).unwrap();
+        assert!(refusal.contains("scale StatefulSet web to 0"), "{refusal}");
+    }
+
+    #[test]
+    fn only_controllers_of_kube_system_are_the_clusters_own() {
+        assert!(CLUSTER_CONTROLLERS.into_iter().all(is_cluster_controller));
+        for user in ["", "system:admin", "system:serviceaccount:shop:generic-garbage-collector"] {
+            assert!(!is_cluster_controller(user), "{user}");
+        }
+    }
+
+    #[test]
+    fn any_other_value_protects_nothing_and_is_warned_of() {
+        for value in ["always", "", "true"] {
+            let object = object(value, "WhenScaled", &recorded(Some(3)));
+            assert_eq!(refuse_deletion(&object), None);
+            assert!(
+                warn_of_label(&object).unwrap().contains(&format!("is {value:?}, which protects nothing"))
+            );
+        }
+        for object in
+            [object("Always", "", &json!({})), object("Cascading", "", &json!({})), json!({}), json!(7)]
+        {
+            assert_eq!(warn_of_label(&object), None);
+        }
+        assert_eq!(refuse_deletion(&json!({"metadata": 7})), None);
+    }
+}
