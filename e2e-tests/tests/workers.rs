@@ -28,6 +28,7 @@ use pps_e2e::{
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::scenarios::permissions::verbs_of;
 use crate::support::{TIMEOUT, note, required};
@@ -43,6 +44,8 @@ const MAIN: &str = "clusterwide-persistent-pod-state";
 const OTHER: &str = "clusterwide-other";
 /// More Pods than the server has workers, on most machines.
 const PODS: usize = 6;
+/// Longer than the API server waits for the policy.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// How long another policy may take to answer, on a busy machine.
 const PROMPT: Duration = Duration::from_secs(5);
 
@@ -103,17 +106,23 @@ impl Served {
         let pods = self.cluster.pods_api(namespace);
         let create = |index: usize| {
             let (pods, pod) = (pods.clone(), pod(&format!("web{index}")));
-            async move { pods.create(&PostParams::default(), &pod).await }
+            async move {
+                // The client itself repeats a request that is refused with 503.
+                let created = timeout(PATIENCE, pods.create(&PostParams::default(), &pod)).await;
+                created.map_or_else(
+                    |_| Err("refused or not answered".to_owned()),
+                    |created| created.map_err(|error| error.to_string()),
+                )
+            }
         };
-        let answers = join_all((0..PODS).map(create)).await;
-        answers.into_iter().filter_map(Result::err).map(|error| error.to_string()).collect()
+        join_all((0..PODS).map(create)).await.into_iter().filter_map(Result::err).collect()
     }
 
     /// Asks the other policy again and again, forever. Panics if an answer takes too long.
     async fn ask_other_policy(&self) {
         let bare = request(&json!({"metadata": {"name": "bare"}, "spec": {"containers": []}}));
         loop {
-            let answer = tokio::time::timeout(PROMPT, self.client.ask(OTHER, &bare)).await;
+            let answer = timeout(PROMPT, self.client.ask(OTHER, &bare)).await;
             let answer = answer.unwrap_or_else(|_| panic!("the other policy gave no answer in {PROMPT:?}"));
             assert_eq!(answer.unwrap()["allowed"], true);
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -130,7 +139,7 @@ impl Served {
         };
         assert_eq!(refusals, Vec::<String>::new(), "{namespace}");
         note(&format!("{PODS} Pods of namespace {namespace} were answered in {:.1?}", started.elapsed()));
-        let _ = tokio::time::timeout(Duration::from_secs(1), other).await;
+        let _ = timeout(Duration::from_secs(1), other).await;
     }
 }
 
