@@ -166,12 +166,10 @@ fn record(
     node: &NodeFact,
     before: Option<&PodState>,
 ) -> PodState {
-    let annotation =
-        |key: &str| pod.annotations.iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value);
     let running = RunningPod {
         node_name,
         node_label: &|key| node.label(key),
-        annotation: &annotation,
+        annotation: &|key| pod.annotation(key),
         pod_ips: &pod.ips,
     };
     record::record(&view.pps.fact.spec, &running, before)

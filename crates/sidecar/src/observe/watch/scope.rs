@@ -34,11 +34,9 @@ impl FieldScope<'_> {
     }
 
     /// Waits until keys are added, but at least until this time. Never returns if no key can be added.
-    pub(super) async fn wait_for_new_keys(&mut self, not_before: Option<Instant>) {
+    pub(super) async fn wait_for_new_keys(&mut self, not_before: Instant) {
         if let Self::Keys(_, relist) = self {
-            if let Some(time) = not_before {
-                sleep_until(time).await;
-            }
+            sleep_until(not_before).await;
             if relist.changed().await.is_ok() {
                 return;
             }

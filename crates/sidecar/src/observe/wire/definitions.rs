@@ -8,6 +8,7 @@ use pps_core::kinds;
 use serde::Deserialize;
 
 use super::metadata::{null_as_default, slim_metadata, slim_resource};
+use super::object::{Item, Malformed, item};
 
 /// The fields of a `CustomResourceDefinition` that are read. Above all this skips its schemas.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -82,12 +83,7 @@ slim_resource!(
     "customresourcedefinitions"
 );
 
-/// The key of a definition, which has no namespace.
-pub(crate) fn definition_key(definition: &CustomResourceDefinition) -> Arc<str> {
-    definition.metadata.name.as_deref().unwrap_or_default().into()
-}
-
-pub(crate) fn definition_fact(definition: CustomResourceDefinition) -> kinds::Definition {
+fn definition_fact(definition: CustomResourceDefinition) -> kinds::Definition {
     let spec = definition.spec;
     let versions = spec.versions.into_iter().filter(|version| version.served);
     kinds::Definition {
@@ -108,6 +104,19 @@ pub(crate) fn definition_fact(definition: CustomResourceDefinition) -> kinds::De
             })
             .collect(),
     }
+}
+
+/// Reads a definition. One that cannot be read defines nothing.
+pub fn read_definition(text: &str) -> Result<Item<Arc<str>, kinds::Definition>, Malformed> {
+    let key = |metadata: &ObjectMeta| metadata.name.as_deref().unwrap_or_default().into();
+    let rest = |metadata: &ObjectMeta| {
+        Some(definition_fact(CustomResourceDefinition {
+            metadata: metadata.clone(),
+            ..CustomResourceDefinition::default()
+        }))
+    };
+    let whole = |definition: CustomResourceDefinition| Some(definition_fact(definition));
+    item(text, |definition: &CustomResourceDefinition| &definition.metadata, key, whole, rest)
 }
 
 #[cfg(test)]
@@ -144,9 +153,8 @@ mod tests {
             terminating: false,
             versions: vec![version("v1", Some(".spec.size")), version("v1beta1", None)],
         };
-        let definition: CustomResourceDefinition = from_value(definition).unwrap();
-        assert_eq!(&*definition_key(&definition), "databases.a.io");
-        assert_eq!(definition_fact(definition), expected);
+        let item = read_definition(&definition.to_string()).unwrap();
+        assert_eq!((&*item.key, item.fact), ("databases.a.io", Some(expected)));
         let new: CustomResourceDefinition =
             from_value(json!({"spec": {"versions": [{"subresources": null}]}, "status": null})).unwrap();
         assert!(!definition_fact(new).established);
