@@ -131,7 +131,11 @@ pub(crate) async fn notices_silent_connections_and_catches_up(network: &Network)
     fleet.scale("web-b", 3).await;
     wait_for("the sidecar not to be ready because of a watch", Duration::from_secs(90), async || {
         let (code, body) = sidecar.get("/readyz").await?;
-        Ok(Progress::when(code == 503 && body.contains("watch") && body.contains("pods"), (), format!("{code} {body}")))
+        Ok(Progress::when(
+            code == 503 && body.contains("watch") && body.contains("pods"),
+            (),
+            format!("{code} {body}"),
+        ))
     })
     .await
     .unwrap();

@@ -17,6 +17,7 @@ use pps_core::kinds;
 use pps_core::whitelist::CONFIG_MAP;
 use tokio::sync::mpsc;
 
+pub use self::merge::Merge;
 use self::scope::FieldScope;
 pub(crate) use self::scope::Relist;
 pub(crate) use self::source::LONGEST_SILENCE;
@@ -78,11 +79,13 @@ impl Watches {
         Self { client, interest, health, metrics, observations }
     }
 
-    pub(crate) async fn watch_persistent_pod_states(self) {
+    /// Watches PPS objects, and lists them again when their definition has changed.
+    pub(crate) async fn watch_persistent_pod_states(self, relist: Relist) {
         let source = Source::all::<PpsObject>(self.client.clone(), PPS_PAGE_SIZE);
         let target = WatchTarget::essential("persistentpodstates");
         let observation = Observation::PersistentPodStates;
-        self.follow(target, source, FieldScope::Fixed, wire::read_pps, observation).await;
+        let scope = FieldScope::OnRequest(relist, None);
+        self.follow(target, source, scope, wire::read_pps, observation).await;
     }
 
     pub(crate) async fn watch_stateful_sets(self) {

@@ -48,6 +48,7 @@ pub(super) struct Worker {
     pub(super) publisher: Publisher,
     pub(super) term: CurrentTerm,
     pub(super) watches: Watches,
+    pub(super) relist_objects: watch::Sender<()>,
     pub(super) relist_pods: watch::Sender<()>,
     pub(super) relist_nodes: watch::Sender<()>,
     /// Whether Pods and Nodes are watched.
@@ -88,6 +89,7 @@ impl Worker {
             publisher: Publisher::new(client, term.permit()),
             term,
             watches,
+            relist_objects: watch::Sender::new(()),
             relist_pods: watch::Sender::new(()),
             relist_nodes: watch::Sender::new(()),
             watches_pods: false,
@@ -103,7 +105,8 @@ impl Worker {
     /// listed twice.
     pub(super) fn start_first_watches(&mut self, config_namespace: String) {
         let watches = || self.watches.clone();
-        self.tasks.spawn("watch of persistentpodstates", watches().watch_persistent_pod_states());
+        let relist = self.relist_objects.subscribe();
+        self.tasks.spawn("watch of persistentpodstates", watches().watch_persistent_pod_states(relist));
         self.tasks.spawn("watch of statefulsets", watches().watch_stateful_sets());
         self.tasks.spawn("watch of customresourcedefinitions", watches().watch_definitions());
         self.tasks.spawn("watch of configmaps", watches().watch_config(config_namespace));

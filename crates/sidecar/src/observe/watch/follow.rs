@@ -128,8 +128,8 @@ where
         let has_list = self.list.is_some();
         tokio::select! {
             () = sleep_until(self.retry_at), if is_waiting => Ok(()),
-            () = scope.wait_for_new_keys(self.relist_from), if !self.wants_list => {
-                info!(resource = %self.target.name, "listing again because a PersistentPodState names new keys");
+            reason = scope.wait_for_relist(self.relist_from), if !self.wants_list => {
+                info!(resource = %self.target.name, "listing again because {reason}");
                 self.wants_list = true;
                 Ok(())
             }

@@ -12,7 +12,7 @@ use crate::observe::wire::Item;
 
 /// Follows one list and one watch of the same objects.
 #[derive(Debug)]
-pub(super) struct Merge<K, F> {
+pub struct Merge<K, F> {
     list: Option<List<K, F>>,
     /// The version of the last complete list: earlier events are in it.
     listed: Option<u64>,
@@ -41,12 +41,12 @@ impl<K, F> Default for Merge<K, F> {
 
 impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
     /// Objects are listed now. Ends a list that is under way.
-    pub(super) fn begin_list(&mut self, revision: u64) {
+    pub fn begin_list(&mut self, revision: u64) {
         self.list = Some(List { revision, progress: Progress::Requested(HashMap::new()) });
     }
 
     /// A page begins to arrive.
-    pub(super) fn begin_page(&mut self, resource_version: &str) -> Vec<Update<K, F>> {
+    pub fn begin_page(&mut self, resource_version: &str) -> Vec<Update<K, F>> {
         let Some(list) = &mut self.list else { return Vec::new() };
         let Progress::Requested(events) = &mut list.progress else { return Vec::new() };
         let version = resource_version.parse::<u64>().ok();
@@ -63,7 +63,7 @@ impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
     }
 
     /// An object of a page.
-    pub(super) fn list_item(&mut self, item: Item<K, F>) -> Option<Update<K, F>> {
+    pub fn list_item(&mut self, item: Item<K, F>) -> Option<Update<K, F>> {
         let Progress::Arriving(_, newer) = &self.list.as_ref()?.progress else { return None };
         if newer.contains(&item.key) {
             return None;
@@ -72,14 +72,14 @@ impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
     }
 
     /// The last page has arrived.
-    pub(super) fn end_list(&mut self) -> Option<Update<K, F>> {
+    pub fn end_list(&mut self) -> Option<Update<K, F>> {
         let Progress::Arriving(version, _) = self.list.take()?.progress else { return None };
         self.listed = version;
         Some(Update::Done)
     }
 
     /// An event of the watch.
-    pub(super) fn event(&mut self, item: Item<K, F>, is_deleted: bool) -> Option<Update<K, F>> {
+    pub fn event(&mut self, item: Item<K, F>, is_deleted: bool) -> Option<Update<K, F>> {
         let version = item.resource_version.parse::<u64>().ok();
         if is_covered(version, self.listed) {
             return None;

@@ -103,6 +103,7 @@ fn definition_fact(definition: CustomResourceDefinition) -> kinds::Definition {
                 replicas: version.subresources.scale.map(|scale| scale.spec_replicas_path),
             })
             .collect(),
+        generation: definition.metadata.generation.unwrap_or_default(),
     }
 }
 
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn keeps_the_names_served_versions_and_state_of_a_definition() {
         let definition = json!({
-            "metadata": {"name": "databases.a.io", "annotations": {"x": "y"}},
+            "metadata": {"name": "databases.a.io", "generation": 4, "annotations": {"x": "y"}},
             "spec": {
                 "group": "a.io", "names": {"kind": "Database", "plural": "databases"}, "scope": "Namespaced",
                 "versions": [
@@ -152,6 +153,7 @@ mod tests {
             established: true,
             terminating: false,
             versions: vec![version("v1", Some(".spec.size")), version("v1beta1", None)],
+            generation: 4,
         };
         let item = read_definition(&definition.to_string()).unwrap();
         assert_eq!((&*item.key, item.fact), ("databases.a.io", Some(expected)));
