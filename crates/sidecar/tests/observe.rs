@@ -24,6 +24,11 @@ fn empty(path: &str) -> Answer {
     if is_watch(path) { Answer::silence() } else { Answer::list(10, &[], "") }
 }
 
+/// An event as the API server sends it.
+fn event(kind: &str, object: &Value) -> String {
+    format!(r#"{{"type":"{kind}","object":{object}}}"#)
+}
+
 fn pps(name: &str, version: u64, annotation: &str) -> Value {
     json!({
         "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
@@ -70,9 +75,9 @@ fn logs_no_body_that_it_cannot_read() {
                 for line in [
                     format!(r#"{{"type": "{SECRET}", "object": "{SECRET}"}}"#),
                     format!("{SECRET}"),
-                    json!({"type": "MODIFIED", "object": odd}).to_string(),
-                    json!({"type": "MODIFIED", "object": {"metadata": SECRET}}).to_string(),
-                    json!({"type": "ADDED", "object": pps("later", 12, "x")}).to_string(),
+                    event("MODIFIED", &odd),
+                    event("MODIFIED", &json!({"metadata": SECRET})),
+                    event("ADDED", &pps("later", 12, "x")),
                 ] {
                     sender.send(line).unwrap();
                 }
@@ -207,17 +212,17 @@ fn watches_pods_without_a_gap_while_it_lists_them_for_a_new_key() {
     let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
     sidecar.wait_ready();
     api.wait_for_requests(1, &["/pods", "watch=true"]);
-    objects.send(json!({"type": "ADDED", "object": pps("db", 11, "new")}).to_string()).unwrap();
+    objects.send(event("ADDED", &pps("db", 11, "new"))).unwrap();
     api.wait_for_requests(2, &["GET", "/pods?", "limit="]);
     // While the Pods are listed again, one becomes Ready.
     let pod = ready_pod("web", 20, &json!({"old": "1", "new": "2"}));
-    pods.send(json!({"type": "ADDED", "object": pod}).to_string()).unwrap();
+    pods.send(event("ADDED", &pod)).unwrap();
     api.wait_for_requests(1, &["PATCH", "/web/status", "node-1"]);
     assert!(sidecar.get("/metrics").contains("watch_up{resource=\"pods\"} 1"));
     finish_list.send(()).unwrap();
     // The object with the new key records once the list is complete; the Pod that came meanwhile is not lost.
     let pod = ready_pod("db", 21, &json!({"new": "3"}));
-    pods.send(json!({"type": "ADDED", "object": pod}).to_string()).unwrap();
+    pods.send(event("ADDED", &pod)).unwrap();
     api.wait_for_requests(1, &["PATCH", "/db/status", "\"new\":\"3\""]);
     let tracked = "tracked_objects{resource=\"pods\"} 2";
     api::wait_for("both Pods", || sidecar.get("/metrics").contains(tracked));
