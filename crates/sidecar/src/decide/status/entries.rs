@@ -166,10 +166,15 @@ fn record(
     node: &NodeFact,
     before: Option<&PodState>,
 ) -> PodState {
+    // They are sorted, and a user decides how many there are.
+    let annotation = |key: &str| {
+        let at = pod.annotations.binary_search_by(|(name, _)| (**name).cmp(key)).ok()?;
+        Some(&*pod.annotations[at].1)
+    };
     let running = RunningPod {
         node_name,
         node_label: &|key| node.label(key),
-        annotation: &|key| pod.annotation(key),
+        annotation: &annotation,
         pod_ips: &pod.ips,
     };
     record::record(&view.pps.fact.spec, &running, before)

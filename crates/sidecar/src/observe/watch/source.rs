@@ -227,7 +227,7 @@ async fn next_data(body: &mut Body) -> Result<Option<Bytes>, WatchError> {
     }
 }
 
-pub(super) fn api_resource(resource: kinds::Resource) -> ApiResource {
+pub(crate) fn api_resource(resource: kinds::Resource) -> ApiResource {
     ApiResource {
         api_version: format!("{}/{}", resource.group, resource.version),
         group: resource.group,
