@@ -18,7 +18,7 @@ pub use self::nodes::{node_fact, node_key, read_node};
 pub(crate) use self::object::describe;
 pub use self::object::{Item, Malformed};
 pub use self::pods::{Pod, pod_fact, read_pod};
-pub use self::pps::{PpsObject, object_fact, read_pps};
+pub use self::pps::{PpsObject, ReadPps, object_fact, pps_fact, read_pps};
 pub use self::stream::{Line, Lines, Page};
 pub use self::workloads::{
     CustomWorkload, StatefulSet, custom_workload_fact, read_custom_workload, read_stateful_set, workload_fact,
