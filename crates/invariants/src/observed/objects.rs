@@ -53,7 +53,10 @@ pub fn check_pod(data: &[u8]) {
         if is_whole {
             let node = object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
             assert_eq!(fact.node.as_deref(), node);
-            assert_eq!(fact.owner.as_deref(), controller.map(|owner| owner["uid"].as_str().unwrap()));
+            assert_eq!(
+                fact.owner.as_deref(),
+                controller.map(|owner| owner["uid"].as_str().unwrap_or_default())
+            );
             assert_eq!(texts(&fact.annotations), pairs(&metadata["annotations"], &ANNOTATIONS), "{object}");
         }
         let conditions = object["status"]["conditions"].as_array();
@@ -63,7 +66,7 @@ pub fn check_pod(data: &[u8]) {
         assert!(fact.pending.is_none() || (is_whole && fact.node.is_none()), "{object}");
     } else {
         assert!(
-            controller.is_some_and(|owner| UNSTABLE.contains(&owner["kind"].as_str().unwrap())),
+            controller.is_some_and(|owner| UNSTABLE.contains(&owner["kind"].as_str().unwrap_or_default())),
             "{object}"
         );
     }
