@@ -24,7 +24,7 @@ pub(crate) fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     set["metadata"]["annotations"] = json!({"kruise.io/auto-generate-persistent-pod-state": "true",
         "kruise.io/required-persistent-topology": "zone", "other": "x"});
     set["spec"] =
-        json!({"replicas": 2, "ordinals": {"start": 1}, "reserveOrdinals": [1, "3-4"], "shape": {"size": 2}});
+        json!({"replicas": 2, "ordinals": {"start": 1}, "reserveOrdinals": [1, "3-4"], "shape": {"size": 4}});
     for kind in 0..4 {
         add("observed_workload", &format!("kind-{kind}"), [&[kind], &*text(&set)].concat());
     }
