@@ -74,7 +74,7 @@ fn logs_no_body_that_it_cannot_read() {
                 let (sender, lines) = mpsc::channel();
                 for line in [
                     format!(r#"{{"type": "{SECRET}", "object": "{SECRET}"}}"#),
-                    format!("{SECRET}"),
+                    SECRET.to_owned(),
                     event("MODIFIED", &odd),
                     event("MODIFIED", &json!({"metadata": SECRET})),
                     event("ADDED", &pps("later", 12, "x")),

@@ -58,7 +58,7 @@ impl Worker {
                 }
                 WatchAction::SetForbidden(kind, is_forbidden) => self.index.forbid_kind(&kind, is_forbidden),
                 WatchAction::Publish(notice) => self.publish(notice),
-                WatchAction::RelistObjects => drop(self.relist_objects.send_replace(())),
+                WatchAction::RelistObjects => self.relist_objects.send_replace(()),
             }
         }
         if self.discovery.is_known() {

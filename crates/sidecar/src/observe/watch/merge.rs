@@ -113,7 +113,10 @@ fn is_covered(event: Option<u64>, list: Option<u64>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::facts::store::Store;
 
     type TestMerge = Merge<&'static str, u64>;
 
@@ -178,79 +181,74 @@ mod tests {
         assert_eq!(merge.end_list(), None);
     }
 
-    /// The same world, with a list that is read at one version and arrives in pieces between the events.
+    /// Version, key, and whether the object is deleted then.
+    const HISTORY: [(u64, &str, bool); 8] = [
+        (1, "a", false),
+        (2, "b", false),
+        (3, "a", true),
+        (4, "c", false),
+        (5, "a", false),
+        (6, "b", true),
+        (7, "c", false),
+        (8, "d", false),
+    ];
+
+    /// The objects at a version.
+    fn truth(version: u64) -> BTreeMap<&'static str, u64> {
+        let mut objects = BTreeMap::new();
+        for (at, key, is_deleted) in HISTORY.into_iter().filter(|(at, ..)| *at <= version) {
+            if is_deleted {
+                objects.remove(key)
+            } else {
+                objects.insert(key, at)
+            };
+        }
+        objects
+    }
+
+    /// What is known in the end if all was known at the version `seen`, and two pages of a list that was read at the
+    /// version `listed` arrive after the events of these versions.
+    fn result(seen: u64, listed: u64, arrivals: [u64; 2]) -> BTreeMap<&'static str, u64> {
+        let (mut merge, mut store) = (TestMerge::default(), Store::default());
+        store.begin(0);
+        for (key, fact) in truth(seen) {
+            store.put(&key, fact);
+        }
+        store.done();
+        merge.begin_list(0);
+        let items: Vec<_> = truth(listed).into_iter().map(|(key, version)| at(key, version)).collect();
+        let (first, second) = items.split_at(items.len() / 2);
+        for now in seen..=8 {
+            if let Some((version, key, is_deleted)) =
+                HISTORY.into_iter().find(|(at, ..)| *at == now && now > seen)
+                && let Some(update) = merge.event(at(key, version), is_deleted)
+            {
+                store.apply(update);
+            }
+            let mut updates = Vec::new();
+            for (_, page) in arrivals.into_iter().zip([first, second]).filter(|(arrival, _)| *arrival == now)
+            {
+                updates.extend(list(&mut merge, listed, page));
+            }
+            if arrivals[1] == now {
+                updates.extend(merge.end_list());
+            }
+            for update in updates {
+                store.apply(update);
+            }
+        }
+        ["a", "b", "c", "d"].into_iter().filter_map(|key| Some((key, *store.get(key)?))).collect()
+    }
+
     #[test]
     fn ends_with_the_true_state_however_list_and_events_interleave() {
-        // Version, key, and whether the object is deleted then.
-        let history = [
-            (1, "a", false),
-            (2, "b", false),
-            (3, "a", true),
-            (4, "c", false),
-            (5, "a", false),
-            (6, "b", true),
-            (7, "c", false),
-            (8, "d", false),
-        ];
-        let truth = |version: u64| {
-            let mut objects = HashMap::new();
-            for (at, key, is_deleted) in history.into_iter().filter(|(at, ..)| *at <= version) {
-                if is_deleted {
-                    objects.remove(key)
-                } else {
-                    objects.insert(key, at)
-                };
-            }
-            objects
-        };
         for seen in 0..=4 {
             for listed in 0..=8 {
-                for first_page in seen..=8 {
-                    for last_page in first_page..=8 {
-                        let mut merge = TestMerge::default();
-                        let mut store = crate::facts::store::Store::default();
-                        let mut all = truth(seen);
-                        store.begin(0);
-                        all.drain().for_each(|(key, fact)| drop(store.put(&key, fact)));
-                        store.done();
-                        merge.begin_list(0);
-                        let mut items: Vec<_> = truth(listed).into_iter().collect();
-                        items.sort_unstable();
-                        let (page, rest) = items.split_at(items.len() / 2);
-                        for (version, key, is_deleted) in
-                            history.into_iter().filter(|(at, ..)| *at > seen).chain([(9, "", false)])
-                        {
-                            if version == first_page + 1 {
-                                let items: Vec<_> =
-                                    page.iter().map(|(key, version)| at(key, *version)).collect();
-                                list(&mut merge, listed, &items)
-                                    .into_iter()
-                                    .for_each(|update| store.apply(update));
-                            }
-                            if version == last_page + 1 {
-                                let items: Vec<_> =
-                                    rest.iter().map(|(key, version)| at(key, *version)).collect();
-                                list(&mut merge, listed, &items)
-                                    .into_iter()
-                                    .for_each(|update| store.apply(update));
-                                store.apply(merge.end_list().unwrap());
-                            }
-                            if version < 9
-                                && let Some(update) = merge.event(at(key, version), is_deleted)
-                            {
-                                store.apply(update);
-                            }
-                        }
-                        let result: HashMap<_, _> = ["a", "b", "c", "d"]
-                            .into_iter()
-                            .filter_map(|key| Some((key, *store.get(key)?)))
-                            .collect();
-                        // The list was never newer than the last event.
-                        assert_eq!(
-                            result,
-                            truth(8),
-                            "seen {seen} listed {listed} pages {first_page} {last_page}"
-                        );
+                for first in seen..=8 {
+                    for second in first..=8 {
+                        let result = result(seen, listed, [first, second]);
+                        // A list that is newer than the last event before it has all that the events bring.
+                        assert_eq!(result, truth(8), "seen {seen} listed {listed} pages {first} {second}");
                     }
                 }
             }

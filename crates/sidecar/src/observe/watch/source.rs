@@ -24,7 +24,7 @@ use crate::observe::wire::{Lines, Malformed};
 /// connection alive that it forwards nothing on.
 const WATCH_SECONDS: u32 = 50;
 /// How long a watch can be silent.
-pub(crate) const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+pub(crate) const LONGEST_SILENCE: Duration = Duration::from_mins(1);
 /// How long the API server may take to begin an answer. It gives up on a list after a minute itself.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 

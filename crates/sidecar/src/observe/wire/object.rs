@@ -34,7 +34,7 @@ impl fmt::Display for Malformed {
 pub(super) enum Read<O> {
     Whole(O),
     /// Its metadata, and why the rest cannot be read.
-    Metadata(ObjectMeta, String),
+    Metadata(Box<ObjectMeta>, String),
 }
 
 /// Reads as much of an object as possible.
@@ -48,8 +48,8 @@ pub(super) fn read<O: DeserializeOwned>(text: &str) -> Result<Read<O>, Malformed
         Err(error) => describe(&error),
     };
     match serde_json::from_str::<OnlyMetadata>(text) {
-        Ok(OnlyMetadata { metadata }) => Ok(Read::Metadata(metadata, error)),
-        Err(_) => read_identity(text).map(|metadata| Read::Metadata(metadata, error)),
+        Ok(OnlyMetadata { metadata }) => Ok(Read::Metadata(Box::new(metadata), error)),
+        Err(_) => read_identity(text).map(|metadata| Read::Metadata(Box::new(metadata), error)),
     }
 }
 
