@@ -51,6 +51,7 @@ async fn recovers_from_network_faults() {
     let result = support::run_in_turn(scenarios![&network;
         network::relists_after_watches_expire,
         network::tolerates_slow_responses_and_yields_the_lease_when_they_stall,
+        network::notices_silent_connections_and_catches_up,
         permissions::writes_states_once_the_permission_returns,
         permissions::keeps_states_while_pods_cannot_be_watched,
         throttling::honours_retry_after,
@@ -67,6 +68,7 @@ async fn recovers_from_api_server_and_webhook_faults() {
         contention::converges_beside_a_busy_writer,
         contention::failing_writes_do_not_block_other_objects,
         crd_deletion::recovers_when_the_crd_is_deleted_and_restored,
+        crd_deletion::records_while_the_crd_is_swapped,
     ])
     .await;
     result.unwrap();

@@ -12,7 +12,7 @@ mod least_privilege;
 mod lookup;
 mod node_deletion;
 mod object_size;
-mod openkruise;
+pub(crate) mod openkruise;
 mod passthrough;
 pub(crate) mod permissions;
 mod protection;

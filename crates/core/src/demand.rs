@@ -26,6 +26,11 @@ impl ReplicasPath {
         Self(fields.split('.').map(str::to_owned).collect())
     }
 
+    /// The names of the fields that lead from the spec to the number.
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
     fn find(&self, spec: &Value) -> Option<u64> {
         self.0.iter().try_fold(spec, |value, field| value.get(field))?.as_u64()
     }

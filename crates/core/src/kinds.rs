@@ -23,6 +23,8 @@ pub struct Definition {
     pub terminating: bool,
     /// The served versions.
     pub versions: Vec<Version>,
+    /// `metadata.generation`, which changes with the definition's spec.
+    pub generation: i64,
 }
 
 /// A served version of a kind.
@@ -149,6 +151,7 @@ mod tests {
             established: true,
             terminating: false,
             versions: versions.iter().map(version).collect(),
+            generation: 1,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What holds for any input.
 //!
-//! Each module has one function `check`. It takes bytes, passes them to the product and panics if an invariant is
+//! Each module has a function `check`, or one for each target. It takes bytes, passes them to the product and panics if an invariant is
 //! violated. Fuzzing calls these functions with bytes from libFuzzer (`fuzz/`). `cargo test` calls them with the inputs
 //! that fuzzing has kept (`fuzz/corpus`) and with the requests of the golden corpus ([`seeds`]).
 //!
@@ -10,6 +10,7 @@
 //! | [`settings`] | the policy's settings |
 //! | [`answer`] | the host's answers |
 //! | [`pps`] | a PersistentPodState object |
+//! | [`observed`] | what the sidecar's watches deliver: one function for each kind |
 //!
 //! The checks must not call the code that they judge: [`rules`] and [`injected`] state what a Pod may be given on their
 //! own, and share only data types with the product.
@@ -22,6 +23,7 @@
 
 pub mod answer;
 pub mod injected;
+pub mod observed;
 pub mod pps;
 pub mod request;
 pub mod rules;
@@ -32,8 +34,15 @@ pub mod settings;
 pub type Check = fn(&[u8]);
 
 /// The fuzz targets by name.
-pub const TARGETS: [(&str, Check); 4] = [
+pub const TARGETS: [(&str, Check); 11] = [
     ("answer", answer::check),
+    ("observed_definition", observed::check_definition),
+    ("observed_node", observed::check_node),
+    ("observed_object", observed::check_object),
+    ("observed_pod", observed::check_pod),
+    ("observed_watch", observed::check_watch),
+    ("observed_whitelist", observed::check_whitelist),
+    ("observed_workload", observed::check_workload),
     ("pps", pps::check),
     ("request", request::check),
     ("settings", settings::check),

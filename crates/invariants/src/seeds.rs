@@ -29,6 +29,7 @@ pub fn seeds() -> Result<Vec<(&'static str, String, Vec<u8>)>> {
         ("pps", "ordinals".to_owned(), ORDINALS.into()),
         ("pps", "workload-annotations".to_owned(), ANNOTATED.into()),
     ];
+    seeds.extend(crate::observed::seeds());
     for seed in 0..8 {
         seeds.push(("request", format!("structured-{seed}"), structured(seed)));
     }

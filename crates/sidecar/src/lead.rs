@@ -23,6 +23,7 @@ use tracing::{debug, info, warn};
 pub(crate) use self::leadership::{Leadership, Permit};
 use self::leadership::{Term, now};
 use self::lease::{LeaseAction, ObservedLease, RENEW_WITHIN, RETRY, hold, holder, release};
+use crate::observe::client;
 use crate::telemetry::health::Health;
 
 /// Short enough that a failed renewal can be retried before the term ends.
@@ -308,7 +309,7 @@ enum Problem {
     Conflict,
     #[error("no answer from the API server for {} s", REQUEST_TIMEOUT.as_secs())]
     NoAnswer,
-    #[error(transparent)]
+    #[error("{}", client::describe(.0))]
     Api(kube::Error),
 }
 

@@ -2,7 +2,9 @@
 //! states.
 
 pub(crate) mod client;
-pub(crate) mod discovery;
+pub mod discovery;
 pub(crate) mod openkruise;
 pub(crate) mod watch;
 pub mod wire;
+
+pub use self::watch::Merge;

@@ -5,6 +5,7 @@ mod kinds;
 mod leadership;
 mod logging;
 mod missing_nodes;
+mod supervisor;
 mod term;
 mod turn;
 mod worker;
@@ -105,8 +106,11 @@ async fn record(
     let mut leadership = election.leadership();
     let term = CurrentTerm::new(leadership.clone());
     let watches = Watches::new(client.clone(), interest.clone(), health.clone(), metrics.clone(), sender);
-    let mut checks = conflicting_recorder::spawn_checks(client.clone(), args.config_namespace.clone());
+    let (checked, mut checks) = mpsc::channel(1);
+    let manager_checks =
+        conflicting_recorder::check_repeatedly(client.clone(), args.config_namespace.clone(), checked);
     let mut worker = Worker::new(args, client, interest, watches, term, health, metrics);
+    worker.tasks.spawn("check of OpenKruise's manager", manager_checks);
     worker.start_first_watches(args.config_namespace.clone());
 
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
@@ -122,6 +126,7 @@ async fn record(
                 }
             }
             Some(result) = worker.in_flight.join_next() => worker.on_write_done(result?),
+            failure = worker.tasks.first_failure() => return Err(failure),
             () = sleep_until(due.unwrap_or_else(|| Instant::now() + SWEEP_INTERVAL).into()), if due.is_some() => {}
             _ = sweep.tick() => worker.sweep(),
             Some(check) = checks.recv() => worker.on_manager_checked(check, &args.config_namespace),

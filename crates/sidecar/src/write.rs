@@ -19,6 +19,7 @@ use crate::decide::index::StatusWrite;
 use crate::decide::{GeneratedPps, PodEviction};
 use crate::facts::{NamespacedName, WorkloadKey};
 use crate::lead::Permit;
+use crate::observe::client::describe;
 use crate::observe::wire::{Pod, PpsObject};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -264,7 +265,7 @@ fn classify(error: kube::Error) -> Failure {
                 retry_after: (seconds > 0).then(|| Duration::from_secs(seconds.into())),
             }
         }
-        other => Failure::Other { message: other.to_string(), retry_after: None },
+        other => Failure::Other { message: describe(&other), retry_after: None },
     }
 }
 

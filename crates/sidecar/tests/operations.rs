@@ -23,6 +23,8 @@ fn rendered() -> String {
     // These series exist only once a watch has reported something.
     metrics.count_watch_event(&resource);
     metrics.count_watch_error(&resource);
+    metrics.set_unreadable(&resource, 1);
+    metrics.count_skipped_object(&resource);
     metrics.render(true, true)
 }
 

@@ -1,12 +1,13 @@
-//! A proxy in front of the API server that counts bytes, delays responses and cuts connections.
+//! A proxy in front of the API server that counts bytes, delays responses, and cuts or silences connections.
 
 use std::{
     fs,
+    future::pending,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -22,9 +23,10 @@ use tokio::{
 
 use crate::control_plane::ControlPlane;
 
-/// Counters, and the delay that is set.
+/// Counters, and what is set.
 #[derive(Default)]
 struct Gauge {
+    swallows: AtomicBool,
     to_server: AtomicU64,
     from_server: AtomicU64,
     delay_ms: AtomicU64,
@@ -77,8 +79,15 @@ impl Proxy {
         self.cut.send_replace(true);
     }
 
-    /// Accepts connections again.
+    /// Keeps all connections open, accepts new ones, and forwards nothing. A connection on which something was lost stays
+    /// silent for good, as if its other end had gone without a word.
+    pub fn swallow(&self) {
+        self.gauge.swallows.store(true, Relaxed);
+    }
+
+    /// Accepts and forwards new connections again.
     pub fn mend(&self) {
+        self.gauge.swallows.store(false, Relaxed);
         self.cut.send_replace(false);
     }
 
@@ -97,11 +106,12 @@ impl Drop for Proxy {
 async fn forward(client: TcpStream, server: String, gauge: Arc<Gauge>, mut cut: watch::Receiver<bool>) {
     let both = async {
         let Ok(server) = TcpStream::connect(server).await else { return };
+        let silent = AtomicBool::new(false);
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
-        let out = copy(from_client, to_server, &gauge, |gauge| &gauge.to_server, false);
-        let back = copy(from_server, to_client, &gauge, |gauge| &gauge.from_server, true);
+        let out = copy(from_client, to_server, &gauge, |gauge| &gauge.to_server, false, &silent);
+        let back = copy(from_server, to_client, &gauge, |gauge| &gauge.from_server, true, &silent);
         tokio::join!(out, back);
     };
     tokio::select! {
@@ -111,24 +121,33 @@ async fn forward(client: TcpStream, server: String, gauge: Arc<Gauge>, mut cut: 
     }
 }
 
-/// Copies data with the delay that is set when it arrives. A delayed piece does not delay later ones further.
+/// Copies data with the delay that is set when it arrives. A delayed piece does not delay later ones further. Once
+/// something was swallowed in either direction, nothing is copied any longer, not even the end.
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     gauge: &Gauge,
     counter: fn(&Gauge) -> &AtomicU64,
     delayed: bool,
+    silent: &AtomicBool,
 ) {
     let (sender, mut pieces) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
     let read = async move {
         let mut buffer = vec![0; 64 * 1024];
         while let Ok(length @ 1..) = from.read(&mut buffer).await {
+            silent.fetch_or(gauge.swallows.load(Relaxed), Relaxed);
+            if silent.load(Relaxed) {
+                continue;
+            }
             counter(gauge).fetch_add(length as u64, Relaxed);
             let delay = if delayed { gauge.delay_ms.load(Relaxed) } else { 0 };
             let due = Instant::now() + Duration::from_millis(delay);
             if sender.send((due, buffer[..length].to_vec())).is_err() {
                 break;
             }
+        }
+        if silent.load(Relaxed) {
+            pending::<()>().await;
         }
     };
     let write = async move {

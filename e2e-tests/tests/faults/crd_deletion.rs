@@ -1,6 +1,6 @@
-//! The CRD of PersistentPodState is deleted with all objects, and applied again.
+//! The CRD of PersistentPodState is deleted with all objects and applied again, or replaced by another one.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use kube::ResourceExt;
 use pps_e2e::{
@@ -12,6 +12,7 @@ use pps_e2e::{
 
 use super::end_state::end_state;
 use super::fleet::Fleet;
+use crate::scenarios::openkruise;
 use crate::support::{HOSTNAME, Random, TIMEOUT, WHILE, required};
 
 pub(crate) async fn recovers_when_the_crd_is_deleted_and_restored(cluster: &Cluster) {
@@ -54,4 +55,42 @@ pub(crate) async fn recovers_when_the_crd_is_deleted_and_restored(cluster: &Clus
     assert_ne!(pool.pps("web-a").await.unwrap().uid(), uid, "the object must be a new one");
     let status = sidecar.status().unwrap();
     assert_eq!((status.running, status.pid), (true, process), "the sidecar must recover without a restart");
+}
+
+/// OpenKruise's definition takes the place of ours, in place and after a deletion, and ours returns.
+pub(crate) async fn records_while_the_crd_is_swapped(cluster: &Cluster) {
+    let mut random = Random::of("swap");
+    let sidecar = cluster.sidecar().unwrap();
+    let fleet = Fleet::new(cluster, "swapped", 4, 2).await;
+    let process = sidecar.status().unwrap().pid;
+    let recorded = async || {
+        for set in fleet.sets() {
+            fleet.pool.recorded(&set, &set).await;
+        }
+    };
+    let client = cluster.client();
+    let (ours, theirs) = (repository_file("deploy/base/crd.yaml"), openkruise::definition());
+    let replace = async |path: &Path| {
+        let path = path.to_str().unwrap();
+        cluster.control_plane.kubectl(&["replace", "-f", path]).await.unwrap();
+    };
+
+    replace(theirs.path()).await;
+    fleet.replace_some(&mut random, 3).await;
+    recorded().await;
+    replace(&ours).await;
+    fleet.replace_some(&mut random, 3).await;
+    fleet.end_state().await;
+
+    cluster.control_plane.kubectl(&["delete", "-f", ours.to_str().unwrap()]).await.unwrap();
+    manifests::apply_file(&client, theirs.path()).await.unwrap();
+    recorded().await;
+    fleet.replace_some(&mut random, 3).await;
+    recorded().await;
+    replace(&ours).await;
+    fleet.replace_some(&mut random, 2).await;
+    fleet.end_state().await;
+    sidecar.wait_ready(TIMEOUT).await.unwrap();
+    let status = sidecar.status().unwrap();
+    assert_eq!((status.running, status.pid), (true, process), "the sidecar must not have to be restarted");
 }

@@ -13,6 +13,7 @@ use pps_e2e::{
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::fleet::Fleet;
 use crate::support::{Random, TIMEOUT};
@@ -115,6 +116,39 @@ pub(crate) async fn relists_after_watches_expire(network: &Network) {
         let is_logged = log.lines().filter(|line| expired(line)).any(|line| line.contains("too old"));
         assert!(is_logged, "the watch of {kind} did not expire");
     }
+}
+
+/// Every connection is half-open: nothing arrives any longer, and nothing says so. The watches notice it within about a
+/// minute, the sidecar is not ready then, and it catches up by itself.
+pub(crate) async fn notices_silent_connections_and_catches_up(network: &Network) {
+    let mut random = Random::of("silence");
+    let mut fleet = Fleet::new(&network.cluster, "silent", 4, 2).await;
+    let sidecar = network.sidecar();
+    let process = sidecar.status().unwrap().pid;
+    network.proxy.swallow();
+    let start = Instant::now();
+    fleet.replace_some(&mut random, 3).await;
+    fleet.scale("web-b", 3).await;
+    wait_for("the sidecar not to be ready because of a watch", Duration::from_secs(90), async || {
+        let (code, body) = sidecar.get("/readyz").await?;
+        Ok(Progress::when(
+            code == 503 && body.contains("watch") && body.contains("pods"),
+            (),
+            format!("{code} {body}"),
+        ))
+    })
+    .await
+    .unwrap();
+    let silence = start.elapsed();
+    assert!(silence < Duration::from_secs(75), "it took {silence:?} to notice that nothing arrives");
+    assert_eq!(sidecar.get("/healthz").await.unwrap().0, 200, "a restart of the sidecar would not help");
+
+    network.proxy.mend();
+    sidecar.wait_ready(TIMEOUT).await.unwrap();
+    fleet.delete_some(&mut random, 2).await;
+    fleet.ready().await;
+    fleet.end_state().await;
+    assert_eq!(sidecar.status().unwrap().pid, process, "the sidecar must recover without a restart");
 }
 
 /// First each response takes a second, then responses stall for longer than the Lease lasts.

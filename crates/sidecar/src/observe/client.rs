@@ -14,6 +14,9 @@ use serde_json::Value;
 use tower::BoxError;
 use tower::util::AndThenLayer;
 
+use super::watch::LONGEST_SILENCE;
+use super::wire::describe as describe_json_error;
+
 /// Creates a client from this kubeconfig file. Without one, uses the ServiceAccount of the Pod or the user's
 /// kubeconfig. Fails if neither exists or the configuration is invalid.
 pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
@@ -29,9 +32,20 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
             .context("no cluster is configured: run it in a Pod, or pass --kubeconfig FILE")?
     };
     // The server ends each watch earlier than this, so a connection that is silent for longer is dead.
-    config.read_timeout = Some(Duration::from_secs(295));
+    config.read_timeout = Some(LONGEST_SILENCE + Duration::from_secs(5));
     let builder = ClientBuilder::try_from(config)?;
     Ok(builder.with_layer(&AndThenLayer::new(join_refusal_lines)).build())
+}
+
+/// An error of a request, without what the response contains: that may be secret.
+pub(crate) fn describe(error: &kube::Error) -> String {
+    match error {
+        kube::Error::SerdeError(error) => {
+            format!("the response cannot be read: {}", describe_json_error(error))
+        }
+        kube::Error::FromUtf8(_) => "the response cannot be read: it is not UTF-8".into(),
+        other => other.to_string(),
+    }
 }
 
 /// Puts the body of an error response on one line. For requests that accept only metadata the API server formats

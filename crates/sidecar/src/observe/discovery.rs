@@ -20,15 +20,15 @@ const AGGREGATION_LABEL: &str = "persistent-pod-state.kubewarden.io/aggregate-to
 
 /// One watch of a workload kind. Updates of an earlier watch of the same kind are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct WatchId {
-    pub(crate) kind: GroupKind,
+pub struct WatchId {
+    pub kind: GroupKind,
     /// Distinguishes successive watches of the kind.
-    pub(crate) number: u64,
+    pub number: u64,
 }
 
 /// What the caller has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum WatchAction {
+pub enum WatchAction {
     /// Watch this kind; replaces an earlier watch of it.
     Start(WatchId, Resource),
     /// Stop watching this kind.
@@ -36,10 +36,12 @@ pub(crate) enum WatchAction {
     /// Record whether listing or watching this kind is forbidden.
     SetForbidden(GroupKind, bool),
     Publish(Notice),
+    /// List all PPS objects again: their definition has changed, and with it what the API server stores and shows of them.
+    RelistObjects,
 }
 
 #[derive(Debug)]
-pub(crate) struct Discovery {
+pub struct Discovery {
     config: NamespacedName,
     configs: Store<NamespacedName, ConfigFact>,
     definitions: Store<Arc<str>, Definition>,
@@ -48,6 +50,9 @@ pub(crate) struct Discovery {
     malformed: Option<String>,
     watching: BTreeMap<GroupKind, WatchedKind>,
     is_pps_definition_terminating: bool,
+    /// The generation of the definition of PersistentPodState, while there is one.
+    pps_definition: Option<i64>,
+    has_seen_pps_definition: bool,
     last_number: u64,
     published: BTreeSet<(Reason, String)>,
     actions: Vec<WatchAction>,
@@ -67,7 +72,7 @@ struct WatchedKind {
 
 impl Discovery {
     /// Reads the list of kinds from the ConfigMap in this namespace.
-    pub(crate) fn new(namespace: &str) -> Self {
+    pub fn new(namespace: &str) -> Self {
         Self {
             config: NamespacedName::new(namespace, CONFIG_MAP),
             configs: Store::default(),
@@ -76,6 +81,8 @@ impl Discovery {
             malformed: None,
             watching: BTreeMap::new(),
             is_pps_definition_terminating: false,
+            pps_definition: None,
+            has_seen_pps_definition: false,
             last_number: 0,
             published: BTreeSet::new(),
             actions: Vec::new(),
@@ -83,32 +90,32 @@ impl Discovery {
     }
 
     /// Whether the ConfigMap and the definitions have been listed.
-    pub(crate) fn is_known(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         self.configs.complete().is_some() && self.definitions.complete().is_some()
     }
 
     /// Whether each kind has been listed, or its list has failed.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub fn is_settled(&self) -> bool {
         self.is_known() && self.watching.values().all(|watching| watching.settled)
     }
 
     /// Whether this is the current watch of its kind.
-    pub(crate) fn is_current(&self, id: &WatchId) -> bool {
+    pub fn is_current(&self, id: &WatchId) -> bool {
         self.watching.get(&id.kind).is_some_and(|watching| watching.number == id.number)
     }
 
     /// Whether the definition of PersistentPodState itself is being deleted. The API server then deletes all
     /// objects and waits until none is left, but still accepts new ones. Generating some would block the deletion.
-    pub(crate) fn is_pps_definition_terminating(&self) -> bool {
+    pub fn is_pps_definition_terminating(&self) -> bool {
         self.is_pps_definition_terminating
     }
 
     /// Returns the actions since the last call, in the order in which to do them.
-    pub(crate) fn take_actions(&mut self) -> Vec<WatchAction> {
+    pub fn take_actions(&mut self) -> Vec<WatchAction> {
         take(&mut self.actions)
     }
 
-    pub(crate) fn apply_config(&mut self, update: Update<NamespacedName, ConfigFact>) {
+    pub fn apply_config(&mut self, update: Update<NamespacedName, ConfigFact>) {
         self.configs.apply(update);
         let text = self.configs.get(&self.config).and_then(|config| config.whitelist.as_deref());
         match whitelist::parse(text.unwrap_or_default()) {
@@ -123,16 +130,23 @@ impl Discovery {
         self.refresh();
     }
 
-    pub(crate) fn apply_definitions(&mut self, update: Update<Arc<str>, Definition>) {
+    pub fn apply_definitions(&mut self, update: Update<Arc<str>, Definition>) {
         self.definitions.apply(update);
         let is_own = |one: &&Definition| (one.group.as_str(), one.kind.as_str()) == (GROUP, KIND);
-        self.is_pps_definition_terminating =
-            self.definitions.values().filter(is_own).any(|own| own.terminating);
+        let own = self.definitions.values().find(is_own);
+        self.is_pps_definition_terminating = own.is_some_and(|own| own.terminating);
+        let generation = own.map(|own| own.generation);
+        if std::mem::replace(&mut self.pps_definition, generation) != generation
+            && generation.is_some()
+            && std::mem::replace(&mut self.has_seen_pps_definition, true)
+        {
+            self.actions.push(WatchAction::RelistObjects);
+        }
         self.refresh();
     }
 
     /// A watch works; `listed` says that its initial list is complete.
-    pub(crate) fn mark_up(&mut self, id: &WatchId, listed: bool) {
+    pub fn mark_up(&mut self, id: &WatchId, listed: bool) {
         let Some(watching) = self.watching.get_mut(&id.kind) else { return };
         watching.settled |= listed;
         if take(&mut watching.forbidden) {
@@ -140,7 +154,7 @@ impl Discovery {
         }
     }
 
-    pub(crate) fn mark_down(&mut self, id: &WatchId, forbidden: bool) {
+    pub fn mark_down(&mut self, id: &WatchId, forbidden: bool) {
         let Some(watching) = self.watching.get_mut(&id.kind) else { return };
         watching.settled = true;
         if watching.forbidden != forbidden {

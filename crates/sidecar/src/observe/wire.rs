@@ -5,15 +5,21 @@ mod config;
 mod definitions;
 mod metadata;
 mod nodes;
+mod object;
 mod pods;
 mod pps;
+mod stream;
 mod workloads;
 
-pub(crate) use self::config::{ConfigMap, config_fact};
-pub(crate) use self::definitions::{CustomResourceDefinition, definition_fact, definition_key};
+pub use self::config::read_config;
+pub use self::definitions::read_definition;
 pub use self::metadata::key_of;
-pub use self::nodes::{node_fact, node_key};
-pub use self::pods::{Pod, pod_fact};
-pub(crate) use self::pps::ReadPps;
-pub use self::pps::{PpsObject, object_fact};
-pub use self::workloads::{CustomWorkload, StatefulSet, custom_workload_fact, workload_fact};
+pub use self::nodes::{node_fact, node_key, read_node};
+pub(crate) use self::object::describe;
+pub use self::object::{Item, Malformed};
+pub use self::pods::{Pod, pod_fact, read_pod};
+pub use self::pps::{PpsObject, ReadPps, object_fact, pps_fact, read_pps};
+pub use self::stream::{Line, Lines, Page};
+pub use self::workloads::{
+    CustomWorkload, StatefulSet, custom_workload_fact, read_custom_workload, read_stateful_set, workload_fact,
+};

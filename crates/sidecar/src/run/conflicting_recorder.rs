@@ -8,16 +8,12 @@ use super::worker::Worker;
 use crate::observe::openkruise::{LeaseCheck, Manager, check_lease};
 use crate::telemetry::metrics::Metrics;
 
-/// Checks the manager's Lease in this namespace periodically.
-pub(super) fn spawn_checks(client: Client, namespace: String) -> mpsc::Receiver<LeaseCheck> {
-    let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(async move {
-        let mut checks = 0;
-        while sender.send(check_lease(&client, &namespace, checks).await).await.is_ok() {
-            checks += 1;
-        }
-    });
-    receiver
+/// Checks the manager's Lease in this namespace periodically, until the receiver is gone.
+pub(super) async fn check_repeatedly(client: Client, namespace: String, checked: mpsc::Sender<LeaseCheck>) {
+    let mut checks = 0;
+    while checked.send(check_lease(&client, &namespace, checks).await).await.is_ok() {
+        checks += 1;
+    }
 }
 
 /// Reports whether the manager runs, which records in place of this sidecar. Never returns.

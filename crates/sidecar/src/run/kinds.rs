@@ -42,8 +42,9 @@ impl Worker {
                     info!(kind = %id.kind, version = resource.version, "watching this workload kind");
                     self.index.watch_kind(id.kind.clone());
                     let (kind, name) = (id.kind.clone(), resource_name(&resource));
-                    let task = tokio::spawn(self.watches.clone().watch_kind(id, resource));
-                    if let Some((before, _)) = self.kind_watches.insert(kind, (task.abort_handle(), name)) {
+                    let watch = self.watches.clone().watch_kind(id, resource);
+                    let task = self.tasks.spawn(format!("watch of {name}"), watch);
+                    if let Some((before, _)) = self.kind_watches.insert(kind, (task, name)) {
                         before.abort();
                     }
                 }
@@ -57,6 +58,7 @@ impl Worker {
                 }
                 WatchAction::SetForbidden(kind, is_forbidden) => self.index.forbid_kind(&kind, is_forbidden),
                 WatchAction::Publish(notice) => self.publish(notice),
+                WatchAction::RelistObjects => self.relist_objects.send_replace(()),
             }
         }
         if self.discovery.is_known() {

@@ -9,6 +9,7 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::supervisor::Supervisor;
 use super::term::CurrentTerm;
 use crate::args::Args;
 use crate::decide::index::Index;
@@ -31,6 +32,7 @@ pub(super) const OVERSIZED_RETRY_INTERVAL: Duration = Duration::from_mins(10);
 pub(super) struct Worker {
     pub(super) index: Index,
     pub(super) discovery: Discovery,
+    pub(super) tasks: Supervisor,
     /// The task that watches each kind, with its resource name in metrics.
     pub(super) kind_watches: HashMap<GroupKind, (AbortHandle, Arc<str>)>,
     pub(super) status_writes: Batch<NamespacedName>,
@@ -46,6 +48,7 @@ pub(super) struct Worker {
     pub(super) publisher: Publisher,
     pub(super) term: CurrentTerm,
     pub(super) watches: Watches,
+    pub(super) relist_objects: watch::Sender<()>,
     pub(super) relist_pods: watch::Sender<()>,
     pub(super) relist_nodes: watch::Sender<()>,
     /// Whether Pods and Nodes are watched.
@@ -72,6 +75,7 @@ impl Worker {
         Self {
             index,
             discovery: Discovery::new(&args.config_namespace),
+            tasks: Supervisor::default(),
             kind_watches: HashMap::new(),
             status_writes: Batch::default(),
             generated_writes: Batch::default(),
@@ -85,6 +89,7 @@ impl Worker {
             publisher: Publisher::new(client, term.permit()),
             term,
             watches,
+            relist_objects: watch::Sender::new(()),
             relist_pods: watch::Sender::new(()),
             relist_nodes: watch::Sender::new(()),
             watches_pods: false,
@@ -98,17 +103,20 @@ impl Worker {
 
     /// Starts the watches from which the interest follows. Pods and Nodes are watched later, so that they need not be
     /// listed twice.
-    pub(super) fn start_first_watches(&self, config_namespace: String) {
-        tokio::spawn(self.watches.clone().watch_persistent_pod_states());
-        tokio::spawn(self.watches.clone().watch_stateful_sets());
-        tokio::spawn(self.watches.clone().watch_definitions());
-        tokio::spawn(self.watches.clone().watch_config(config_namespace));
+    pub(super) fn start_first_watches(&mut self, config_namespace: String) {
+        let watches = || self.watches.clone();
+        let relist = self.relist_objects.subscribe();
+        self.tasks.spawn("watch of persistentpodstates", watches().watch_persistent_pod_states(relist));
+        self.tasks.spawn("watch of statefulsets", watches().watch_stateful_sets());
+        self.tasks.spawn("watch of customresourcedefinitions", watches().watch_definitions());
+        self.tasks.spawn("watch of configmaps", watches().watch_config(config_namespace));
     }
 
     pub(super) fn start_pod_and_node_watches(&mut self) {
         self.watches_pods = true;
-        tokio::spawn(self.watches.clone().watch_pods(self.relist_pods.subscribe()));
-        tokio::spawn(self.watches.clone().watch_nodes(self.relist_nodes.subscribe()));
+        let (pods, nodes) = (self.relist_pods.subscribe(), self.relist_nodes.subscribe());
+        self.tasks.spawn("watch of pods", self.watches.clone().watch_pods(pods));
+        self.tasks.spawn("watch of nodes", self.watches.clone().watch_nodes(nodes));
     }
 
     pub(super) fn begin_write(

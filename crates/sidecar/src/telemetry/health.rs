@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A watch that was silent for longer is stuck: the watch itself notices a silent connection earlier.
+const LONGEST_SILENCE: Duration = Duration::from_secs(70);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Health {
@@ -12,17 +16,32 @@ pub(crate) struct Health {
 struct HealthState {
     is_synced: bool,
     election_problem: Option<String>,
-    /// Whether each essential watch works.
-    watches: BTreeMap<&'static str, bool>,
+    /// The essential watches.
+    watches: BTreeMap<&'static str, Watch>,
+}
+
+#[derive(Debug)]
+struct Watch {
+    is_up: bool,
+    heard: Instant,
 }
 
 impl Health {
     pub(crate) fn mark_watch_up(&self, resource: &'static str) {
-        self.with(|state| state.watches.insert(resource, true));
+        self.with(|state| state.watches.insert(resource, Watch { is_up: true, heard: Instant::now() }));
+    }
+
+    /// The API server has sent something.
+    pub(crate) fn mark_watch_heard(&self, resource: &'static str) {
+        self.with(|state| {
+            if let Some(watch) = state.watches.get_mut(resource) {
+                watch.heard = Instant::now();
+            }
+        });
     }
 
     pub(crate) fn mark_watch_down(&self, resource: &'static str) {
-        self.with(|state| state.watches.insert(resource, false));
+        self.with(|state| state.watches.insert(resource, Watch { is_up: false, heard: Instant::now() }));
     }
 
     /// All initial lists are complete.
@@ -37,11 +56,21 @@ impl Health {
 
     /// Why the sidecar is not ready; `None` if it is.
     pub(crate) fn problem(&self) -> Option<String> {
+        self.problem_at(Instant::now())
+    }
+
+    fn problem_at(&self, now: Instant) -> Option<String> {
         self.with(|state| {
-            let down: Vec<&str> =
-                state.watches.iter().filter(|(_, is_up)| !**is_up).map(|(resource, _)| *resource).collect();
+            let names = |predicate: &dyn Fn(&Watch) -> bool| {
+                let watches = state.watches.iter().filter(|(_, watch)| predicate(watch));
+                watches.map(|(resource, _)| *resource).collect::<Vec<_>>().join(", ")
+            };
+            let down = names(&|watch| !watch.is_up);
+            let silent = names(&|watch| now.saturating_duration_since(watch.heard) > LONGEST_SILENCE);
             if !down.is_empty() {
-                Some(format!("cannot watch: {}", down.join(", ")))
+                Some(format!("cannot watch: {down}"))
+            } else if !silent.is_empty() {
+                Some(format!("nothing was heard for {} s of: {silent}", LONGEST_SILENCE.as_secs()))
             } else if !state.is_synced {
                 Some("the initial lists are not complete".to_owned())
             } else {
@@ -72,5 +101,18 @@ mod tests {
         assert_eq!(health.problem(), None);
         health.set_election_problem(Some("no Lease".into()));
         assert_eq!(health.problem().as_deref(), Some("no Lease"));
+    }
+
+    #[test]
+    fn is_not_ready_while_a_watch_is_silent_for_longer_than_it_can_be() {
+        let health = Health::default();
+        health.mark_watch_up("pods");
+        health.mark_watch_up("nodes");
+        health.mark_synced();
+        let later = Instant::now() + LONGEST_SILENCE + Duration::from_secs(1);
+        assert_eq!(health.problem_at(Instant::now()), None);
+        assert_eq!(health.problem_at(later).as_deref(), Some("nothing was heard for 70 s of: nodes, pods"));
+        health.mark_watch_heard("pods");
+        assert_eq!(health.problem_at(Instant::now()), None);
     }
 }

@@ -29,6 +29,8 @@ pub struct Metrics {
     watch_events: Family<ResourceLabel, Counter>,
     watch_errors: Family<ResourceLabel, Counter>,
     watch_up: Family<ResourceLabel, Gauge>,
+    unreadable_objects: Family<ResourceLabel, Gauge>,
+    skipped_objects: Family<ResourceLabel, Counter>,
     writes: Family<WriteLabels, Counter>,
     node_lookups: Family<LookupLabel, Counter>,
     states_forgotten: Counter,
@@ -172,6 +174,12 @@ impl Default for Metrics {
             watch_up: add(own, "watch_up", "1 if the watch of a resource works, 0 if not"),
             watch_events: add(own, "watch_events", "Events received from a watch"),
             watch_errors: add(own, "watch_errors", "Failures of a watch, each followed by a retry"),
+            unreadable_objects: add(own, "unreadable_objects", "Objects that exist but cannot be read"),
+            skipped_objects: add(
+                own,
+                "skipped_objects",
+                "Listed objects and events that were skipped because not even a name could be read",
+            ),
             tracked_objects: add(own, "tracked_objects", "Objects kept in memory"),
             recorded_states: add(own, "recorded_states", "Pod states in all PersistentPodStates"),
             missing_nodes: add(
@@ -280,7 +288,7 @@ impl Metrics {
     }
 
     pub fn count_watch_error(&self, resource: &Arc<str>) {
-        self.watch_errors.get_or_create(&ResourceLabel { resource: resource.clone() }).inc();
+        self.count_list_error(resource);
         self.set_watch_up(resource, false);
     }
 
@@ -288,8 +296,23 @@ impl Metrics {
         self.watch_up.get_or_create(&ResourceLabel { resource: resource.clone() }).set(is_up.into());
     }
 
+    /// Counts a list that failed while the watch works.
+    pub(crate) fn count_list_error(&self, resource: &Arc<str>) {
+        self.watch_errors.get_or_create(&ResourceLabel { resource: resource.clone() }).inc();
+    }
+
+    pub fn set_unreadable(&self, resource: &Arc<str>, count: usize) {
+        let label = ResourceLabel { resource: resource.clone() };
+        self.unreadable_objects.get_or_create(&label).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    pub fn count_skipped_object(&self, resource: &Arc<str>) {
+        self.skipped_objects.get_or_create(&ResourceLabel { resource: resource.clone() }).inc();
+    }
+
     /// Removes the state of a watch that was stopped.
     pub(crate) fn remove_watch(&self, resource: &Arc<str>) {
+        self.unreadable_objects.remove(&ResourceLabel { resource: resource.clone() });
         self.watch_up.remove(&ResourceLabel { resource: resource.clone() });
     }
 

@@ -30,6 +30,7 @@ impl Index {
 
     fn apply_pod(&mut self, key: &NamespacedName, mut fact: PodFact) {
         let key = &self.interner.intern_name(key);
+        fact.annotations.sort_unstable();
         if self.pods.set_pending(key, fact.pending.is_some()) {
             self.work.evictions.insert(key.clone());
         }
@@ -65,6 +66,7 @@ impl Index {
             Update::Begin(revision) => self.nodes.begin(revision),
             Update::Apply(name, mut fact) => {
                 let name = self.interner.intern(&name);
+                fact.labels.sort_unstable();
                 self.interner.intern_pairs(&mut fact.labels);
                 if self.nodes.put(&name, fact) != Put::Known {
                     self.on_node_changed(&name);

@@ -166,8 +166,11 @@ fn record(
     node: &NodeFact,
     before: Option<&PodState>,
 ) -> PodState {
-    let annotation =
-        |key: &str| pod.annotations.iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value);
+    // They are sorted, and a user decides how many there are.
+    let annotation = |key: &str| {
+        let at = pod.annotations.binary_search_by(|(name, _)| (**name).cmp(key)).ok()?;
+        Some(&*pod.annotations[at].1)
+    };
     let running = RunningPod {
         node_name,
         node_label: &|key| node.label(key),

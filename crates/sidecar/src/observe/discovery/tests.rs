@@ -41,6 +41,7 @@ impl World {
             WatchAction::SetForbidden(kind, true) => Some(format!("forbid {kind}")),
             WatchAction::SetForbidden(_, false) => None,
             WatchAction::Publish(notice) => Some(format!("publish {} {}", notice.subject, notice.reason)),
+            WatchAction::RelistObjects => Some("relist objects".into()),
         };
         self.0.take_actions().into_iter().filter_map(short).collect()
     }
@@ -63,6 +64,7 @@ fn definition(kind: &str, versions: &[&str]) -> Definition {
         established: true,
         terminating: false,
         versions: versions.iter().map(|name| Version { name: (*name).into(), replicas: None }).collect(),
+        generation: 1,
     }
 }
 
@@ -114,6 +116,26 @@ fn reports_that_the_definition_of_persistentpodstate_is_terminating() {
     world.0.apply_definitions(Update::Apply("own".into(), own(true)));
     world.0.apply_definitions(Update::Delete("own".into()));
     assert!(!world.0.is_pps_definition_terminating());
+}
+
+#[test]
+fn lists_the_objects_again_when_their_definition_changes() {
+    let mut world = World::new();
+    let own = |generation: i64| Definition {
+        group: "apps.kruise.io".into(),
+        generation,
+        ..definition("PersistentPodState", &["v1alpha1"])
+    };
+    let mut after = |update| {
+        world.0.apply_definitions(update);
+        world.actions()
+    };
+    let apply = |generation| Update::Apply("own".into(), own(generation));
+    assert_eq!(after(apply(1)), Vec::<String>::new());
+    assert_eq!(after(apply(1)), Vec::<String>::new());
+    assert_eq!(after(apply(2)), ["relist objects"]);
+    assert_eq!(after(Update::Delete("own".into())), Vec::<String>::new());
+    assert_eq!(after(apply(2)), ["relist objects"], "another definition");
 }
 
 #[test]

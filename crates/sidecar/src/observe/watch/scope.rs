@@ -1,13 +1,17 @@
-//! Which fields a watch keeps, and when it has to list again because there are more of them.
+//! Which fields a watch keeps, and when it has to list again because there are more of them or other ones.
 
 use std::future::pending;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::facts::interest::Keys;
 
-/// Signals that keys were added to the interest, so that all objects have to be listed again.
+/// After a definition has changed, each API server takes a moment until it serves objects accordingly.
+const DEFINITION_DELAY: Duration = Duration::from_secs(5);
+
+/// Signals that all objects have to be listed again.
 pub(crate) type Relist = watch::Receiver<()>;
 
 pub(super) enum FieldScope<'a> {
@@ -15,6 +19,9 @@ pub(super) enum FieldScope<'a> {
     Fixed,
     /// Each object is kept with the values of these keys. New keys require a relist.
     Keys(&'a Keys, Relist),
+    /// Each object is kept as its definition says. Once another one is in force, which is at this time if it is known to
+    /// have changed, a relist is required.
+    OnRequest(Relist, Option<Instant>),
 }
 
 impl FieldScope<'_> {
@@ -28,21 +35,31 @@ impl FieldScope<'_> {
     /// The revision of the interest with which objects are read now.
     pub(super) fn revision(&self) -> u64 {
         match self {
-            Self::Fixed => 0,
+            Self::Fixed | Self::OnRequest(..) => 0,
             Self::Keys(keys, _) => keys.revision(),
         }
     }
 
-    /// Waits until keys are added, but at least until this time. Never returns if no key can be added.
-    pub(super) async fn wait_for_new_keys(&mut self, not_before: Option<Instant>) {
-        if let Self::Keys(_, relist) = self {
-            if let Some(time) = not_before {
-                sleep_until(time).await;
+    /// Waits until a relist is required, but at least until this time, and says why. Never returns if none can be.
+    pub(super) async fn wait_for_relist(&mut self, not_before: Instant) -> &'static str {
+        match self {
+            Self::Fixed => {}
+            Self::Keys(_, relist) => {
+                sleep_until(not_before).await;
+                if relist.changed().await.is_ok() {
+                    return "a PersistentPodState names new keys";
+                }
             }
-            if relist.changed().await.is_ok() {
-                return;
+            Self::OnRequest(relist, due) => {
+                if due.is_some() || relist.changed().await.is_ok() {
+                    // Kept, so that the request is not lost if something else happens first.
+                    let time = *due.get_or_insert_with(|| Instant::now() + DEFINITION_DELAY);
+                    sleep_until(time.max(not_before)).await;
+                    *due = None;
+                    return "the definition of PersistentPodState has changed";
+                }
             }
         }
-        pending::<()>().await;
+        pending().await
     }
 }

@@ -1,64 +1,233 @@
-//! Where a watch reads from, and the probe that asks whether it can be listed and watched.
+//! Where a watch reads from: the requests for pages and events, and how they fail. No body is ever logged.
 
-use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt;
-use kube::Api;
+use futures::stream::{BoxStream, try_unfold};
+use http::Request;
+use http_body_util::BodyExt;
 use kube::api::{ListParams, WatchParams};
-use kube::core::ApiResource;
-use kube::runtime::watcher;
+use kube::client::Body;
+use kube::core::{ApiResource, Request as Requests};
+use kube::{Client, Resource};
 use pps_core::kinds;
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use tokio::time::timeout;
 
-/// How long the API server may take to answer a probe.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait for the rest of a refusal; a healthy watch may stay silent.
-const REFUSAL_TIMEOUT: Duration = Duration::from_millis(250);
+use crate::observe::wire::{Lines, Malformed};
+
+/// How long the API server keeps a watch open. It ends the watch then, whether there were events or not, and the
+/// sidecar opens the next one where it ended: one cheap request a minute. So a connection that stays silent for longer
+/// is dead. Neither bookmarks nor keep-alive tell as much: the API server promises no bookmark, and a proxy may keep a
+/// connection alive that it forwards nothing on.
+const WATCH_SECONDS: u32 = 50;
+/// How long a watch can be silent.
+pub(crate) const LONGEST_SILENCE: Duration = Duration::from_mins(1);
+/// How long the API server may take to begin an answer. It gives up on a list after a minute itself.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The largest page of a list, in bytes.
+const LARGEST_PAGE: usize = 256 << 20;
+/// The largest event, in bytes. etcd stores objects of 1.5 MiB by default.
+const LARGEST_EVENT: usize = 64 << 20;
+/// How much of an error's body is read.
+const LARGEST_ERROR: usize = 64 << 10;
 
 /// The objects to list and watch.
-pub(super) struct Source<O> {
-    pub(super) api: Api<O>,
-    pub(super) config: watcher::Config,
+pub(super) struct Source {
+    client: Client,
+    requests: Requests,
+    page_size: u32,
+    field_selector: Option<String>,
+    only_metadata: bool,
 }
 
-impl<O> Source<O> {
-    pub(super) fn new(api: Api<O>) -> Self {
-        Self { api, config: watcher::Config::default() }
+/// Why a list or a watch failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WatchError {
+    /// The API server refused it.
+    #[error("{message} ({code})")]
+    Refused { code: u16, message: String },
+    #[error("{0}")]
+    Transport(#[from] kube::Error),
+    #[error("the answer cannot be read: {0}")]
+    Malformed(Malformed),
+    #[error("nothing was heard for {} s", .0.as_secs())]
+    Silent(Duration),
+    #[error("the answer has more than {0} bytes")]
+    TooLarge(usize),
+    #[error("the API server has gone back to an earlier state, as after a restore")]
+    WentBack,
+}
+
+/// What a watch yields.
+pub(super) enum WatchEvent {
+    /// The API server has accepted the watch.
+    Opened,
+    /// An event, or why it cannot be read.
+    Line(Result<String, Malformed>),
+}
+
+impl WatchError {
+    pub(super) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Refused { code: 403, .. })
     }
 
-    pub(super) fn with_page_size(mut self, size: u32) -> Self {
-        self.config.page_size = Some(size);
-        self
+    /// Whether the API server has forgotten the resource version or the token.
+    pub(super) fn is_expired(&self) -> bool {
+        matches!(self, Self::Refused { code: 410, .. })
     }
 
-    pub(super) fn with_fields(mut self, selector: &str) -> Self {
-        self.config = self.config.fields(selector);
-        self
+    /// Whether a watch can only continue after a new list. What a definition has defined is gone with it, even if the
+    /// definition returns; and the API server may have a state from before the place of the watch.
+    pub(super) fn needs_list(&self) -> bool {
+        match self {
+            Self::Refused { code: 404 | 410, .. } | Self::WentBack => true,
+            Self::Refused { message, .. } => message.contains("Too large resource version"),
+            _ => false,
+        }
     }
 }
 
-impl<O: Clone + DeserializeOwned + Debug> Source<O> {
-    /// Fails if these objects cannot be listed or cannot be watched.
-    pub(super) async fn probe(&self) -> kube::Result<()> {
-        let field_selector = self.config.field_selector.clone();
-        let list =
-            ListParams { field_selector: field_selector.clone(), limit: Some(1), ..ListParams::default() };
-        let watch = WatchParams { field_selector, timeout: Some(1), ..WatchParams::default() };
-        let probe = async {
-            let list = self.api.list(&list).await?;
-            let version = list.metadata.resource_version.unwrap_or_default();
-            let mut events = Box::pin(self.api.watch(&watch, &version).await?);
-            // A refusal arrives at once, as the first event.
-            timeout(REFUSAL_TIMEOUT, events.next()).await.map_or(Ok(None), Option::transpose).map(drop)
+impl Source {
+    /// All objects of a resource.
+    pub(super) fn all<O: Resource<DynamicType = ()>>(client: Client, page_size: u32) -> Self {
+        Self::at(client, O::url_path(&(), None), page_size)
+    }
+
+    /// All objects of a custom resource.
+    pub(super) fn custom<O: Resource<DynamicType = ApiResource>>(
+        client: Client,
+        resource: &ApiResource,
+        page_size: u32,
+    ) -> Self {
+        Self::at(client, O::url_path(resource, None), page_size)
+    }
+
+    /// One object.
+    pub(super) fn one<O: Resource<DynamicType = ()>>(client: Client, namespace: &str, name: &str) -> Self {
+        let source = Self::at(client, O::url_path(&(), Some(namespace)), 1);
+        Self { field_selector: Some(format!("metadata.name={name}")), ..source }
+    }
+
+    fn at(client: Client, path: String, page_size: u32) -> Self {
+        Self { client, requests: Requests::new(path), page_size, field_selector: None, only_metadata: false }
+    }
+
+    pub(super) fn only_metadata(self) -> Self {
+        Self { only_metadata: true, ..self }
+    }
+
+    /// One page of a list: the first one, or the one that this token stands for.
+    pub(super) async fn page(&self, continue_token: Option<String>) -> Result<String, WatchError> {
+        let params = ListParams {
+            field_selector: self.field_selector.clone(),
+            limit: Some(self.page_size),
+            continue_token,
+            ..ListParams::default()
         };
-        let no_answer = |_| kube::Error::Service("no answer from the API server".into());
-        timeout(PROBE_TIMEOUT, probe).await.map_err(no_answer)?
+        let request = if self.only_metadata {
+            self.requests.list_metadata(&params)
+        } else {
+            self.requests.list(&params)
+        };
+        let body = self.send(request.map_err(kube::Error::BuildRequest)?).await?;
+        let bytes = collect(body, LARGEST_PAGE).await?;
+        Ok(String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    /// A watch that begins at this resource version. The stream ends when the API server ends the watch.
+    pub(super) fn watch(
+        self: Arc<Self>,
+        resource_version: String,
+    ) -> BoxStream<'static, Result<WatchEvent, WatchError>> {
+        try_unfold(Progress::Closed(self, resource_version), Progress::next).boxed()
+    }
+
+    async fn open_watch(&self, resource_version: &str) -> Result<Body, WatchError> {
+        let params = WatchParams {
+            field_selector: self.field_selector.clone(),
+            timeout: Some(WATCH_SECONDS),
+            ..WatchParams::default()
+        };
+        let request = if self.only_metadata {
+            self.requests.watch_metadata(&params, resource_version)
+        } else {
+            self.requests.watch(&params, resource_version)
+        };
+        self.send(request.map_err(kube::Error::BuildRequest)?).await
+    }
+
+    async fn send(&self, request: Request<Vec<u8>>) -> Result<Body, WatchError> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Status {
+            message: Option<String>,
+        }
+        let response = timeout(RESPONSE_TIMEOUT, self.client.send(request.map(Body::from))).await;
+        let response = response.map_err(|_| WatchError::Silent(RESPONSE_TIMEOUT))??;
+        let code = response.status();
+        if code.is_success() {
+            return Ok(response.into_body());
+        }
+        let status = collect(response.into_body(), LARGEST_ERROR).await.unwrap_or_default();
+        let message = serde_json::from_slice::<Status>(&status).unwrap_or_default().message;
+        let message = message.unwrap_or_else(|| "no answer of an API server".into());
+        Err(WatchError::Refused { code: code.as_u16(), message })
     }
 }
 
-pub(super) fn api_resource(resource: kinds::Resource) -> ApiResource {
+/// How far a watch has come.
+enum Progress {
+    Closed(Arc<Source>, String),
+    Open(Body, Lines),
+}
+
+impl Progress {
+    async fn next(self) -> Result<Option<(WatchEvent, Self)>, WatchError> {
+        let (mut body, mut lines) = match self {
+            Self::Closed(source, resource_version) => {
+                let body = source.open_watch(&resource_version).await?;
+                return Ok(Some((WatchEvent::Opened, Self::Open(body, Lines::new(LARGEST_EVENT)))));
+            }
+            Self::Open(body, lines) => (body, lines),
+        };
+        loop {
+            if let Some(line) = lines.next_line() {
+                return Ok(Some((WatchEvent::Line(line), Self::Open(body, lines))));
+            }
+            match next_data(&mut body).await? {
+                Some(data) => lines.push(&data),
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Reads a body of at most this many bytes.
+async fn collect(mut body: Body, most: usize) -> Result<Vec<u8>, WatchError> {
+    let mut bytes = Vec::new();
+    while let Some(data) = next_data(&mut body).await? {
+        if bytes.len() + data.len() > most {
+            return Err(WatchError::TooLarge(most));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}
+
+async fn next_data(body: &mut Body) -> Result<Option<Bytes>, WatchError> {
+    let frame = timeout(LONGEST_SILENCE, body.frame()).await;
+    match frame.map_err(|_| WatchError::Silent(LONGEST_SILENCE))? {
+        Some(frame) => Ok(Some(frame?.into_data().unwrap_or_default())),
+        None => Ok(None),
+    }
+}
+
+pub(crate) fn api_resource(resource: kinds::Resource) -> ApiResource {
     ApiResource {
         api_version: format!("{}/{}", resource.group, resource.version),
         group: resource.group,
@@ -66,18 +235,4 @@ pub(super) fn api_resource(resource: kinds::Resource) -> ApiResource {
         kind: resource.kind,
         plural: resource.plural,
     }
-}
-
-pub(super) fn is_forbidden(error: &watcher::Error) -> bool {
-    match error {
-        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => {
-            matches!(error, kube::Error::Api(status) if status.code == 403)
-        }
-        watcher::Error::WatchError(status) => status.code == 403,
-        _ => false,
-    }
-}
-
-pub(super) fn is_forbidden_response(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_forbidden())
 }

@@ -4,8 +4,9 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
-use super::metadata::{null_as_default, slim_metadata, slim_resource};
-use crate::facts::ConfigFact;
+use super::metadata::{key_of, null_as_default, slim_metadata, slim_resource};
+use super::object::{Item, Malformed, item};
+use crate::facts::{ConfigFact, NamespacedName};
 
 /// The fields of the ConfigMap that are read.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -28,6 +29,17 @@ slim_resource!(ConfigMap, NamespaceResourceScope, "", "v1", "v1", "ConfigMap", "
 
 pub(crate) fn config_fact(config: ConfigMap) -> ConfigFact {
     ConfigFact { uid: config.metadata.uid.unwrap_or_default(), whitelist: config.data.whitelist }
+}
+
+/// Reads the ConfigMap. The list of one that cannot be read counts as malformed, so that the last valid one stays in
+/// force.
+pub fn read_config(text: &str) -> Result<Item<NamespacedName, ConfigFact>, Malformed> {
+    let rest = |metadata: &ObjectMeta| {
+        let uid = metadata.uid.clone().unwrap_or_default();
+        Some(ConfigFact { uid, whitelist: Some("the ConfigMap cannot be read".into()) })
+    };
+    let whole = |config: ConfigMap| Some(config_fact(config));
+    item(text, |config: &ConfigMap| &config.metadata, key_of, whole, rest)
 }
 
 #[cfg(test)]

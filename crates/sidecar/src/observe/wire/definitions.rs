@@ -8,6 +8,7 @@ use pps_core::kinds;
 use serde::Deserialize;
 
 use super::metadata::{null_as_default, slim_metadata, slim_resource};
+use super::object::{Item, Malformed, item};
 
 /// The fields of a `CustomResourceDefinition` that are read. Above all this skips its schemas.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -82,12 +83,7 @@ slim_resource!(
     "customresourcedefinitions"
 );
 
-/// The key of a definition, which has no namespace.
-pub(crate) fn definition_key(definition: &CustomResourceDefinition) -> Arc<str> {
-    definition.metadata.name.as_deref().unwrap_or_default().into()
-}
-
-pub(crate) fn definition_fact(definition: CustomResourceDefinition) -> kinds::Definition {
+fn definition_fact(definition: CustomResourceDefinition) -> kinds::Definition {
     let spec = definition.spec;
     let versions = spec.versions.into_iter().filter(|version| version.served);
     kinds::Definition {
@@ -107,7 +103,21 @@ pub(crate) fn definition_fact(definition: CustomResourceDefinition) -> kinds::De
                 replicas: version.subresources.scale.map(|scale| scale.spec_replicas_path),
             })
             .collect(),
+        generation: definition.metadata.generation.unwrap_or_default(),
     }
+}
+
+/// Reads a definition. One that cannot be read defines nothing.
+pub fn read_definition(text: &str) -> Result<Item<Arc<str>, kinds::Definition>, Malformed> {
+    let key = |metadata: &ObjectMeta| metadata.name.as_deref().unwrap_or_default().into();
+    let rest = |metadata: &ObjectMeta| {
+        Some(definition_fact(CustomResourceDefinition {
+            metadata: metadata.clone(),
+            ..CustomResourceDefinition::default()
+        }))
+    };
+    let whole = |definition: CustomResourceDefinition| Some(definition_fact(definition));
+    item(text, |definition: &CustomResourceDefinition| &definition.metadata, key, whole, rest)
 }
 
 #[cfg(test)]
@@ -119,7 +129,7 @@ mod tests {
     #[test]
     fn keeps_the_names_served_versions_and_state_of_a_definition() {
         let definition = json!({
-            "metadata": {"name": "databases.a.io", "annotations": {"x": "y"}},
+            "metadata": {"name": "databases.a.io", "generation": 4, "annotations": {"x": "y"}},
             "spec": {
                 "group": "a.io", "names": {"kind": "Database", "plural": "databases"}, "scope": "Namespaced",
                 "versions": [
@@ -143,10 +153,10 @@ mod tests {
             established: true,
             terminating: false,
             versions: vec![version("v1", Some(".spec.size")), version("v1beta1", None)],
+            generation: 4,
         };
-        let definition: CustomResourceDefinition = from_value(definition).unwrap();
-        assert_eq!(&*definition_key(&definition), "databases.a.io");
-        assert_eq!(definition_fact(definition), expected);
+        let item = read_definition(&definition.to_string()).unwrap();
+        assert_eq!((&*item.key, item.fact), ("databases.a.io", Some(expected)));
         let new: CustomResourceDefinition =
             from_value(json!({"spec": {"versions": [{"subresources": null}]}, "status": null})).unwrap();
         assert!(!definition_fact(new).established);

@@ -9,9 +9,10 @@ use pps_core::required_affinity::RequiredAffinity;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::metadata::{slim_metadata, slim_resource};
+use super::metadata::{key_of, slim_metadata, slim_resource};
+use super::object::{Item, Malformed, item};
 use crate::facts::interest::Interest;
-use crate::facts::{PendingPod, PodFact};
+use crate::facts::{NamespacedName, PendingPod, PodFact};
 
 /// The fields of a Pod that are read.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -89,6 +90,15 @@ pub fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
         ips,
         pending: pending_pod(pod).filter(|_| node.is_none()).map(Box::new),
     })
+}
+
+/// Reads a Pod. Of one that cannot be read is known that it exists and whose it is; it counts as not Ready.
+pub fn read_pod(text: &str, interest: &Interest) -> Result<Item<NamespacedName, PodFact>, Malformed> {
+    let rest = |metadata: &ObjectMeta| {
+        pod_fact(&Pod { metadata: metadata.clone(), ..Pod::default() }, interest)
+            .map(|fact| PodFact { pending: None, ..fact })
+    };
+    item(text, |pod: &Pod| &pod.metadata, key_of, |pod| pod_fact(&pod, interest), rest)
 }
 
 /// Set if a Pod carries the policy's annotation, is Pending, and has no scheduling gate.

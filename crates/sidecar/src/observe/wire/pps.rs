@@ -2,12 +2,15 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{Metadata, Resource};
-use pps_core::{OwnerReference, PersistentPodState, generate};
+use pps_core::pps::{TargetReference, null_as_default};
+use pps_core::{OwnerReference, PersistentPodState, Spec, generate};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::value::RawValue;
 
-use crate::facts::{PpsFact, PpsStatus};
+use super::metadata::key_of;
+use super::object::{Item, Malformed, item};
+use crate::facts::{NamespacedName, PpsFact, PpsStatus};
 
 /// A PPS with its full metadata.
 pub type PpsObject = PersistentPodState<ObjectMeta, PpsStatus>;
@@ -33,33 +36,49 @@ pub fn object_fact(object: PpsObject) -> PpsFact {
         owners: owners.collect(),
         spec: object.spec,
         status: object.status,
+        unreadable: None,
     }
 }
 
-/// A PPS that was read, or one that does not fit this version's schema. A single malformed object must not fail the
-/// whole list. (kube has a guard for that, which first builds a tree and a copy of each object and so costs several
-/// times as much.)
+/// Reads a PPS. One that does not fit this version's schema becomes a fact that says so.
+pub fn read_pps(text: &str) -> Result<Item<NamespacedName, Box<PpsFact>>, Malformed> {
+    let whole = |object: PpsObject| Some(Box::new(object_fact(object)));
+    let rest = |metadata: &ObjectMeta| {
+        let spec = Spec { target_ref: read_target(text).unwrap_or_default(), ..Spec::default() };
+        whole(PpsObject { metadata: metadata.clone(), spec, status: PpsStatus::default() })
+    };
+    let mut item = item(text, |object: &PpsObject| &object.metadata, key_of, whole, rest)?;
+    if let (Some(error), Some(fact)) = (&mut item.unreadable, &mut item.fact) {
+        *error = format!("{}: {error}", malformed_part(text));
+        fact.unreadable = Some(error.clone());
+    }
+    Ok(item)
+}
+
+/// A PPS as an answer of the API server contains it, readable or not.
 #[derive(Clone, Debug)]
-pub(crate) enum ReadPps {
-    Valid(Box<PpsObject>),
-    /// Its metadata, and why the rest cannot be read.
-    Malformed(Box<ObjectMeta>, String),
+pub struct ReadPps {
+    metadata: ObjectMeta,
+    fact: Box<PpsFact>,
+}
+
+/// The fact of a PPS, readable or not.
+pub fn pps_fact(object: ReadPps) -> PpsFact {
+    *object.fact
 }
 
 impl<'de> Deserialize<'de> for ReadPps {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct OnlyMetadata {
-            metadata: ObjectMeta,
-        }
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        match serde_json::from_str(text.get()) {
-            Ok(object) => Ok(Self::Valid(object)),
-            Err(error) => {
-                let OnlyMetadata { metadata } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
-                Ok(Self::Malformed(Box::new(metadata), error.to_string()))
-            }
-        }
+        let item = read_pps(text.get()).map_err(D::Error::custom)?;
+        let metadata = ObjectMeta {
+            name: Some(item.key.name.to_string()),
+            namespace: Some(item.key.namespace.to_string()),
+            resource_version: Some(item.resource_version),
+            ..ObjectMeta::default()
+        };
+        let fact = item.fact.ok_or_else(|| D::Error::custom("no object"))?;
+        Ok(Self { metadata, fact })
     }
 }
 
@@ -76,58 +95,109 @@ impl Metadata for ReadPps {
     type Ty = ObjectMeta;
 
     fn metadata(&self) -> &ObjectMeta {
-        match self {
-            Self::Valid(object) => &object.metadata,
-            Self::Malformed(metadata, _) => metadata,
-        }
+        &self.metadata
     }
 
     fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        match self {
-            Self::Valid(object) => &mut object.metadata,
-            Self::Malformed(metadata, _) => metadata,
-        }
+        &mut self.metadata
+    }
+}
+
+fn read_target(text: &str) -> Option<TargetReference> {
+    #[derive(Deserialize)]
+    struct OnlySpec {
+        spec: OnlyTarget,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct OnlyTarget {
+        target_ref: TargetReference,
+    }
+    serde_json::from_str(text).ok().map(|object: OnlySpec| object.spec.target_ref)
+}
+
+/// Which part of an unreadable object is at fault.
+fn malformed_part(text: &str) -> &'static str {
+    #[derive(Deserialize)]
+    struct OnlySpec {
+        #[allow(dead_code, reason = "only whether it can be read matters")]
+        spec: Spec,
+    }
+    #[derive(Deserialize)]
+    struct OnlyStatus {
+        #[serde(default, deserialize_with = "null_as_default")]
+        #[allow(dead_code, reason = "only whether it can be read matters")]
+        status: PpsStatus,
+    }
+    if serde_json::from_str::<OnlySpec>(text).is_err() {
+        "spec"
+    } else if serde_json::from_str::<OnlyStatus>(text).is_err() {
+        "status"
+    } else {
+        "metadata"
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use kube::core::{ObjectList, WatchEvent};
+    use serde_json::{from_value, json};
 
     use super::*;
 
-    const GOOD: &str = r#"{"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
-        "metadata": {"name": "good", "namespace": "n"},
-        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"}},
-        "status": {"podStates": {"w-0": {"nodeName": "node-1"}}}}"#;
-    const BAD: &str = r#"{"kind": "PersistentPodState", "metadata": {"name": "bad", "namespace": "n"},
-        "spec": {"targetRef": 5}}"#;
-
     #[test]
-    fn reads_the_valid_objects_of_a_list_with_a_malformed_one() {
-        let list = format!(
-            r#"{{"kind": "List", "apiVersion": "v1", "metadata": {{"resourceVersion": "7"}}, "items": [{BAD}, {GOOD}]}}"#
+    fn reads_a_listed_object_like_any_other() {
+        let object = json!({
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+            "metadata": {"name": "good", "namespace": "n", "uid": "u", "resourceVersion": "7", "generation": 3,
+                "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z",
+                "labels": {generate::MANAGED_BY_LABEL: generate::FIELD_MANAGER},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "w", "controller": true}],
+                "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}]},
+            "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"}},
+            "status": {"podStates": {"w-0": {"nodeName": "node-1"}}},
+        });
+        let item = read_pps(&object.to_string()).unwrap();
+        assert_eq!((item.key.to_string(), &*item.resource_version), ("n/good".into(), "7"));
+        assert_eq!(
+            (item.fact.map(|fact| *fact), item.unreadable),
+            (Some(object_fact(from_value(object).unwrap())), None)
         );
-        let list: ObjectList<ReadPps> = serde_json::from_str(&list).unwrap();
-        let [ReadPps::Malformed(metadata, error), ReadPps::Valid(object)] = &list.items[..] else {
-            panic!("{list:?}")
-        };
-        assert_eq!(metadata.name.as_deref(), Some("bad"));
-        assert!(error.contains("invalid type: integer `5`"), "{error}");
-        assert_eq!(object.status.pod_states.len(), 1);
-        assert_eq!(list.items[1].metadata().name.as_deref(), Some("good"));
     }
 
     #[test]
-    fn reads_valid_and_malformed_objects_from_a_watch() {
-        for (text, good) in [(GOOD, true), (BAD, false)] {
-            let event = format!(r#"{{"type": "MODIFIED", "object": {text}}}"#);
-            let WatchEvent::Modified(object) = serde_json::from_str::<WatchEvent<ReadPps>>(&event).unwrap()
-            else {
-                panic!("{event}")
-            };
-            assert_eq!(matches!(object, ReadPps::Valid(_)), good);
-        }
-        assert!(serde_json::from_str::<ReadPps>(r#"{"metadata": 5}"#).is_err());
+    fn an_unreadable_object_keeps_its_identity_and_its_target() {
+        let object = |spec: serde_json::Value, status: serde_json::Value| {
+            let metadata = json!({"name": "bad", "namespace": "n", "uid": "u", "resourceVersion": "7"});
+            let item =
+                read_pps(&json!({"metadata": metadata, "spec": spec, "status": status}).to_string()).unwrap();
+            assert_eq!((item.key.to_string(), &*item.resource_version), ("n/bad".into(), "7"));
+            let fact = item.fact.unwrap();
+            assert_eq!((&*fact.uid, &fact.unreadable), ("u", &item.unreadable));
+            assert!(fact.status.pod_states.is_empty());
+            (item.unreadable.unwrap(), fact.spec.target_ref.name)
+        };
+        let target = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"});
+        let (error, target_name) = object(json!({"targetRef": target}), json!({"podStates": "hunter2"}));
+        assert!(error.starts_with("status: expected a map") && target_name == "w", "{error}");
+        let (error, target_name) =
+            object(json!({"targetRef": target, "persistentPodAnnotations": [{}]}), json!({}));
+        assert!(error.starts_with("spec: missing field `key`") && target_name == "w", "{error}");
+        let (error, target_name) = object(json!({"targetRef": "hunter2"}), json!({}));
+        assert!(
+            error.starts_with("spec: expected struct TargetReference") && target_name.is_empty(),
+            "{error}"
+        );
+        assert!(read_pps(r#"{"metadata": 5}"#).is_err());
+        assert!(read_pps(r#"{"metadata": {"namespace": "n"}, "spec": {}}"#).is_err());
+    }
+
+    #[test]
+    fn reads_an_unreadable_object_from_an_answer() {
+        let list = r#"{"kind": "List", "apiVersion": "v1", "metadata": {}, "items": [
+            {"metadata": {"name": "bad", "namespace": "n", "uid": "u"}, "spec": {"targetRef": 5}}]}"#;
+        let list: kube::core::ObjectList<ReadPps> = serde_json::from_str(list).unwrap();
+        let [object] = &list.items[..] else { panic!("{list:?}") };
+        assert_eq!(object.metadata().name.as_deref(), Some("bad"));
+        assert!(pps_fact(object.clone()).unreadable.is_some());
     }
 }

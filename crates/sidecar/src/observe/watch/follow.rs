@@ -1,0 +1,370 @@
+//! Follows the objects of one resource: lists them, watches them, and lists them again when that is needed, while the
+//! watch goes on.
+
+use std::collections::HashSet;
+use std::fmt::{Debug, Display};
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use kube::runtime::watcher::DefaultBackoff;
+use tokio::time::{Instant, sleep_until};
+use tracing::{info, warn};
+
+use super::merge::Merge;
+use super::scope::FieldScope;
+use super::source::{Source, WatchError, WatchEvent};
+use super::target::{Criticality, WatchTarget};
+use super::{Observation, Watches};
+use crate::facts::store::Update;
+use crate::observe::wire::{Item, Line, Malformed, Page};
+
+/// The longest wait between two attempts to watch. A Pod that waits to be recorded should not have to wait long after
+/// the API server is back.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
+/// A watch that ends earlier is not opened again at once.
+const SHORTEST_WATCH: Duration = Duration::from_secs(1);
+
+/// Each new key forces a relist, so pause after each one for this many times its duration, but not longer than
+/// [`LONGEST_RELIST_PAUSE`]. Otherwise a series of new keys would keep the API server listing.
+const RELIST_PAUSE_FACTOR: u32 = 4;
+const LONGEST_RELIST_PAUSE: Duration = Duration::from_mins(1);
+
+/// The receiver of observations is gone: the program ends.
+struct Ended;
+
+/// One resource that is followed.
+struct Follower<'a, K, F, R, O> {
+    watches: &'a Watches,
+    target: WatchTarget,
+    source: Arc<Source>,
+    read: R,
+    observation: O,
+    merge: Merge<K, F>,
+    list: Option<BoxFuture<'static, Result<String, WatchError>>>,
+    list_began: Instant,
+    /// The resource version of the list that is being read.
+    list_version: Option<String>,
+    wants_list: bool,
+    watch: Option<BoxStream<'static, Result<WatchEvent, WatchError>>>,
+    watch_began: Instant,
+    /// Where the watch continues; nothing before the first list, and after the API server has forgotten the place.
+    position: Option<String>,
+    is_down: bool,
+    retry_at: Instant,
+    /// When the next list may begin.
+    relist_from: Instant,
+    backoff: DefaultBackoff,
+    unreadable: HashSet<K>,
+    /// Those at the beginning of the list that is being read.
+    unreadable_before: HashSet<K>,
+}
+
+impl Watches {
+    /// Follows one resource until the receiver of observations is gone. Errors are reported and retried.
+    pub(super) async fn follow<K, F>(
+        &self,
+        target: WatchTarget,
+        source: Source,
+        mut scope: FieldScope<'_>,
+        read: impl Fn(&str) -> Result<Item<K, F>, Malformed>,
+        observation: impl Fn(Update<K, F>) -> Observation,
+    ) where
+        K: Clone + Eq + Hash + Display + Debug,
+        F: Clone,
+    {
+        let now = Instant::now();
+        let mut follower = Follower {
+            watches: self,
+            target,
+            source: Arc::new(source),
+            read,
+            observation,
+            merge: Merge::default(),
+            list: None,
+            list_began: now,
+            list_version: None,
+            wants_list: true,
+            watch: None,
+            watch_began: now,
+            position: None,
+            is_down: false,
+            retry_at: now,
+            relist_from: now,
+            backoff: DefaultBackoff::default(),
+            unreadable: HashSet::new(),
+            unreadable_before: HashSet::new(),
+        };
+        while follower.step(&mut scope).await.is_ok() {}
+    }
+}
+
+impl<K, F, R, O> Follower<'_, K, F, R, O>
+where
+    K: Clone + Eq + Hash + Display + Debug,
+    F: Clone,
+    R: Fn(&str) -> Result<Item<K, F>, Malformed>,
+    O: Fn(Update<K, F>) -> Observation,
+{
+    /// Waits for the next thing to happen, and handles it.
+    async fn step(&mut self, scope: &mut FieldScope<'_>) -> Result<(), Ended> {
+        let now = Instant::now();
+        let is_waiting = now < self.retry_at;
+        if !is_waiting {
+            if self.wants_list && self.list.is_none() {
+                scope.begin_list();
+                self.merge.begin_list(scope.revision());
+                (self.list_began, self.list_version) = (now, None);
+                self.request_page(None);
+            }
+            if let (None, Some(position)) = (&self.watch, &self.position) {
+                self.watch = Some(self.source.clone().watch(position.clone()));
+                self.watch_began = now;
+            }
+        }
+        let has_list = self.list.is_some();
+        tokio::select! {
+            () = sleep_until(self.retry_at), if is_waiting => Ok(()),
+            reason = scope.wait_for_relist(self.relist_from), if !self.wants_list => {
+                info!(resource = %self.target.name, "listing again because {reason}");
+                self.wants_list = true;
+                Ok(())
+            }
+            page = poll_list(&mut self.list), if has_list => {
+                self.list = None;
+                match page {
+                    Ok(text) => self.on_page(&text).await,
+                    Err(error) => self.on_list_failed(&error).await,
+                }
+            }
+            event = poll_watch(&mut self.watch), if self.watch.is_some() => match event {
+                Some(Ok(event)) => self.on_event(event).await,
+                Some(Err(error)) => self.on_watch_failed(&error).await,
+                // The API server ends each watch from time to time.
+                None => {
+                    self.watch = None;
+                    self.hear();
+                    if self.watch_began.elapsed() < SHORTEST_WATCH {
+                        self.back_off();
+                    }
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    fn request_page(&mut self, token: Option<String>) {
+        let source = self.source.clone();
+        self.list = Some(async move { source.page(token).await }.boxed());
+    }
+
+    async fn on_page(&mut self, text: &str) -> Result<(), Ended> {
+        let page = match Page::read(text) {
+            Ok(page) => page,
+            Err(malformed) => return self.on_list_failed(&WatchError::Malformed(malformed)).await,
+        };
+        self.hear();
+        if self.list_version.is_none() {
+            self.list_version = Some(page.resource_version().to_owned());
+            self.unreadable_before = std::mem::take(&mut self.unreadable);
+        }
+        for update in self.merge.begin_page(page.resource_version()) {
+            self.send(update).await?;
+        }
+        for text in page.items() {
+            self.watches.metrics.count_watch_event(&self.target.name);
+            if let Some(item) = self.read(text)
+                && let Some(update) = self.merge.list_item(item)
+            {
+                self.send(update).await?;
+            }
+        }
+        if let Some(token) = page.continue_token() {
+            self.request_page(Some(token.to_owned()));
+            return Ok(());
+        }
+        self.wants_list = false;
+        self.unreadable_before.clear();
+        self.watches.metrics.set_unreadable(&self.target.name, self.unreadable.len());
+        if self.position.is_none() {
+            self.position = self.list_version.take();
+        }
+        let pause = (RELIST_PAUSE_FACTOR * self.list_began.elapsed()).min(LONGEST_RELIST_PAUSE);
+        self.relist_from = Instant::now() + pause;
+        match self.merge.end_list() {
+            Some(update) => self.send(update).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn on_event(&mut self, event: WatchEvent) -> Result<(), Ended> {
+        self.hear();
+        let line = match event {
+            WatchEvent::Opened => {
+                self.mark_up().await;
+                return Ok(());
+            }
+            WatchEvent::Line(line) => line,
+        };
+        self.watches.metrics.count_watch_event(&self.target.name);
+        match line.as_deref().map_err(Clone::clone).and_then(Line::read) {
+            Ok(Line::Applied(text)) => self.on_change(text, false).await,
+            Ok(Line::Deleted(text)) => self.on_change(text, true).await,
+            Ok(Line::Bookmark(version)) if self.is_earlier(&version) => {
+                self.on_watch_failed(&went_back()).await
+            }
+            Ok(Line::Bookmark(version)) => {
+                self.position = Some(version);
+                Ok(())
+            }
+            Ok(Line::Error { code, message }) => {
+                self.on_watch_failed(&WatchError::Refused { code, message }).await
+            }
+            Err(malformed) => {
+                self.skip(&malformed);
+                Ok(())
+            }
+        }
+    }
+
+    async fn on_change(&mut self, text: &str, is_deleted: bool) -> Result<(), Ended> {
+        let Some(item) = self.read(text) else { return Ok(()) };
+        if self.is_earlier(&item.resource_version) {
+            return self.on_watch_failed(&went_back()).await;
+        }
+        if is_deleted {
+            self.unreadable.remove(&item.key);
+        }
+        self.watches.metrics.set_unreadable(&self.target.name, self.unreadable.len());
+        if !item.resource_version.is_empty() {
+            self.position = Some(item.resource_version.clone());
+        }
+        match self.merge.event(item, is_deleted) {
+            Some(update) => self.send(update).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Reads an object. Reports one that cannot be read once, and without its content.
+    fn read(&mut self, text: &str) -> Option<Item<K, F>> {
+        match (self.read)(text) {
+            Ok(item) => {
+                match &item.unreadable {
+                    None => drop(self.unreadable.remove(&item.key)),
+                    Some(error) => {
+                        let is_new = self.unreadable.insert(item.key.clone());
+                        if is_new && !self.unreadable_before.contains(&item.key) {
+                            let (resource, object) = (&self.target.name, &item.key);
+                            warn!(%resource, %object, error, "an object cannot be read; it counts as existing");
+                        }
+                    }
+                }
+                Some(item)
+            }
+            Err(malformed) => {
+                self.skip(&malformed);
+                None
+            }
+        }
+    }
+
+    fn skip(&self, malformed: &Malformed) {
+        warn!(resource = %self.target.name, error = %malformed, "skipping an object without a readable name");
+        self.watches.metrics.count_skipped_object(&self.target.name);
+    }
+
+    /// Whether a resource version is earlier than the place of the watch, as after etcd was restored from a backup.
+    fn is_earlier(&self, version: &str) -> bool {
+        let position = self.position.as_ref().and_then(|position| position.parse::<u64>().ok());
+        matches!((version.parse::<u64>(), position), (Ok(version), Some(position)) if version < position)
+    }
+
+    async fn on_list_failed(&mut self, error: &WatchError) -> Result<(), Ended> {
+        self.back_off();
+        if self.watch.is_some() || error.is_expired() {
+            warn!(resource = %self.target.name, %error, "the list failed; retrying");
+            self.watches.metrics.count_list_error(&self.target.name);
+        } else {
+            self.mark_down(error).await;
+        }
+        Ok(())
+    }
+
+    async fn on_watch_failed(&mut self, error: &WatchError) -> Result<(), Ended> {
+        self.watch = None;
+        self.back_off();
+        if error.needs_list() {
+            self.position = None;
+            self.wants_list = true;
+        }
+        self.mark_down(error).await;
+        Ok(())
+    }
+
+    fn back_off(&mut self) {
+        let pause = self.backoff.next().unwrap_or(LONGEST_BACKOFF).min(LONGEST_BACKOFF);
+        self.retry_at = Instant::now() + pause;
+    }
+
+    async fn send(&mut self, update: Update<K, F>) -> Result<(), Ended> {
+        self.watches.observations.send((self.observation)(update)).await.map_err(|_| Ended)
+    }
+
+    fn hear(&self) {
+        if let Criticality::Essential(name) = self.target.criticality {
+            self.watches.health.mark_watch_heard(name);
+        }
+    }
+
+    async fn mark_up(&mut self) {
+        if std::mem::take(&mut self.is_down) {
+            info!(resource = %self.target.name, "the watch works again");
+        }
+        self.watches.metrics.set_watch_up(&self.target.name, true);
+        match &self.target.criticality {
+            Criticality::Essential(name) => self.watches.health.mark_watch_up(name),
+            // The receiver is gone only when the program ends.
+            Criticality::Optional(id) => {
+                drop(self.watches.observations.send(Observation::KindUp(id.clone())).await);
+            }
+        }
+    }
+
+    async fn mark_down(&mut self, error: &WatchError) {
+        self.is_down = true;
+        warn!(resource = %self.target.name, %error, "the watch failed; retrying");
+        self.watches.metrics.count_watch_error(&self.target.name);
+        match &self.target.criticality {
+            Criticality::Essential(name) => self.watches.health.mark_watch_down(name),
+            Criticality::Optional(id) => {
+                let observation = Observation::KindDown(id.clone(), error.is_forbidden());
+                drop(self.watches.observations.send(observation).await);
+            }
+        }
+    }
+}
+
+fn went_back() -> WatchError {
+    WatchError::WentBack
+}
+
+async fn poll_list(
+    list: &mut Option<BoxFuture<'static, Result<String, WatchError>>>,
+) -> Result<String, WatchError> {
+    match list {
+        Some(list) => list.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn poll_watch(
+    watch: &mut Option<BoxStream<'static, Result<WatchEvent, WatchError>>>,
+) -> Option<Result<WatchEvent, WatchError>> {
+    match watch {
+        Some(watch) => watch.next().await,
+        None => std::future::pending().await,
+    }
+}
