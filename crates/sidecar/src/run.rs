@@ -136,7 +136,7 @@ async fn record(
     while let Ok(observation) = observations.try_recv() {
         worker.apply(observation);
     }
-    if timeout(args.shutdown_timeout, worker.finish()).await.is_err() {
+    if timeout(args.shutdown_timeout, worker.finish(&mut observations)).await.is_err() {
         warn!(seconds = args.shutdown_timeout.as_secs(), "stopping before all pending writes were done");
     }
     election.end().await;

@@ -5,25 +5,25 @@ pub(crate) mod events;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ACCEPT, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{Request, Status};
 use kube::{Api, Client};
 use pps_core::generate;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::decide::index::StatusWrite;
 use crate::decide::{GeneratedPps, PodEviction};
-use crate::facts::{NamespacedName, WorkloadKey};
+use crate::facts::WorkloadKey;
 use crate::lead::Permit;
 use crate::observe::wire::{Pod, PpsObject};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Part of the API server's error for a server-side apply if the definition has no `valueFrom`.
-const UNKNOWN_SOURCE: &str = ".valueFrom: field not declared in schema";
+/// How long a message of the API server may be in an Event or a log entry.
+const MAX_REFUSAL: usize = 400;
 
 /// The result of one request.
 #[derive(Debug)]
@@ -58,7 +58,10 @@ pub(crate) enum Failure {
     Conflict,
     #[error("the object no longer exists")]
     NotFound,
-    /// The API server refused the request, or there was no answer.
+    /// The API server or an admission policy refuses what is asked for. The same request would be refused again.
+    #[error("{0}")]
+    Refused(String),
+    /// The request failed, or there was no answer.
     #[error("{message}")]
     Other {
         message: String,
@@ -83,7 +86,7 @@ impl Failure {
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Other { retry_after, .. } => *retry_after,
-            Self::Conflict | Self::NotFound | Self::TooLarge(_) | Self::NotLeading => None,
+            Self::Conflict | Self::NotFound | Self::Refused(_) | Self::TooLarge(_) | Self::NotLeading => None,
         }
     }
 }
@@ -106,37 +109,38 @@ impl Writer {
         WriteResult::Status(write, result)
     }
 
-    /// Creates, changes or deletes a generated PPS.
+    /// Creates, changes or deletes a generated PPS or an alias.
     pub(crate) async fn write_generated_pps(
         self,
         workload: WorkloadKey,
         generated: GeneratedPps,
     ) -> WriteResult {
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &generated.key().namespace, &ApiResource::erase::<PpsObject>(&()));
+        let name = &*generated.key().name;
         let result = match &generated {
-            GeneratedPps::Apply { key, body, new } => {
-                let mut params = PatchParams::apply(generate::FIELD_MANAGER);
-                params.force = !new;
-                let api = self.api(key);
-                let apply = async |body: &Value| {
-                    let request =
-                        async { api.patch(&key.name, &params, &Patch::Apply(body)).await.map(drop) };
-                    self.run_permitted(request).await
+            GeneratedPps::Create { body, .. } => {
+                let params = PostParams {
+                    field_manager: Some(generate::FIELD_MANAGER.into()),
+                    ..PostParams::default()
                 };
-                match apply(body).await {
-                    Err(Failure::Other { message, .. }) if message.contains(UNKNOWN_SOURCE) => {
-                        apply(&without_sources(body)).await.map(|()| ApplyResult::WithoutSources)
-                    }
-                    other => other.map(|()| ApplyResult::Complete),
-                }
+                let request = async {
+                    let object = serde_json::from_value(body.clone()).map_err(kube::Error::SerdeError)?;
+                    api.create(&params, &object).await
+                };
+                self.run_permitted(request).await.map(|stored| apply_result(body, &stored.data))
             }
-            GeneratedPps::Delete { key, uid, resource_version } => {
-                let preconditions = Preconditions {
-                    uid: Some(uid.clone()),
-                    resource_version: Some(resource_version.clone()),
+            GeneratedPps::Update { patch, .. } => {
+                let params = PatchParams {
+                    field_manager: Some(generate::FIELD_MANAGER.into()),
+                    ..PatchParams::default()
                 };
-                let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-                let api = self.api(key);
-                match self.run_permitted(async { api.delete(&key.name, &params).await.map(drop) }).await {
+                let merge = Patch::Merge(patch);
+                self.run_permitted(api.patch(name, &params, &merge)).await.map(|stored| apply_result(patch, &stored.data))
+            }
+            GeneratedPps::Delete { uid, resource_version, .. } => {
+                let params = delete_params(uid, resource_version);
+                match self.run_permitted(async { api.delete(name, &params).await.map(drop) }).await {
                     Err(Failure::NotFound) => Ok(ApplyResult::Complete),
                     other => other.map(|()| ApplyResult::Complete),
                 }
@@ -145,17 +149,25 @@ impl Writer {
         WriteResult::Generated(workload, generated, result)
     }
 
-    /// Deletes a Pod, unless it was replaced or has changed: it may have been bound to a node.
+    /// Evicts a Pod, unless it was replaced or has changed: it may have been bound to a node. A disruption budget does
+    /// not protect a Pod that is Pending.
     pub(crate) async fn evict(self, eviction: PodEviction) -> WriteResult {
-        let preconditions = Preconditions {
-            uid: Some(eviction.uid.clone()),
-            resource_version: Some(eviction.resource_version.clone()),
-        };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &eviction.pod.namespace);
-        let result =
-            self.run_permitted(async { api.delete(&eviction.pod.name, &params).await.map(drop) }).await;
+        let result = self.run_permitted(self.create_eviction(&eviction)).await;
         WriteResult::Eviction(eviction, result)
+    }
+
+    async fn create_eviction(&self, eviction: &PodEviction) -> Result<(), kube::Error> {
+        let pods = <Pod as kube::Resource>::url_path(&(), Some(&eviction.pod.namespace));
+        // Without a version the API server assumes its own: policy/v1beta1 before Kubernetes 1.22, then policy/v1.
+        let body = json!({
+            "metadata": {"name": &*eviction.pod.name, "namespace": &*eviction.pod.namespace},
+            "deleteOptions": delete_params(&eviction.uid, &eviction.resource_version),
+        });
+        let request = http::Request::post(format!("{pods}/{}/eviction", eviction.pod.name))
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .body(body.to_string().into_bytes())
+            .map_err(kube::Error::HttpError)?;
+        self.client.request_text(request).await.map(drop)
     }
 
     /// Reads from etcd, not from a cache, whether a node exists. Only an unambiguous `NotFound` counts: a proxy may
@@ -207,18 +219,22 @@ impl Writer {
         self.permit.run_while_valid(bounded(request)).await.unwrap_or(Err(Failure::NotLeading))
     }
 
-    fn api(&self, key: &NamespacedName) -> Api<PpsObject> {
-        Api::namespaced(self.client.clone(), &key.namespace)
-    }
 }
 
-/// Removes the fields that OpenKruise's definition does not have.
-fn without_sources(body: &Value) -> Value {
-    let mut body = body.clone();
-    for annotation in body["spec"]["persistentPodAnnotations"].as_array_mut().into_iter().flatten() {
-        annotation.as_object_mut().map(|annotation| annotation.remove("valueFrom"));
-    }
-    body
+/// Deletes only this version of an object.
+fn delete_params(uid: &str, resource_version: &str) -> DeleteParams {
+    let preconditions =
+        Preconditions { uid: Some(uid.to_owned()), resource_version: Some(resource_version.to_owned()) };
+    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
+}
+
+/// Compares what was sent with what the API server has stored: it drops fields that the definition does not have.
+fn apply_result(sent: &Value, stored: &Value) -> ApplyResult {
+    let has_source = |object: &Value| {
+        let annotations = object["spec"]["persistentPodAnnotations"].as_array();
+        annotations.into_iter().flatten().any(|annotation| annotation["valueFrom"].is_string())
+    };
+    if has_source(sent) && !has_source(stored) { ApplyResult::WithoutSources } else { ApplyResult::Complete }
 }
 
 /// Runs a request with a time limit.
@@ -250,8 +266,27 @@ fn is_too_large(status: &Status) -> bool {
     status.code == 413 || says("request is too large") || says("larger than max")
 }
 
+/// Whether the API server or an admission webhook refuses what a request asks for. A webhook's denial may have any
+/// status code.
+fn is_refusal(status: &Status) -> bool {
+    let is_denial = status.message.starts_with("admission webhook ") && status.message.contains("denied the request");
+    is_denial || matches!(status.code, 400 | 403 | 405 | 422)
+}
+
+/// A message on one line, without the end of a long one.
+fn shortened(message: &str) -> String {
+    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MAX_REFUSAL) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
 fn classify(error: kube::Error) -> Failure {
     match error {
+        kube::Error::Api(status) if is_refusal(&status) && !is_too_large(&status) => {
+            Failure::Refused(format!("{} {}", status.code, shortened(&status.message)))
+        }
         kube::Error::Api(status) if status.code == 404 => Failure::NotFound,
         kube::Error::Api(status) if status.code == 409 => Failure::Conflict,
         kube::Error::Api(status) if is_too_large(&status) => {
@@ -270,8 +305,6 @@ fn classify(error: kube::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -291,6 +324,29 @@ mod tests {
             let failure = classify(kube::Error::Api(serde_json::from_value(status).unwrap()));
             assert_eq!(matches!(failure, Failure::TooLarge(_)), expected, "{message}");
         }
+    }
+
+    #[test]
+    fn a_refusal_is_what_the_api_server_or_a_policy_says_about_the_request() {
+        let denied = r#"admission webhook "p.kubewarden.admission" denied the request: no"#;
+        let invalid = r#"PersistentPodState "w" is invalid"#;
+        for (code, message, expected) in [
+            (422, invalid, true),
+            (403, "forbidden: exceeded quota: pps", true),
+            (400, denied, true),
+            (409, denied, true),
+            (500, denied, true),
+            (409, r#"persistentpodstates "w" already exists"#, false),
+            (500, r#"failed calling webhook "p.kubewarden.admission": timeout"#, false),
+            (429, "the server has received too many requests", false),
+            (401, "Unauthorized", false),
+            (404, "not found", false),
+        ] {
+            let status = json!({"status": "Failure", "message": message, "code": code, "reason": ""});
+            let failure = classify(kube::Error::Api(serde_json::from_value(status).unwrap()));
+            assert_eq!(matches!(failure, Failure::Refused(_)), expected, "{code} {message}");
+        }
+        assert!(shortened(&"é ".repeat(9_000)).chars().count() <= MAX_REFUSAL + 1);
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! One turn of the loop: applies observations, queues the index's work, and begins due writes while this process leads.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc;
+use tokio::time::sleep_until;
 use tracing::info;
 
 use super::worker::{OVERSIZED_RETRY_INTERVAL, Worker};
 use crate::decide::schedule::Candidates;
+use crate::facts::NamespacedName;
 use crate::facts::store::Update;
 use crate::observe::watch::Observation;
 use crate::telemetry::metrics::TrackedCounts;
@@ -48,9 +52,9 @@ impl Worker {
         let generated = if self.discovery.is_pps_definition_terminating() {
             None
         } else {
-            self.generated_writes.next(candidates)
+            [self.generated_writes.next(candidates), self.refusals.next_deadline()].into_iter().flatten().min()
         };
-        let due = [self.status_writes.next(candidates), generated, self.next_absence_due()];
+        let due = [self.status_writes.next(candidates), generated, self.next_absence_due(candidates)];
         due.into_iter().flatten().min()
     }
 
@@ -76,6 +80,9 @@ impl Worker {
         }
         let now = Instant::now();
         self.queue_work(now);
+        while let Some(workload) = self.refusals.take_due(now) {
+            self.generated_writes.mark(&workload, now);
+        }
         if self.term.is_leader() && self.apply_overdue(now) {
             self.queue_work(now);
         }
@@ -92,10 +99,10 @@ impl Worker {
         } else if let Some((key, is_retry)) = self.status_writes.take(candidates, now) {
             self.write_status(&key, is_retry);
             self.schedule_node_lookups();
-        } else if let Some(node) = self.missing_nodes.take_confirmation() {
+        } else if let Some(node) = self.take_confirmation(candidates) {
             self.look_up_node(node);
-        } else if let Some((pod, _)) = self.evictions.take(Candidates::All, now) {
-            self.evict(&pod, now);
+        } else if let Some((pod, is_retry)) = self.evictions.take(candidates, now) {
+            self.evict(&pod, is_retry, now);
         } else {
             return false;
         }
@@ -168,23 +175,147 @@ impl Worker {
         self.metrics.set_sizes(largest, near, exceeded);
     }
 
-    /// Writes all pending statuses, due or not, and waits for the results. A standby has nothing to write.
-    pub(super) async fn finish(&mut self) {
+    /// Writes all statuses that are pending now, due or not, and waits for the results. Takes what the watches report
+    /// meanwhile: a write that met another one is decided again from it. A standby has nothing to write.
+    pub(super) async fn finish(&mut self, observations: &mut mpsc::Receiver<Observation>) {
         self.queue_work(Instant::now());
+        let mut pending: BTreeSet<NamespacedName> = self.status_writes.take_all().into_iter().collect();
+        let mut retry_at = Instant::now();
         while self.term.is_leader() {
-            for key in self.status_writes.take_all() {
-                self.write_status(&key, false);
-            }
-            let Some(done) = self.in_flight.join_next().await else { return };
-            if let Ok((is_retry, result)) = done {
-                let has_failed =
-                    matches!(result, WriteResult::Status(_, Err(_)) | WriteResult::Generated(_, _, Err(_)));
-                self.on_write_done((is_retry, result));
-                self.queue_work(Instant::now());
-                if has_failed {
-                    tokio::time::sleep(SHUTDOWN_RETRY).await;
+            if Instant::now() >= retry_at {
+                for key in std::mem::take(&mut pending) {
+                    self.write_status(&key, false);
                 }
             }
+            if pending.is_empty() && self.in_flight.is_empty() {
+                return;
+            }
+            tokio::select! {
+                Some(Ok((is_retry, result))) = self.in_flight.join_next() => {
+                    if let WriteResult::Status(write, Err(_)) = &result {
+                        pending.insert(write.key.clone());
+                        retry_at = Instant::now() + SHUTDOWN_RETRY;
+                    }
+                    self.on_write_done((is_retry, result));
+                }
+                Some(observation) = observations.recv() => self.apply(observation),
+                () = sleep_until(retry_at.into()), if !pending.is_empty() => {}
+                else => return,
+            }
+            // What comes up only now is left to the next leader.
+            self.queue_work(Instant::now());
+            self.status_writes.take_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use clap::Parser;
+    use http_body_util::BodyExt;
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower::service_fn;
+
+    use super::*;
+    use crate::args::Args;
+    use crate::facts::interest::Interest;
+    use crate::facts::{GroupKind, NodeFact};
+    use crate::lead::Election;
+    use crate::observe::discovery::WatchId;
+    use crate::observe::watch::Watches;
+    use crate::observe::wire;
+    use crate::run::term::CurrentTerm;
+    use crate::telemetry::health::Health;
+    use crate::telemetry::metrics::Metrics;
+
+    const CURRENT: &str = "7";
+
+    /// An API server that has one object, in the current version, and refuses patches that were made from another.
+    fn client(patches: Arc<Mutex<Vec<Value>>>) -> Client {
+        let answer = move |request: http::Request<Body>| {
+            let patches = patches.clone();
+            async move {
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                let patch: Value = serde_json::from_slice(&body).unwrap();
+                let is_current = patch["metadata"]["resourceVersion"] == CURRENT;
+                patches.lock().unwrap().push(patch);
+                let (code, answer) = if is_current {
+                    (200, json!({"metadata": {"resourceVersion": "8"}}))
+                } else {
+                    (409, json!({"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict"}))
+                };
+                let answer = Body::from(answer.to_string().into_bytes());
+                Ok::<_, Infallible>(http::Response::builder().status(code).body(answer).unwrap())
+            }
+        };
+        Client::new(service_fn(answer), "n")
+    }
+
+    fn pps(version: &str) -> Observation {
+        let object = json!({
+            "metadata": {"name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": version, "generation": 1},
+            "spec": {
+                "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
+                "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
+            },
+        });
+        let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+        let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
+        Observation::PersistentPodStates(update)
+    }
+
+    fn worker(client: Client) -> Worker {
+        let (health, metrics, interest) = (Health::default(), Arc::new(Metrics::default()), Interest::default());
+        let term = CurrentTerm::new(Election::always_leading().leadership());
+        let (sender, _) = mpsc::channel(1);
+        let watches =
+            Watches::new(client.clone(), interest.clone(), health.clone(), metrics.clone(), sender);
+        let args = Args::parse_from(["pps-sidecar"]);
+        let mut worker = Worker::new(&args, client, interest, watches, term, health, metrics);
+        // Only what this test reports is observed.
+        worker.watches_pods = true;
+        let stateful_sets = WatchId { kind: GroupKind::stateful_set(), number: 0 };
+        for update in [Update::Begin(0), Update::Done] {
+            worker.apply(Observation::Workloads(stateful_sets.clone(), update));
+        }
+        worker.apply(Observation::PersistentPodStates(Update::Begin(0)));
+        worker.apply(pps("6"));
+        worker.apply(Observation::PersistentPodStates(Update::Done));
+        worker.index.set_kinds_known();
+        for update in [Update::Begin(u64::MAX), Update::Done] {
+            worker.apply(Observation::Pods(update));
+        }
+        for update in
+            [Update::Begin(u64::MAX), Update::Apply("node-1".into(), NodeFact::default()), Update::Done]
+        {
+            worker.apply(Observation::Nodes(update));
+        }
+        worker
+    }
+
+    #[tokio::test]
+    async fn writes_an_object_that_has_changed_while_the_program_stops() {
+        let patches = Arc::new(Mutex::new(Vec::new()));
+        let mut worker = worker(client(patches.clone()));
+        worker.take_turn();
+        let (sender, mut observations) = mpsc::channel(8);
+        let met = patches.clone();
+        tokio::spawn(async move {
+            while met.lock().unwrap().is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            // The watch reports the version of the other writer after the first conflict.
+            sender.send(pps(CURRENT)).await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        let stopped = tokio::time::timeout(Duration::from_secs(5), worker.finish(&mut observations)).await;
+        assert!(stopped.is_ok(), "still writing: {:?}", patches.lock().unwrap().last());
+        let patches = patches.lock().unwrap();
+        assert_eq!(patches.last().unwrap()["metadata"]["resourceVersion"], CURRENT);
     }
 }
