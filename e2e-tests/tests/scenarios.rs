@@ -19,7 +19,12 @@ mod recording;
 pub(crate) mod rescheduling;
 mod validation;
 
-use pps_e2e::{cluster::Cluster, control_plane::User, repository::repository_file};
+use pps_e2e::{
+    cluster::{Cluster, SIDECAR},
+    control_plane::User,
+    repository::repository_file,
+    sidecar::SidecarOptions,
+};
 
 use crate::support;
 
@@ -60,11 +65,13 @@ async fn generated_objects_follow_their_workloads() {
         generated::generates_nothing_beside_a_foreign_object_for_the_workload,
         generated::keeps_states_across_an_orphaning_delete,
         generated::reports_a_malformed_annotation,
+        generated::reports_a_refused_object_once,
     ])
     .await;
     // These change settings or permissions of the whole cluster.
     let second = support::run_in_turn(scenarios![&cluster;
         generated::keeps_fields_that_users_set,
+        generated::leaves_an_exported_copy_of_a_generated_object_alone,
         recording::older_of_two_objects_takes_precedence,
         recording::object_with_the_workloads_name_takes_precedence,
         validation::refuses_invalid_objects_and_allows_their_deletion,
@@ -75,6 +82,17 @@ async fn generated_objects_follow_their_workloads() {
     permissions::assert_used_as_granted(&cluster);
     first.unwrap();
     second.unwrap();
+}
+
+#[tokio::test]
+async fn aliases_lead_to_objects_of_other_names() {
+    let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).deployed_rights();
+    let cluster = cluster.sidecar(SidecarOptions::default()).start().await.unwrap();
+    let result =
+        support::run_in_turn(scenarios![&cluster; generated::keeps_an_alias_of_an_object_of_another_name])
+            .await;
+    permissions::assert_used_as_granted(&cluster);
+    result.unwrap();
 }
 
 #[tokio::test]
@@ -120,6 +138,7 @@ async fn only_the_leader_writes() {
 #[tokio::test]
 async fn every_permission_is_needed() {
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
+    let cluster = cluster.rbac(repository_file(permissions::EVICTION), SIDECAR, &[]);
     let cluster = cluster.sidecar(least_privilege::sidecar()).start().await.unwrap();
     support::run_in_turn(scenarios![&cluster; least_privilege::fails_visibly_without_any_one_permission])
         .await
@@ -173,6 +192,7 @@ async fn records_custom_workload_kinds() {
 #[tokio::test]
 async fn follows_the_node_deletion_policy() {
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
+    let cluster = cluster.rbac(repository_file(permissions::EVICTION), SIDECAR, &[]);
     let cluster = cluster.sidecar(node_deletion::sidecar()).start().await.unwrap();
     let first = support::run(scenarios![&cluster;
         node_deletion::forgets_states_after_the_grace_period,
@@ -184,9 +204,10 @@ async fn follows_the_node_deletion_policy() {
         node_deletion::keeps_the_state_of_a_ready_pod,
     ])
     .await;
-    let second = support::run_in_turn(
-        scenarios![&cluster; node_deletion::starts_the_grace_period_again_after_a_restart],
-    )
+    let second = support::run_in_turn(scenarios![&cluster;
+        node_deletion::starts_the_grace_period_again_after_a_restart,
+        node_deletion::reports_a_pod_that_it_may_not_evict,
+    ])
     .await;
     permissions::assert_used_as_granted(&cluster);
     let third = support::run_in_turn(scenarios![&cluster;

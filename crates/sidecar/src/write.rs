@@ -115,8 +115,11 @@ impl Writer {
         workload: WorkloadKey,
         generated: GeneratedPps,
     ) -> WriteResult {
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), &generated.key().namespace, &ApiResource::erase::<PpsObject>(&()));
+        let api: Api<DynamicObject> = Api::namespaced_with(
+            self.client.clone(),
+            &generated.key().namespace,
+            &ApiResource::erase::<PpsObject>(&()),
+        );
         let name = &*generated.key().name;
         let result = match &generated {
             GeneratedPps::Create { body, .. } => {
@@ -136,7 +139,9 @@ impl Writer {
                     ..PatchParams::default()
                 };
                 let merge = Patch::Merge(patch);
-                self.run_permitted(api.patch(name, &params, &merge)).await.map(|stored| apply_result(patch, &stored.data))
+                self.run_permitted(api.patch(name, &params, &merge))
+                    .await
+                    .map(|stored| apply_result(patch, &stored.data))
             }
             GeneratedPps::Delete { uid, resource_version, .. } => {
                 let params = delete_params(uid, resource_version);
@@ -218,7 +223,6 @@ impl Writer {
     ) -> Result<T, Failure> {
         self.permit.run_while_valid(bounded(request)).await.unwrap_or(Err(Failure::NotLeading))
     }
-
 }
 
 /// Deletes only this version of an object.
@@ -269,7 +273,8 @@ fn is_too_large(status: &Status) -> bool {
 /// Whether the API server or an admission webhook refuses what a request asks for. A webhook's denial may have any
 /// status code.
 fn is_refusal(status: &Status) -> bool {
-    let is_denial = status.message.starts_with("admission webhook ") && status.message.contains("denied the request");
+    let is_denial =
+        status.message.starts_with("admission webhook ") && status.message.contains("denied the request");
     is_denial || matches!(status.code, 400 | 403 | 405 | 422)
 }
 

@@ -97,8 +97,7 @@ pub(crate) struct View<'a> {
 impl View<'_> {
     /// The governing PPS, if the policy finds it only through an alias.
     pub(crate) fn hidden(&self) -> Option<(&NamespacedName, &PpsFact)> {
-        self.governing
-            .filter(|(key, _)| key.name != self.workload.object.name && key.name != self.name.name)
+        self.governing.filter(|(key, _)| key.name != self.workload.object.name && key.name != self.name.name)
     }
 }
 

@@ -91,7 +91,13 @@ mod tests {
         let counter = requests.clone();
         let app = Router::new().fallback(move || {
             counter.fetch_add(1, Ordering::Relaxed);
-            async { (http::StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "1")], "Too many requests,\nplease try again later.\n") }
+            async {
+                (
+                    http::StatusCode::TOO_MANY_REQUESTS,
+                    [(header::RETRY_AFTER, "1")],
+                    "Too many requests,\nplease try again later.\n",
+                )
+            }
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -52,7 +52,10 @@ impl Worker {
         let generated = if self.discovery.is_pps_definition_terminating() {
             None
         } else {
-            [self.generated_writes.next(candidates), self.refusals.next_deadline()].into_iter().flatten().min()
+            [self.generated_writes.next(candidates), self.refusals.next_deadline()]
+                .into_iter()
+                .flatten()
+                .min()
         };
         let due = [self.status_writes.next(candidates), generated, self.next_absence_due(candidates)];
         due.into_iter().flatten().min()
@@ -270,11 +273,11 @@ mod tests {
     }
 
     fn worker(client: Client) -> Worker {
-        let (health, metrics, interest) = (Health::default(), Arc::new(Metrics::default()), Interest::default());
+        let (health, metrics, interest) =
+            (Health::default(), Arc::new(Metrics::default()), Interest::default());
         let term = CurrentTerm::new(Election::always_leading().leadership());
         let (sender, _) = mpsc::channel(1);
-        let watches =
-            Watches::new(client.clone(), interest.clone(), health.clone(), metrics.clone(), sender);
+        let watches = Watches::new(client.clone(), interest.clone(), health.clone(), metrics.clone(), sender);
         let args = Args::parse_from(["pps-sidecar"]);
         let mut worker = Worker::new(&args, client, interest, watches, term, health, metrics);
         // Only what this test reports is observed.

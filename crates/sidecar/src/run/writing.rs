@@ -143,9 +143,7 @@ impl Worker {
                 debug!(%workload, object = %generated.key(), "alias written");
                 return;
             }
-            GeneratedPps::Create { .. } => {
-                (Reason::Generated, format!("created PersistentPodState {name}"))
-            }
+            GeneratedPps::Create { .. } => (Reason::Generated, format!("created PersistentPodState {name}")),
             GeneratedPps::Update { .. } => return,
             GeneratedPps::Delete { .. } => (
                 Reason::Deleted,

@@ -128,7 +128,8 @@ mod tests {
         let entry = |manager: &str, fields: Value| serde_json::json!({"manager": manager, "operation": "Update", "fieldsV1": fields});
         let read = |entries: &[Value]| {
             let mut object: Value = serde_json::from_str(GOOD).unwrap();
-            object["metadata"]["labels"] = serde_json::json!({generate::MANAGED_BY_LABEL: generate::FIELD_MANAGER});
+            object["metadata"]["labels"] =
+                serde_json::json!({generate::MANAGED_BY_LABEL: generate::FIELD_MANAGER});
             object["metadata"]["managedFields"] = entries.into();
             object_fact(serde_json::from_value(object).unwrap())
         };

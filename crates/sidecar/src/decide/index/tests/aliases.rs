@@ -81,7 +81,9 @@ fn an_alias_that_is_not_needed_any_longer_is_deleted() {
     world.index.take_work();
     world.object("w", &spec("w"), &json!({}));
     assert!(world.index.take_work().generated.contains(&workload("w")));
-    let Some(GeneratedPps::Delete { key: name, uid, is_alias: true, .. }) = write(&mut world) else { panic!() };
+    let Some(GeneratedPps::Delete { key: name, uid, is_alias: true, .. }) = write(&mut world) else {
+        panic!()
+    };
     assert_eq!((&*name.name, uid.as_str()), (second().as_str(), "uid-alias"));
 
     // Nothing targets the workload, and a list after a gap shows the alias.

@@ -6,8 +6,7 @@ use super::*;
 fn generates_an_object_with_the_workloads_name() {
     let mut world = World::new();
     world.workload("w", "uid-1", 3, ASK);
-    let Some(GeneratedPps::Create { key: object, body, .. }) =
-        world.index.generated_pps(&workload("w"))
+    let Some(GeneratedPps::Create { key: object, body, .. }) = world.index.generated_pps(&workload("w"))
     else {
         panic!()
     };
@@ -84,7 +83,10 @@ fn never_changes_a_foreign_object() {
     world.workload("w", "uid-1", 3, ASK);
     world.object("theirs", &spec("w"), &json!({}));
     let alias = world.index.generated_pps(&workload("w"));
-    assert!(matches!(alias, Some(GeneratedPps::Create { is_alias: true, .. })), "it serves the workload already");
+    assert!(
+        matches!(alias, Some(GeneratedPps::Create { is_alias: true, .. })),
+        "it serves the workload already"
+    );
 
     world.workload("v", "uid-3", 3, ASK);
     world.object("v", &spec("somebody"), &json!({}));
@@ -106,8 +108,7 @@ fn workloads_of_two_kinds_with_one_name_get_an_object_each() {
     spec["targetRef"]["apiVersion"] = "apps.kruise.io/v1beta1".into();
     world.object_with("w", &metadata, &spec, &json!({}));
     world.workload("w", "uid-2", 3, ASK);
-    let Some(GeneratedPps::Create { key: object, .. }) = world.index.generated_pps(&workload("w"))
-    else {
+    let Some(GeneratedPps::Create { key: object, .. }) = world.index.generated_pps(&workload("w")) else {
         panic!()
     };
     assert!(object.name.starts_with("w-") && object.name.len() == "w-00000000".len(), "{object}");
@@ -138,7 +139,9 @@ fn changes_only_fields_that_annotations_name_or_named() {
     world.object_with("w", &metadata, &spec, &json!({}));
     let preferred = ("kruise.io/preferred-persistent-topology", "host");
     world.workload("w", "uid-1", 3, &[ASK[0], preferred]);
-    let Some(GeneratedPps::Update { patch, .. }) = world.index.generated_pps(&workload("w")) else { panic!() };
+    let Some(GeneratedPps::Update { patch, .. }) = world.index.generated_pps(&workload("w")) else {
+        panic!()
+    };
     assert_eq!(
         patch["spec"],
         json!({
@@ -154,7 +157,9 @@ fn a_mistake_in_an_annotation_neither_changes_nor_deletes_what_was_generated() {
     let (metadata, spec) = generated("w", "uid-1");
     world.object_with("w", &metadata, &spec, &json!({}));
     let many = (0..100).map(|number| format!("k{number}")).collect::<Vec<_>>().join(",");
-    for (value, word) in [("no key", "\"no key\" is no label key"), (&many, "lists 100 keys; list at most 64")] {
+    for (value, word) in
+        [("no key", "\"no key\" is no label key"), (&many, "lists 100 keys; list at most 64")]
+    {
         world.index.take_work();
         world.workload("w", "uid-1", 3, &[ASK[0], ("kruise.io/required-persistent-topology", value)]);
         assert_eq!(world.index.generated_pps(&workload("w")), None);
