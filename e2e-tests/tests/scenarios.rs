@@ -65,7 +65,6 @@ async fn generated_objects_follow_their_workloads() {
         generated::generates_nothing_beside_a_foreign_object_for_the_workload,
         generated::keeps_states_across_an_orphaning_delete,
         generated::reports_a_malformed_annotation,
-        generated::reports_a_refused_object_once,
     ])
     .await;
     // These change settings or permissions of the whole cluster.
@@ -80,8 +79,10 @@ async fn generated_objects_follow_their_workloads() {
     ])
     .await;
     permissions::assert_used_as_granted(&cluster);
+    let third = support::run_in_turn(scenarios![&cluster; generated::reports_a_refused_object_once]).await;
     first.unwrap();
     second.unwrap();
+    third.unwrap();
 }
 
 #[tokio::test]

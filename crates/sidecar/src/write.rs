@@ -1,6 +1,7 @@
 //! Write: the only place that writes to the API server, apart from the Lease. Decides nothing.
 
 pub(crate) mod events;
+mod failure;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+pub(crate) use self::failure::Failure;
+use self::failure::{classify, no_answer};
 use crate::decide::index::StatusWrite;
 use crate::decide::{GeneratedPps, PodEviction};
 use crate::facts::WorkloadKey;
@@ -22,8 +25,6 @@ use crate::lead::Permit;
 use crate::observe::wire::{Pod, PpsObject};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a message of the API server may be in an Event or a log entry.
-const MAX_REFUSAL: usize = 400;
 
 /// The result of one request.
 #[derive(Debug)]
@@ -48,47 +49,6 @@ pub(crate) enum ApplyResult {
     Complete,
     /// Everything except `valueFrom`, which OpenKruise's definition does not have.
     WithoutSources,
-}
-
-/// Why a request failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// The object has changed since the write was decided. The watch will deliver the new state.
-    #[error("the object has changed in the meantime")]
-    Conflict,
-    #[error("the object no longer exists")]
-    NotFound,
-    /// The API server or an admission policy refuses what is asked for. The same request would be refused again.
-    #[error("{0}")]
-    Refused(String),
-    /// The request failed, or there was no answer.
-    #[error("{message}")]
-    Other {
-        message: String,
-        /// How long the API server asks to wait.
-        retry_after: Option<Duration>,
-    },
-    /// The object would be larger than the API server stores.
-    #[error("{0}")]
-    TooLarge(String),
-    /// Another process leads now. Whether the API server has accepted the request is unknown.
-    #[error("this process no longer leads")]
-    NotLeading,
-}
-
-impl Failure {
-    /// Whether the next state from the watches resolves it, so that it deserves no warning.
-    pub(crate) fn is_expected(&self) -> bool {
-        matches!(self, Self::Conflict | Self::NotFound | Self::NotLeading)
-    }
-
-    /// How long the API server asks to wait.
-    pub(crate) fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Other { retry_after, .. } => *retry_after,
-            Self::Conflict | Self::NotFound | Self::Refused(_) | Self::TooLarge(_) | Self::NotLeading => None,
-        }
-    }
 }
 
 /// Writes with this client while the permit is valid.
@@ -185,7 +145,7 @@ impl Writer {
             }
             Ok(Ok(_)) => Ok(NodeLookup::Found),
             Ok(Err(error)) => Err(classify(error)),
-            Err(_) => Err(no_answer()),
+            Err(_) => Err(no_answer(REQUEST_TIMEOUT)),
         };
         WriteResult::NodeLookup(node, result)
     }
@@ -246,14 +206,7 @@ async fn bounded<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Re
     match timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(classify(error)),
-        Err(_) => Err(no_answer()),
-    }
-}
-
-fn no_answer() -> Failure {
-    Failure::Other {
-        message: format!("no answer from the API server for {} s", REQUEST_TIMEOUT.as_secs()),
-        retry_after: None,
+        Err(_) => Err(no_answer(REQUEST_TIMEOUT)),
     }
 }
 
@@ -264,95 +217,18 @@ fn is_node_not_found(status: &Status, node: &str) -> bool {
     status.code == 404 && status.reason == "NotFound" && is_about_node
 }
 
-/// Whether the API server, etcd, or the connection between them refuses a request of this size.
-fn is_too_large(status: &Status) -> bool {
-    let says = |words: &str| status.message.contains(words);
-    status.code == 413 || says("request is too large") || says("larger than max")
-}
-
-/// Whether the API server or an admission webhook refuses what a request asks for. A webhook's denial may have any
-/// status code.
-fn is_refusal(status: &Status) -> bool {
-    let is_denial =
-        status.message.starts_with("admission webhook ") && status.message.contains("denied the request");
-    is_denial || matches!(status.code, 400 | 403 | 405 | 422)
-}
-
-/// A message on one line, without the end of a long one.
-fn shortened(message: &str) -> String {
-    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(MAX_REFUSAL) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
-}
-
-fn classify(error: kube::Error) -> Failure {
-    match error {
-        kube::Error::Api(status) if is_refusal(&status) && !is_too_large(&status) => {
-            Failure::Refused(format!("{} {}", status.code, shortened(&status.message)))
-        }
-        kube::Error::Api(status) if status.code == 404 => Failure::NotFound,
-        kube::Error::Api(status) if status.code == 409 => Failure::Conflict,
-        kube::Error::Api(status) if is_too_large(&status) => {
-            Failure::TooLarge(format!("{} {}", status.code, status.message))
-        }
-        kube::Error::Api(status) => {
-            let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-            Failure::Other {
-                message: format!("{} {}: {}", status.code, status.reason, status.message),
-                retry_after: (seconds > 0).then(|| Duration::from_secs(seconds.into())),
-            }
-        }
-        other => Failure::Other { message: other.to_string(), retry_after: None },
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use http_body_util::BodyExt;
+    use kube::client::Body;
+    use tower::service_fn;
+
     use super::*;
-
-    #[test]
-    fn classifies_refusals_for_size_as_too_large() {
-        for (code, message, expected) in [
-            (413, "Request entity too large: limit is 3145728", true),
-            (500, "etcdserver: request is too large", true),
-            (
-                500,
-                "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3 vs. 2)",
-                true,
-            ),
-            (500, "etcdserver: request timed out", false),
-            (422, "podStates is invalid", false),
-        ] {
-            let status = json!({"status": "Failure", "message": message, "code": code, "reason": ""});
-            let failure = classify(kube::Error::Api(serde_json::from_value(status).unwrap()));
-            assert_eq!(matches!(failure, Failure::TooLarge(_)), expected, "{message}");
-        }
-    }
-
-    #[test]
-    fn a_refusal_is_what_the_api_server_or_a_policy_says_about_the_request() {
-        let denied = r#"admission webhook "p.kubewarden.admission" denied the request: no"#;
-        let invalid = r#"PersistentPodState "w" is invalid"#;
-        for (code, message, expected) in [
-            (422, invalid, true),
-            (403, "forbidden: exceeded quota: pps", true),
-            (400, denied, true),
-            (409, denied, true),
-            (500, denied, true),
-            (409, r#"persistentpodstates "w" already exists"#, false),
-            (500, r#"failed calling webhook "p.kubewarden.admission": timeout"#, false),
-            (429, "the server has received too many requests", false),
-            (401, "Unauthorized", false),
-            (404, "not found", false),
-        ] {
-            let status = json!({"status": "Failure", "message": message, "code": code, "reason": ""});
-            let failure = classify(kube::Error::Api(serde_json::from_value(status).unwrap()));
-            assert_eq!(matches!(failure, Failure::Refused(_)), expected, "{code} {message}");
-        }
-        assert!(shortened(&"é ".repeat(9_000)).chars().count() <= MAX_REFUSAL + 1);
-    }
+    use crate::facts::{GroupKind, NamespacedName};
+    use crate::lead::Election;
 
     #[test]
     fn only_an_unambiguous_not_found_means_that_a_node_does_not_exist() {
@@ -373,5 +249,69 @@ mod tests {
         ] {
             assert!(!is_node_not_found(&other, "n"), "{other:?}");
         }
+    }
+
+    /// Method, path and body of each request.
+    type Requests = Arc<Mutex<Vec<(String, String, Value)>>>;
+
+    /// A writer, and the requests that its API server gets. Each is answered with this status code.
+    fn writer(code: u16) -> (Writer, Requests) {
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = requests.clone();
+        let service = service_fn(move |request: http::Request<Body>| {
+            let seen = seen.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect().await.unwrap().to_bytes();
+                let body = serde_json::from_slice(&body).unwrap_or_default();
+                seen.lock().unwrap().push((head.method.to_string(), head.uri.path().to_owned(), body));
+                let answer = json!({"kind": "Status", "status": "Failure", "code": code, "reason": "AlreadyExists",
+                    "message": "persistentpodstates \"w\" already exists"});
+                let answer =
+                    http::Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
+                Ok::<_, Infallible>(answer.unwrap())
+            }
+        });
+        let leadership = Election::always_leading().leadership();
+        let permit = leadership.permit(leadership.term());
+        (Writer::new(Client::new(service, "n"), permit), requests)
+    }
+
+    fn workload() -> WorkloadKey {
+        WorkloadKey { object: NamespacedName::new("n", "w"), kind: GroupKind::stateful_set() }
+    }
+
+    #[tokio::test]
+    async fn a_new_object_is_created_and_never_merged_into_another() {
+        let (writer, requests) = writer(409);
+        let create = GeneratedPps::Create {
+            key: NamespacedName::new("n", "w"),
+            body: json!({"metadata": {"name": "w"}, "spec": {"targetRef": {}}}),
+            is_alias: false,
+        };
+        let result = writer.write_generated_pps(workload(), create).await;
+        assert!(matches!(result, WriteResult::Generated(_, _, Err(Failure::Conflict))), "{result:?}");
+        let requests = requests.lock().unwrap();
+        let [(method, path, body)] = &requests[..] else { panic!("{requests:?}") };
+        assert_eq!(
+            (method.as_str(), path.as_str()),
+            ("POST", "/apis/apps.kruise.io/v1alpha1/namespaces/n/persistentpodstates")
+        );
+        assert_eq!(body["spec"], json!({"targetRef": {}}));
+    }
+
+    #[tokio::test]
+    async fn evicts_only_the_pod_that_was_decided_about() {
+        let (writer, requests) = writer(429);
+        let pod = NamespacedName::new("n", "w-0");
+        let (uid, resource_version) = ("uid-1".to_owned(), "7".to_owned());
+        let result = writer.evict(PodEviction { pod, uid, resource_version, workload: workload() }).await;
+        // A disruption budget is in the way for now.
+        assert!(matches!(result, WriteResult::Eviction(_, Err(Failure::Other { .. }))), "{result:?}");
+        let requests = requests.lock().unwrap();
+        let [(method, path, body)] = &requests[..] else { panic!("{requests:?}") };
+        assert_eq!((method.as_str(), path.as_str()), ("POST", "/api/v1/namespaces/n/pods/w-0/eviction"));
+        assert_eq!(body["deleteOptions"]["preconditions"], json!({"uid": "uid-1", "resourceVersion": "7"}));
+        assert_eq!(body.get("apiVersion"), None, "the API server's own version");
     }
 }

@@ -327,13 +327,11 @@ fn pool_replicas(text: &str) -> u32 {
 
 /// How many requests the API server has refused because this permission was missing.
 fn refused(cluster: &Cluster, ((group, resource, verb), names): &Grant) -> usize {
-    // A server-side apply that would create an object is refused as a patch.
-    let verb = if verb == "create" && resource == "persistentpodstates" { "patch" } else { verb };
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let is_of = |event: &&Value| {
         let object = &event["objectRef"];
         event["responseStatus"]["code"] == 403
-            && event["verb"] == verb
+            && event["verb"] == verb.as_str()
             && object["resource"] == resource
             && object["apiGroup"].as_str().unwrap_or_default() == group
             && object["subresource"].as_str().unwrap_or_default() == subresource

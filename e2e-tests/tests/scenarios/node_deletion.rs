@@ -294,8 +294,7 @@ pub(crate) async fn keeps_states_when_the_deletion_cannot_be_confirmed(cluster: 
 pub(crate) async fn reports_a_pod_that_it_may_not_evict(cluster: &Cluster) {
     let pair = Pair::new(cluster, "told", &json!({"nodeDeletionPolicy": "Forget"})).await;
     cluster.sidecar().unwrap().kill().await.unwrap();
-    let mut options = sidecar();
-    options.name = "without-evictions".to_owned();
+    let mut options = SidecarOptions { name: "without-evictions".to_owned(), ..sidecar() };
     options.args.retain(|arg| arg != "--evict-pending-pods");
     let without = cluster.run_sidecar(options).unwrap();
     pair.delete_node().await;

@@ -8,7 +8,7 @@ use super::GeneratedPps;
 use crate::facts::WorkloadKey;
 
 /// The wait after the first refusal. It doubles with each further one of the same write, up to [`LONGEST`].
-const FIRST: Duration = Duration::from_mins(1);
+const FIRST: Duration = Duration::from_secs(15);
 const LONGEST: Duration = Duration::from_mins(16);
 
 /// The refused writes, at most one for each workload.
@@ -92,11 +92,11 @@ mod tests {
         let workload = WorkloadKey { object: NamespacedName::new("n", "w"), kind: GroupKind::stateful_set() };
         let (mut refusals, mut now) = (Refusals::default(), Instant::now());
         assert!(!refusals.holds_back(&workload, &update("1", "a"), now));
-        for wait in [1, 2, 4, 8, 16, 16] {
+        for wait in [15, 30, 60, 120, 240, 480, 960, 960] {
             refusals.refused(&workload, update("1", "a"), now);
             assert!(refusals.holds_back(&workload, &update("2", "a"), now), "only the version differs");
             assert_eq!(refusals.take_due(now), None);
-            now += Duration::from_mins(wait);
+            now += Duration::from_secs(wait);
             assert_eq!(refusals.take_due(now), Some(workload.clone()));
             assert_eq!(refusals.next_deadline(), None);
             assert!(!refusals.holds_back(&workload, &update("2", "a"), now));

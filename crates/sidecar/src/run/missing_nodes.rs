@@ -2,7 +2,7 @@
 //! with them, and the eviction of Pods that wait for them.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pps_core::Reason;
 use tracing::{debug, info, warn};
@@ -17,8 +17,6 @@ use crate::write::{Failure, NodeLookup};
 
 /// How many states an Event lists.
 const MAX_LISTED: usize = 5;
-/// How long to wait after an eviction that the API server or a policy refuses.
-const REFUSED_EVICTION_RETRY: Duration = Duration::from_mins(5);
 
 impl Worker {
     /// A node went missing or is back.
@@ -171,15 +169,13 @@ impl Worker {
             }
             Err(failure) => {
                 self.count_failure(WrittenResource::Pod, &failure);
-                let mut wait = failure.retry_after();
                 if let Failure::Refused(message) = &failure {
                     self.report_not_evicted(eviction, &format!("let the sidecar evict it ({message})"));
-                    wait = Some(REFUSED_EVICTION_RETRY);
                 }
                 if !failure.is_expected() {
                     warn!(%pod, error = %failure, "cannot evict a Pod that waits for a node that does not exist; retrying");
                 }
-                self.evictions.failed(pod, wait, now);
+                self.evictions.failed(pod, failure.retry_after(), now);
                 self.evictions.mark(pod, now);
             }
         }
