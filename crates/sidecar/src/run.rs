@@ -6,6 +6,8 @@ mod leadership;
 mod logging;
 mod missing_nodes;
 mod term;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod worker;
 mod writing;

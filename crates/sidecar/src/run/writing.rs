@@ -13,6 +13,10 @@ use crate::facts::{NamespacedName, WorkloadKey};
 use crate::telemetry::metrics::{WriteOutcome, WrittenResource};
 use crate::write::{ApplyResult, Failure, WriteResult};
 
+/// After how many refusals to create an object it counts as one that cannot be read: after some seconds, in which a watch
+/// would have shown it.
+const UNREADABLE_AFTER: u32 = 6;
+
 impl Worker {
     pub(super) fn write_status(&mut self, key: &NamespacedName, is_retry: bool) {
         let now = Timestamp::now();
@@ -119,10 +123,29 @@ impl Worker {
                     warn!(%workload, error = %failure, "cannot write a generated PersistentPodState; retrying");
                 }
                 self.generated_writes.failed(workload, failure.retry_after(), now);
+                self.report_unreadable_object(workload, &generated, &failure);
                 false
             }
         };
         self.index.on_generated_pps_written(workload, is_settled);
+    }
+
+    /// The API server says again and again that an object exists, and no watch shows it: the sidecar cannot read it.
+    fn report_unreadable_object(
+        &mut self,
+        workload: &WorkloadKey,
+        generated: &GeneratedPps,
+        failure: &Failure,
+    ) {
+        if let (GeneratedPps::Create { key, .. }, Failure::Conflict) = (generated, failure)
+            && self.generated_writes.failures(workload) >= UNREADABLE_AFTER
+        {
+            let message = format!(
+                "correct or delete PersistentPodState {}: it has a name that the sidecar needs, and the sidecar cannot read it",
+                key.name
+            );
+            self.index.report(workload, Reason::NameConflict, message);
+        }
     }
 
     fn report_generated_pps(

@@ -15,14 +15,17 @@ use crate::facts::Notice;
 use crate::lead::Permit;
 use crate::telemetry::metrics::Metrics;
 
-/// How many Events may be on their way. More are dropped: nobody waits for them, and the log has them.
+/// How many Events may be on their way.
 const MAX_IN_FLIGHT: usize = 16;
+/// How many Events may wait or be on their way. More are dropped: the log has them.
+const MAX_QUEUED: usize = 256;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 pub(crate) struct Publisher {
     client: Client,
     reporter: Reporter,
+    queued: Arc<Semaphore>,
     in_flight: Arc<Semaphore>,
     metrics: Arc<Metrics>,
     /// Checked immediately before each Event and at each step of it.
@@ -33,14 +36,16 @@ impl Publisher {
     pub(crate) fn new(client: Client, permit: Permit, metrics: Arc<Metrics>) -> Self {
         let instance = std::env::var("POD_NAME").ok();
         let reporter = Reporter { controller: generate::FIELD_MANAGER.into(), instance };
-        Self { client, reporter, in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)), metrics, permit }
+        let (queued, in_flight) = (Semaphore::new(MAX_QUEUED), Semaphore::new(MAX_IN_FLIGHT));
+        Self { client, reporter, queued: Arc::new(queued), in_flight: Arc::new(in_flight), metrics, permit }
     }
 
     /// Publishes a notice. One that fails is logged, counted and not tried again.
     pub(crate) async fn publish(self, notice: Notice) {
-        let Ok(_on_its_way) = self.in_flight.clone().try_acquire_owned() else {
+        let Ok(_queued) = self.queued.try_acquire() else {
             return self.metrics.count_dropped_event();
         };
+        let _in_flight = self.in_flight.acquire().await;
         let reference = ObjectReference {
             api_version: Some(notice.subject.api_version),
             kind: Some(notice.subject.kind),
