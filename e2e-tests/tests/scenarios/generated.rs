@@ -6,7 +6,7 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use pps_e2e::{
-    cluster::{Cluster, SIDECAR},
+    cluster::{Cluster, SIDECAR, is_alias},
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn generated_spec(keys: &[&str]) -> Value {
 
 async fn names(pool: &Pool<'_>) -> Vec<String> {
     let all = pool.cluster.pps_api(pool.namespace).list(&ListParams::default()).await.unwrap();
-    all.items.iter().map(ResourceExt::name_any).collect()
+    all.iter().filter(|pps| !is_alias(pps)).map(ResourceExt::name_any).collect()
 }
 
 pub(crate) async fn generates_an_object_for_an_annotated_workload(cluster: &Cluster) {

@@ -23,7 +23,9 @@ use tracing::{info, warn};
 
 use self::scope::FieldScope;
 pub(crate) use self::scope::Relist;
-use self::source::{Source, api_resource, is_forbidden, is_forbidden_response};
+use self::source::{
+    Source, api_resource, is_forbidden, is_forbidden_response, retry_after, watch_retry_after,
+};
 pub(crate) use self::target::resource_name;
 use self::target::{Criticality, WatchTarget};
 use crate::facts::interest::Interest;
@@ -208,7 +210,8 @@ impl Watches {
                     Some(Err(error)) => {
                         is_down = true;
                         self.mark_down(&target, &error, is_forbidden(&error)).await;
-                        self.wait_until_available(&target, &source, &mut backoff).await;
+                        let at_least = watch_retry_after(&error);
+                        self.wait_until_available(&target, &source, &mut backoff, at_least).await;
                         continue;
                     }
                     Some(Ok(event)) => event,
@@ -269,18 +272,21 @@ impl Watches {
         }
     }
 
-    /// Waits until the API server allows this resource to be listed and watched, probing with increasing intervals.
+    /// Waits until the API server allows this resource to be listed and watched, probing with increasing intervals, and
+    /// as long as it asks for.
     async fn wait_until_available<O>(
         &self,
         target: &WatchTarget,
         source: &Source<O>,
         backoff: &mut DefaultBackoff,
+        mut at_least: Duration,
     ) where
         O: Clone + DeserializeOwned + Debug,
     {
         loop {
-            sleep(backoff.next().unwrap_or(LONGEST_BACKOFF).min(LONGEST_BACKOFF)).await;
+            sleep(backoff.next().unwrap_or(LONGEST_BACKOFF).min(LONGEST_BACKOFF).max(at_least)).await;
             let Err(error) = source.probe().await else { return };
+            at_least = retry_after(&error);
             self.mark_down(target, &error, is_forbidden_response(&error)).await;
         }
     }

@@ -78,6 +78,22 @@ pub(super) fn is_forbidden(error: &watcher::Error) -> bool {
     }
 }
 
+/// How long the API server asks to wait.
+pub(super) fn retry_after(error: &kube::Error) -> Duration {
+    let kube::Error::Api(status) = error else { return Duration::ZERO };
+    Duration::from_secs(status.details.as_ref().map_or(0, |details| details.retry_after_seconds).into())
+}
+
+/// How long the API server asks to wait.
+pub(super) fn watch_retry_after(error: &watcher::Error) -> Duration {
+    match error {
+        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => {
+            retry_after(error)
+        }
+        _ => Duration::ZERO,
+    }
+}
+
 pub(super) fn is_forbidden_response(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_forbidden())
 }
