@@ -10,5 +10,5 @@ mod running;
 mod stateful_set;
 
 pub use builder::ClusterBuilder;
-pub use running::{Cluster, POLICY_SERVER, SIDECAR, pps_resource};
+pub use running::{Cluster, POLICY_SERVER, SIDECAR, is_alias, pps_resource};
 pub use stateful_set::{PodInfo, StatefulSetSpec};

@@ -20,10 +20,12 @@ mod permissions;
 mod throttling;
 
 use pps_e2e::{
-    cluster::{Cluster, ClusterBuilder},
+    cluster::{Cluster, ClusterBuilder, SIDECAR},
+    repository::repository_file,
     sidecar::SidecarOptions,
 };
 
+use crate::scenarios::permissions::EVICTION;
 use crate::support;
 
 /// A cluster without the policy, so that replaced Pods start on any node and there is much to record.
@@ -76,7 +78,8 @@ async fn recovers_from_api_server_and_webhook_faults() {
 
 #[tokio::test]
 async fn survives_node_recreation_and_clock_jumps() {
-    let cluster = Cluster::builder().product().sidecar(node_recreation::sidecar()).start().await.unwrap();
+    let cluster = Cluster::builder().product().rbac(repository_file(EVICTION), SIDECAR, &[]);
+    let cluster = cluster.sidecar(node_recreation::sidecar()).start().await.unwrap();
     let first = support::run(scenarios![&cluster;
         node_recreation::keep_policy_survives_the_recreation_of_a_node,
         node_recreation::forget_policy_drops_states_of_a_node_recreated_late,

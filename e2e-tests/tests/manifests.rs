@@ -1,6 +1,6 @@
 //! kustomize renders all of `deploy/`, and a real API server accepts the result.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
 use pps_e2e::{
     cluster::Cluster,
@@ -11,6 +11,8 @@ use pps_e2e::{
     },
     repository::repository_file,
     scratch::Scratch,
+    sidecar::NAMESPACE,
+    wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
@@ -111,6 +113,36 @@ async fn api_server_accepts_every_kustomization_unchanged() {
             }
         }
     }
+}
+
+/// Follows a request of the sidecar for its Lease, and one for Pods, through API priority and fairness.
+#[tokio::test]
+async fn leases_are_kept_apart_from_lists() {
+    let cluster = Cluster::builder().start().await.unwrap();
+    let folder = "deploy/overlays/flow-control";
+    let objects = as_served(render_kustomize(folder).unwrap(), cluster.control_plane.version());
+    let schemas: Vec<Value> = objects.into_iter().filter(|object| object["kind"] == "FlowSchema").collect();
+    let applied = cluster.apply_objects(&schemas).await.unwrap();
+    let uid = applied[0].metadata.uid.clone().unwrap();
+    let schema_of = async |path: &str| -> Option<String> {
+        let user = format!("system:serviceaccount:{NAMESPACE}:pps-sidecar");
+        let request = hyper::Request::get(path)
+            .header("Impersonate-User", user)
+            .header("Impersonate-Group", "system:serviceaccounts")
+            .header("Impersonate-Group", "system:authenticated")
+            .body(kube::client::Body::empty())
+            .unwrap();
+        let answer = cluster.client().send(request).await.unwrap();
+        Some(answer.headers().get("X-Kubernetes-PF-FlowSchema-UID")?.to_str().unwrap().to_owned())
+    };
+    let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/pps-sidecar");
+    wait_for("the schema to be in force", Duration::from_secs(30), async || {
+        let schema = schema_of(&lease).await;
+        Ok(Progress::when(schema.as_ref() == Some(&uid), (), format!("{schema:?} instead of {uid}")))
+    })
+    .await
+    .unwrap();
+    assert_ne!(schema_of("/api/v1/pods").await, Some(uid));
 }
 
 /// The example in deploy/README.md, with the folders of this checkout instead of remote ones.

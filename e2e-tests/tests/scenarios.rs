@@ -21,7 +21,11 @@ pub(crate) mod rescheduling;
 mod validation;
 
 use pps_e2e::{
-    cluster::Cluster, control_plane::User, kubewarden::stand_in::WebhookOptions, repository::repository_file,
+    cluster::{Cluster, SIDECAR},
+    control_plane::User,
+    kubewarden::stand_in::WebhookOptions,
+    repository::repository_file,
+    sidecar::SidecarOptions,
 };
 
 use crate::support;
@@ -68,6 +72,7 @@ async fn generated_objects_follow_their_workloads() {
     // These change settings or permissions of the whole cluster.
     let second = support::run_in_turn(scenarios![&cluster;
         generated::keeps_fields_that_users_set,
+        generated::leaves_an_exported_copy_of_a_generated_object_alone,
         recording::older_of_two_objects_takes_precedence,
         recording::object_with_the_workloads_name_takes_precedence,
         validation::refuses_invalid_objects_and_allows_their_deletion,
@@ -76,8 +81,21 @@ async fn generated_objects_follow_their_workloads() {
     ])
     .await;
     permissions::assert_used_as_granted(&cluster);
+    let third = support::run_in_turn(scenarios![&cluster; generated::reports_a_refused_object_once]).await;
     first.unwrap();
     second.unwrap();
+    third.unwrap();
+}
+
+#[tokio::test]
+async fn aliases_lead_to_objects_of_other_names() {
+    let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).deployed_rights();
+    let cluster = cluster.sidecar(SidecarOptions::default()).start().await.unwrap();
+    let result =
+        support::run_in_turn(scenarios![&cluster; generated::keeps_an_alias_of_an_object_of_another_name])
+            .await;
+    permissions::assert_used_as_granted(&cluster);
+    result.unwrap();
 }
 
 #[tokio::test]
@@ -140,6 +158,7 @@ async fn only_the_leader_writes() {
 #[tokio::test]
 async fn every_permission_is_needed() {
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
+    let cluster = cluster.rbac(repository_file(permissions::EVICTION), SIDECAR, &[]);
     let cluster = cluster.sidecar(least_privilege::sidecar()).start().await.unwrap();
     support::run_in_turn(scenarios![&cluster; least_privilege::fails_visibly_without_any_one_permission])
         .await
@@ -193,6 +212,7 @@ async fn records_custom_workload_kinds() {
 #[tokio::test]
 async fn follows_the_node_deletion_policy() {
     let cluster = Cluster::builder().control_plane(|options| options.audit_log = true).product();
+    let cluster = cluster.rbac(repository_file(permissions::EVICTION), SIDECAR, &[]);
     let cluster = cluster.sidecar(node_deletion::sidecar()).start().await.unwrap();
     let first = support::run(scenarios![&cluster;
         node_deletion::forgets_states_after_the_grace_period,
@@ -204,9 +224,10 @@ async fn follows_the_node_deletion_policy() {
         node_deletion::keeps_the_state_of_a_ready_pod,
     ])
     .await;
-    let second = support::run_in_turn(
-        scenarios![&cluster; node_deletion::starts_the_grace_period_again_after_a_restart],
-    )
+    let second = support::run_in_turn(scenarios![&cluster;
+        node_deletion::starts_the_grace_period_again_after_a_restart,
+        node_deletion::reports_a_pod_that_it_may_not_evict,
+    ])
     .await;
     permissions::assert_used_as_granted(&cluster);
     let third = support::run_in_turn(scenarios![&cluster;

@@ -1,7 +1,10 @@
 //! The PPS that a workload's annotations ask for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::annotations::is_never_injected;
+use crate::limits::{MAX_ANNOTATIONS, MAX_TOPOLOGY_KEYS};
+use crate::names::{is_annotation_key, is_label_key};
 use crate::pps::{NodeTopologyTerm, PodAnnotation, PreferredTopologyTerm, Spec, TargetReference, ValueFrom};
 
 /// Set to `"true"`, asks for a PPS.
@@ -22,6 +25,9 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// The sidecar's field manager in server-side apply, and the reporting component of its Events.
 pub const FIELD_MANAGER: &str = "pps-sidecar";
 
+/// How many characters of a user's text a message repeats.
+const MAX_QUOTED: usize = 80;
+
 /// What a workload's annotations ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -32,38 +38,32 @@ pub struct Request {
 }
 
 /// Reads a workload's annotations. None if they do not ask for a PPS, or name nothing to persist.
-pub fn read_request(target: &TargetReference, annotations: &BTreeMap<String, String>) -> Option<Request> {
+///
+/// # Errors
+///
+/// Says what is wrong with an annotation that cannot be honoured: a part of it would be another wish than the user's, so
+/// nothing is generated, and what was generated before stays.
+pub fn read_request(
+    target: &TargetReference,
+    annotations: &BTreeMap<String, String>,
+) -> Result<Option<Request>, String> {
     if annotations.get(AUTO_GENERATE).map(|value| value.trim()) != Some("true") {
-        return None;
+        return Ok(None);
     }
-    let items = |annotation: &str| items(annotations.get(annotation).map_or("", String::as_str));
-    let term =
-        |keys: Vec<String>| (!keys.is_empty()).then_some(NodeTopologyTerm { node_topology_keys: keys });
-
-    let mut warnings = Vec::new();
-    let required = term(items(REQUIRED_TOPOLOGY));
-    let preferred = term(items(PREFERRED_TOPOLOGY));
-    let mut persistent = Vec::new();
-    for item in items(POD_ANNOTATIONS) {
-        match pod_annotation(&item) {
-            Ok(PodAnnotation { key, .. }) if key.is_empty() => {
-                warnings.push(format!(
-                    "annotation {POD_ANNOTATIONS}: ignored {item:?}, which has no key; write KEY=SOURCE"
-                ));
-            }
-            Ok(PodAnnotation { key, .. }) if persistent.iter().any(|known: &PodAnnotation| known.key == key) => {
-                warnings.push(format!(
-                    "annotation {POD_ANNOTATIONS}: ignored {item:?}, since {key} is listed before; remove it"
-                ));
-            }
-            Ok(annotation) => persistent.push(annotation),
-            Err(unknown) => warnings.push(format!(
-                "annotation {POD_ANNOTATIONS}: ignored {item:?}, whose source {unknown:?} is unknown; use PodIPsJSON, PodIPsCSV or the key alone"
-            )),
-        }
-    }
+    let topology = |annotation| -> Result<Option<NodeTopologyTerm>, String> {
+        let keys = items(annotations, annotation, MAX_TOPOLOGY_KEYS)?;
+        let Some(invalid) = keys.iter().find(|key| !is_label_key(key)) else {
+            let keys: Vec<String> = keys.into_iter().map(str::to_owned).collect();
+            return Ok((!keys.is_empty()).then_some(NodeTopologyTerm { node_topology_keys: keys }));
+        };
+        Err(format!("annotation {annotation}: {} is no label key; correct it", quoted(invalid)))
+    };
+    let required = topology(REQUIRED_TOPOLOGY)?;
+    let preferred = topology(PREFERRED_TOPOLOGY)?;
+    let (persistent, warnings) = read_pod_annotations(annotations)?;
     if required.is_none() && preferred.is_none() && persistent.is_empty() {
-        return None;
+        // Nothing but mistakes is no wish to persist nothing.
+        return warnings.into_iter().next().map_or(Ok(None), Err);
     }
     let spec = Spec {
         target_ref: target.clone(),
@@ -75,7 +75,39 @@ pub fn read_request(target: &TargetReference, annotations: &BTreeMap<String, Str
         persistent_pod_annotations: persistent,
         ..Spec::default()
     };
-    Some(Request { spec, warnings })
+    Ok(Some(Request { spec, warnings }))
+}
+
+/// The annotations to persist, and warnings about ignored items.
+fn read_pod_annotations(
+    annotations: &BTreeMap<String, String>,
+) -> Result<(Vec<PodAnnotation>, Vec<String>), String> {
+    let (mut persistent, mut warnings) = (Vec::new(), Vec::new());
+    let mut known = BTreeSet::new();
+    for item in items(annotations, POD_ANNOTATIONS, MAX_ANNOTATIONS)? {
+        let mut ignore = |why: &str| {
+            warnings.push(format!("annotation {POD_ANNOTATIONS}: ignored {}, {why}", quoted(item)));
+        };
+        match pod_annotation(item) {
+            Ok(PodAnnotation { key, .. }) if key.is_empty() => ignore("which has no key; write KEY=SOURCE"),
+            Ok(PodAnnotation { key, .. }) if !is_annotation_key(&key) => {
+                let key = quoted(&key);
+                return Err(format!("annotation {POD_ANNOTATIONS}: {key} is no annotation key; correct it"));
+            }
+            Ok(PodAnnotation { key, .. }) if is_never_injected(&key) => {
+                return Err(format!(
+                    "annotation {POD_ANNOTATIONS}: {key} can never be injected, since its writer treats it as its own state; remove it"
+                ));
+            }
+            Ok(annotation) if known.insert(annotation.key.clone()) => persistent.push(annotation),
+            Ok(PodAnnotation { key, .. }) => ignore(&format!("since {key} is listed before; remove it")),
+            Err(unknown) => ignore(&format!(
+                "whose source {} is unknown; use PodIPsJSON, PodIPsCSV or the key alone",
+                quoted(unknown)
+            )),
+        }
+    }
+    Ok((persistent, warnings))
 }
 
 /// The name for the PPS of a workload if the PPS of the workload's own name belongs to a workload of another kind:
@@ -91,37 +123,44 @@ pub fn second_name(target: &TargetReference) -> String {
     format!("{}-{hash:08x}", name.trim_end_matches(['-', '.']))
 }
 
-/// Whether a spec has the requested values in the fields that come from annotations. Other fields, such as the retention
-/// policy, do not matter.
-pub fn is_satisfied_by(asked: &Spec, actual: &Spec) -> bool {
-    asked.target_ref == actual.target_ref
-        && asked.required_persistent_topology == actual.required_persistent_topology
-        && asked.preferred_persistent_topology == actual.preferred_persistent_topology
-        && asked.persistent_pod_annotations == actual.persistent_pod_annotations
-}
-
-/// The items of a comma-separated list: trimmed, without empty ones and repeats.
-fn items(list: &str) -> Vec<String> {
-    let mut items: Vec<String> = Vec::new();
+/// The items of a comma-separated list: trimmed, without empty ones and repeats. The error says that there are too many.
+fn items<'a>(
+    annotations: &'a BTreeMap<String, String>,
+    annotation: &str,
+    limit: usize,
+) -> Result<Vec<&'a str>, String> {
+    let list = annotations.get(annotation).map_or("", String::as_str);
+    let (mut items, mut known) = (Vec::new(), BTreeSet::new());
     for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-        if !items.iter().any(|known| known == item) {
-            items.push(item.into());
+        if known.insert(item) && known.len() <= limit {
+            items.push(item);
         }
     }
-    items
+    if known.len() > limit {
+        return Err(format!("annotation {annotation} lists {} keys; list at most {limit}", known.len()));
+    }
+    Ok(items)
 }
 
 /// Reads `key` or `key=SOURCE`. The error is an unknown source.
-fn pod_annotation(item: &str) -> Result<PodAnnotation, String> {
+fn pod_annotation(item: &str) -> Result<PodAnnotation, &str> {
     let Some((key, source)) = item.split_once('=') else {
         return Ok(PodAnnotation { key: item.into(), value_from: None });
     };
     let value_from = match source.trim() {
         "PodIPsJSON" => ValueFrom::PodIpsJson,
         "PodIPsCSV" => ValueFrom::PodIpsCsv,
-        unknown => return Err(unknown.into()),
+        unknown => return Err(unknown),
     };
     Ok(PodAnnotation { key: key.trim().into(), value_from: Some(value_from) })
+}
+
+/// A user's text in quotes, and only its beginning if it is long.
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(MAX_QUOTED) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
 }
 
 #[cfg(test)]
@@ -132,7 +171,7 @@ mod tests {
         TargetReference { api_version: "apps/v1".into(), kind: "StatefulSet".into(), name: "w".into() }
     }
 
-    fn asked(annotations: &[(&str, &str)]) -> Option<Request> {
+    fn asked(annotations: &[(&str, &str)]) -> Result<Option<Request>, String> {
         let annotations =
             annotations.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
         read_request(&target(), &annotations)
@@ -146,6 +185,7 @@ mod tests {
             (PREFERRED_TOPOLOGY, "kubernetes.io/hostname"),
             (POD_ANNOTATIONS, "x, y = PodIPsJSON,z=PodIPsCSV,q=Bogus,=PodIPsCSV,x=PodIPsCSV"),
         ])
+        .unwrap()
         .unwrap();
         let spec = &request.spec;
         assert_eq!(spec.required_keys().collect::<Vec<_>>(), ["a", "b"]);
@@ -170,10 +210,40 @@ mod tests {
 
     #[test]
     fn generates_nothing_without_a_request_or_a_key() {
-        assert_eq!(asked(&[(REQUIRED_TOPOLOGY, "a")]), None);
-        assert_eq!(asked(&[(AUTO_GENERATE, "false"), (REQUIRED_TOPOLOGY, "a")]), None);
-        assert_eq!(asked(&[(AUTO_GENERATE, "true"), (REQUIRED_TOPOLOGY, " , ")]), None);
-        assert!(asked(&[(AUTO_GENERATE, "true"), (POD_ANNOTATIONS, "a")]).is_some());
+        assert_eq!(asked(&[(REQUIRED_TOPOLOGY, "a")]), Ok(None));
+        assert_eq!(asked(&[(AUTO_GENERATE, "false"), (REQUIRED_TOPOLOGY, "a")]), Ok(None));
+        assert_eq!(asked(&[(AUTO_GENERATE, "true"), (REQUIRED_TOPOLOGY, " , ")]), Ok(None));
+        assert!(asked(&[(AUTO_GENERATE, "true"), (POD_ANNOTATIONS, "a")]).unwrap().is_some());
+    }
+
+    #[test]
+    fn refuses_an_annotation_that_no_object_could_honour() {
+        for (annotation, value, word) in [
+            (REQUIRED_TOPOLOGY, "a,no key", "\"no key\" is no label key"),
+            (PREFERRED_TOPOLOGY, "a/b/c", "\"a/b/c\" is no label key"),
+            (POD_ANNOTATIONS, "good,no key=PodIPsCSV", "\"no key\" is no annotation key"),
+            (POD_ANNOTATIONS, "cni.projectcalico.org/podIP", "podIP can never be injected"),
+            (POD_ANNOTATIONS, "only=Bogus", "ignored \"only=Bogus\""),
+        ] {
+            let error = asked(&[(AUTO_GENERATE, "true"), (annotation, value)]).unwrap_err();
+            assert!(error.contains(annotation) && error.contains(word), "{error}");
+        }
+        let long = asked(&[(AUTO_GENERATE, "true"), (REQUIRED_TOPOLOGY, &"é".repeat(9_000))]).unwrap_err();
+        assert!(long.chars().count() < 256, "{long}");
+    }
+
+    #[test]
+    fn reads_a_huge_annotation_in_a_moment_and_refuses_it() {
+        let list = |count: usize| (0..count).map(|n| format!("k{n},k0")).collect::<Vec<_>>().join(",");
+        for (annotation, limit) in
+            [(REQUIRED_TOPOLOGY, MAX_TOPOLOGY_KEYS), (PREFERRED_TOPOLOGY, 64), (POD_ANNOTATIONS, 128)]
+        {
+            let start = std::time::Instant::now();
+            let error = asked(&[(AUTO_GENERATE, "true"), (annotation, &list(64_000))]).unwrap_err();
+            assert_eq!(error, format!("annotation {annotation} lists 64000 keys; list at most {limit}"));
+            assert!(start.elapsed().as_secs() < 2, "{:?}", start.elapsed());
+            assert!(asked(&[(AUTO_GENERATE, "true"), (annotation, &list(limit))]).is_ok());
+        }
     }
 
     #[test]

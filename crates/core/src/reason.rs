@@ -39,10 +39,14 @@ pub enum Reason {
     NameConflict,
     /// An annotation of the workload has an invalid value.
     InvalidAnnotation,
+    /// The API server, or an admission policy, refuses an object that the sidecar generates.
+    WriteRefused,
     /// The sidecar dropped states that were recorded on a node that no longer exists.
     StatesForgotten,
-    /// The sidecar deleted a Pod that waited for a node that no longer exists, so that its controller creates it again.
+    /// The sidecar evicted a Pod that waited for a node that no longer exists, so that its controller creates it again.
     PodEvicted,
+    /// A Pod waits for a node that no longer exists, and the sidecar does not evict it.
+    PodNotEvicted,
 }
 
 impl Reason {
@@ -66,8 +70,10 @@ impl Reason {
             Self::Deleted => "Deleted",
             Self::NameConflict => "NameConflict",
             Self::InvalidAnnotation => "InvalidAnnotation",
+            Self::WriteRefused => "WriteRefused",
             Self::StatesForgotten => "StatesForgotten",
             Self::PodEvicted => "PodEvicted",
+            Self::PodNotEvicted => "PodNotEvicted",
         }
     }
 }

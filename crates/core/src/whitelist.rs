@@ -15,6 +15,8 @@ pub const KEY: &str = "PPS_Watch_Custom_Workload_WhiteList";
 const EXAMPLE: &str = r#"{"workloads":[{"group":"example.io","kind":"Database"}]}"#;
 /// How many characters of an invalid value an error message repeats.
 const MAX_VALUE: usize = 100;
+/// How many kinds a list may have: each is a watch.
+const MAX_KINDS: usize = 256;
 
 /// A listed kind of workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +101,10 @@ pub fn parse(text: &str) -> Result<Whitelist, Malformed> {
         None if fields.is_empty() || fields.values().all(Value::is_null) => &[],
         None => return Err(missing("workloads".into(), "list the kinds in it")),
     };
+    if workloads.len() > MAX_KINDS {
+        let path = format!("workloads, with {} kinds,", workloads.len());
+        return Err(wrong(&path, &Value::Array(workloads[..1].into()), "list at most 256 kinds"));
+    }
     let mut whitelist = Whitelist::default();
     for (index, workload) in workloads.iter().enumerate() {
         let path = format!("workloads[{index}]");
@@ -216,6 +222,18 @@ mod tests {
         }
         let long = format!(r#"{{"workloads":"{}"}}"#, "x".repeat(5000));
         assert!(parse(&long).unwrap_err().to_string().len() < 400);
+    }
+
+    #[test]
+    fn refuses_a_list_with_too_many_kinds() {
+        let list = |count: usize| {
+            let kinds: Vec<String> =
+                (0..count).map(|n| format!(r#"{{"group":"a.io","kind":"K{n}"}}"#)).collect();
+            parse(&format!(r#"{{"workloads":[{}]}}"#, kinds.join(",")))
+        };
+        assert_eq!(list(MAX_KINDS).unwrap().entries.len(), MAX_KINDS);
+        let error = list(50_000).unwrap_err().to_string();
+        assert!(error.contains("workloads, with 50000 kinds,") && error.contains("at most 256"), "{error}");
     }
 
     #[test]

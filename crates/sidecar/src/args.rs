@@ -49,8 +49,8 @@ pub struct Args {
     )]
     pub config_namespace: String,
 
-    /// How long a node must be missing before the states recorded on it are dropped and Pods that wait
-    /// for it are deleted, so that their controller re-creates them. Applies to objects with
+    /// How long a node must be missing before the states recorded on it are dropped, and Pods that wait
+    /// for it are evicted if --evict-pending-pods is set. Applies to objects with
     /// nodeDeletionPolicy: Forget. A number of seconds, minutes or hours: 90s, 5m, 1h.
     #[arg(
         long,
@@ -60,6 +60,21 @@ pub struct Args {
         value_parser = grace_period,
     )]
     pub node_grace_period: Duration,
+
+    /// Evict Pods that are Pending for a node that no longer exists, so that their controller re-creates
+    /// them. Applies to objects with nodeDeletionPolicy: Forget. Needs the permission to create
+    /// pods/eviction. With false the sidecar reports such Pods and leaves them.
+    #[arg(
+        long,
+        value_name = "true|false",
+        default_value_t = false,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set,
+        env = "PPS_EVICT_PENDING_PODS",
+    )]
+    pub evict_pending_pods: bool,
 
     /// Whether several processes may run. Only the holder of the Lease writes. With false this
     /// process always writes and uses no Lease, so it must be the only one.
@@ -192,6 +207,8 @@ mod tests {
         assert!(!alone.leader_election);
         assert!(Args::try_parse_from(["pps-sidecar", "--shutdown-timeout", "soon"]).is_err());
         assert!(Args::try_parse_from(["pps-sidecar", "--max-writes", "0"]).is_err());
+        assert!(!args.evict_pending_pods);
+        assert!(Args::parse_from(["pps-sidecar", "--evict-pending-pods"]).evict_pending_pods);
         assert_eq!(args.recorder, Recorder::Own);
         let beside = Args::parse_from(["pps-sidecar", "--recorder", "openkruise"]);
         assert_eq!(beside.recorder, Recorder::OpenKruise);

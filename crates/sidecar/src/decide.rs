@@ -3,15 +3,22 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `inventory` | what the watches have reported, indexed |
-//! | `status`, `generated_pps`, `pod_eviction` | the decisions: pure functions over read-only views |
+//! | `status`, `generated_pps`, `alias`, `pod_eviction` | the decisions: pure functions over read-only views |
 //! | [`index`] | the state machine around them: facts in, dirty entries, decisions out |
+//! | `notices` | what users were told |
+//! | [`refusals`] | which refused writes wait, and how long |
+//! | [`event_budget`] | how many Events may be published |
 //! | `schedule`, `missing_nodes`, `unschedulable` | when a write, a lookup or an eviction is due |
 
+mod alias;
+pub mod event_budget;
 mod generated_pps;
 pub mod index;
 mod inventory;
 pub mod missing_nodes;
+mod notices;
 mod pod_eviction;
+pub mod refusals;
 pub mod schedule;
 mod status;
 pub mod unschedulable;

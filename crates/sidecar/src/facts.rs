@@ -8,8 +8,8 @@ use std::sync::Arc;
 use pps_core::demand::Demand;
 use pps_core::pps::{Condition, null_as_default};
 use pps_core::required_affinity::RequiredAffinity;
-use pps_core::{OwnerReference, Reason, Spec};
-use serde::Deserialize;
+use pps_core::{Reason, Spec};
+use serde::{Deserialize, Serialize};
 
 pub mod interest;
 pub(crate) mod interner;
@@ -116,14 +116,38 @@ pub struct PpsFact {
     /// Creation time, in RFC 3339.
     pub created: String,
     pub terminating: bool,
-    /// Whether the managed-by label says that the sidecar generated it.
+    /// Whether the sidecar made it: the managed-by label says so, and the sidecar's field manager owns a part of the
+    /// spec. A user's copy of such an object has only the label.
     pub generated: bool,
-    pub owners: Vec<OwnerReference>,
+    pub owned: OwnedFields,
+    pub owners: Vec<Owner>,
     pub spec: Spec,
     pub status: PpsStatus,
     /// Why the object cannot be read, if it cannot. It exists all the same. Its spec has the target if that can be read,
     /// and nothing else; its status is empty, whatever it has recorded. No decision may be made from them.
     pub unreadable: Option<String>,
+}
+
+/// The fields of a spec that the sidecar's field manager owns, of those that come from annotations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnedFields {
+    pub required_topology: bool,
+    pub preferred_topology: bool,
+    pub annotations: bool,
+}
+
+/// An ownerReference.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Owner {
+    pub api_version: String,
+    pub kind: String,
+    pub name: String,
+    pub uid: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_owner_deletion: Option<bool>,
 }
 
 /// The status of a PPS, with compactly stored states. See [`pps_core::pps::Status`] for the fields.

@@ -7,6 +7,8 @@ mod logging;
 mod missing_nodes;
 mod supervisor;
 mod term;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod worker;
 mod writing;
@@ -141,7 +143,7 @@ async fn record(
     while let Ok(observation) = observations.try_recv() {
         worker.apply(observation);
     }
-    if timeout(args.shutdown_timeout, worker.finish()).await.is_err() {
+    if timeout(args.shutdown_timeout, worker.finish(&mut observations)).await.is_err() {
         warn!(seconds = args.shutdown_timeout.as_secs(), "stopping before all pending writes were done");
     }
     election.end().await;

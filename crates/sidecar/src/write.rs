@@ -1,30 +1,30 @@
 //! Write: the only place that writes to the API server, apart from the Lease. Decides nothing.
 
 pub(crate) mod events;
+mod failure;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ACCEPT, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{Request, Status};
 use kube::{Api, Client};
 use pps_core::generate;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
+pub(crate) use self::failure::Failure;
+use self::failure::{classify, no_answer};
 use crate::decide::index::StatusWrite;
 use crate::decide::{GeneratedPps, PodEviction};
-use crate::facts::{NamespacedName, WorkloadKey};
+use crate::facts::WorkloadKey;
 use crate::lead::Permit;
-use crate::observe::client::describe;
 use crate::observe::wire::{Pod, PpsObject};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Part of the API server's error for a server-side apply if the definition has no `valueFrom`.
-const UNKNOWN_SOURCE: &str = ".valueFrom: field not declared in schema";
 
 /// The result of one request.
 #[derive(Debug)]
@@ -51,44 +51,6 @@ pub(crate) enum ApplyResult {
     WithoutSources,
 }
 
-/// Why a request failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// The object has changed since the write was decided. The watch will deliver the new state.
-    #[error("the object has changed in the meantime")]
-    Conflict,
-    #[error("the object no longer exists")]
-    NotFound,
-    /// The API server refused the request, or there was no answer.
-    #[error("{message}")]
-    Other {
-        message: String,
-        /// How long the API server asks to wait.
-        retry_after: Option<Duration>,
-    },
-    /// The object would be larger than the API server stores.
-    #[error("{0}")]
-    TooLarge(String),
-    /// Another process leads now. Whether the API server has accepted the request is unknown.
-    #[error("this process no longer leads")]
-    NotLeading,
-}
-
-impl Failure {
-    /// Whether the next state from the watches resolves it, so that it deserves no warning.
-    pub(crate) fn is_expected(&self) -> bool {
-        matches!(self, Self::Conflict | Self::NotFound | Self::NotLeading)
-    }
-
-    /// How long the API server asks to wait.
-    pub(crate) fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Other { retry_after, .. } => *retry_after,
-            Self::Conflict | Self::NotFound | Self::TooLarge(_) | Self::NotLeading => None,
-        }
-    }
-}
-
 /// Writes with this client while the permit is valid.
 #[derive(Clone)]
 pub(crate) struct Writer {
@@ -107,37 +69,43 @@ impl Writer {
         WriteResult::Status(write, result)
     }
 
-    /// Creates, changes or deletes a generated PPS.
+    /// Creates, changes or deletes a generated PPS or an alias.
     pub(crate) async fn write_generated_pps(
         self,
         workload: WorkloadKey,
         generated: GeneratedPps,
     ) -> WriteResult {
+        let api: Api<DynamicObject> = Api::namespaced_with(
+            self.client.clone(),
+            &generated.key().namespace,
+            &ApiResource::erase::<PpsObject>(&()),
+        );
+        let name = &*generated.key().name;
         let result = match &generated {
-            GeneratedPps::Apply { key, body, new } => {
-                let mut params = PatchParams::apply(generate::FIELD_MANAGER);
-                params.force = !new;
-                let api = self.api(key);
-                let apply = async |body: &Value| {
-                    let request =
-                        async { api.patch(&key.name, &params, &Patch::Apply(body)).await.map(drop) };
-                    self.run_permitted(request).await
+            GeneratedPps::Create { body, .. } => {
+                let params = PostParams {
+                    field_manager: Some(generate::FIELD_MANAGER.into()),
+                    ..PostParams::default()
                 };
-                match apply(body).await {
-                    Err(Failure::Other { message, .. }) if message.contains(UNKNOWN_SOURCE) => {
-                        apply(&without_sources(body)).await.map(|()| ApplyResult::WithoutSources)
-                    }
-                    other => other.map(|()| ApplyResult::Complete),
-                }
+                let request = async {
+                    let object = serde_json::from_value(body.clone()).map_err(kube::Error::SerdeError)?;
+                    api.create(&params, &object).await
+                };
+                self.run_permitted(request).await.map(|stored| apply_result(body, &stored.data))
             }
-            GeneratedPps::Delete { key, uid, resource_version } => {
-                let preconditions = Preconditions {
-                    uid: Some(uid.clone()),
-                    resource_version: Some(resource_version.clone()),
+            GeneratedPps::Update { patch, .. } => {
+                let params = PatchParams {
+                    field_manager: Some(generate::FIELD_MANAGER.into()),
+                    ..PatchParams::default()
                 };
-                let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-                let api = self.api(key);
-                match self.run_permitted(async { api.delete(&key.name, &params).await.map(drop) }).await {
+                let merge = Patch::Merge(patch);
+                self.run_permitted(api.patch(name, &params, &merge))
+                    .await
+                    .map(|stored| apply_result(patch, &stored.data))
+            }
+            GeneratedPps::Delete { uid, resource_version, .. } => {
+                let params = delete_params(uid, resource_version);
+                match self.run_permitted(async { api.delete(name, &params).await.map(drop) }).await {
                     Err(Failure::NotFound) => Ok(ApplyResult::Complete),
                     other => other.map(|()| ApplyResult::Complete),
                 }
@@ -146,17 +114,25 @@ impl Writer {
         WriteResult::Generated(workload, generated, result)
     }
 
-    /// Deletes a Pod, unless it was replaced or has changed: it may have been bound to a node.
+    /// Evicts a Pod, unless it was replaced or has changed: it may have been bound to a node. A disruption budget does
+    /// not protect a Pod that is Pending.
     pub(crate) async fn evict(self, eviction: PodEviction) -> WriteResult {
-        let preconditions = Preconditions {
-            uid: Some(eviction.uid.clone()),
-            resource_version: Some(eviction.resource_version.clone()),
-        };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &eviction.pod.namespace);
-        let result =
-            self.run_permitted(async { api.delete(&eviction.pod.name, &params).await.map(drop) }).await;
+        let result = self.run_permitted(self.create_eviction(&eviction)).await;
         WriteResult::Eviction(eviction, result)
+    }
+
+    async fn create_eviction(&self, eviction: &PodEviction) -> Result<(), kube::Error> {
+        let pods = <Pod as kube::Resource>::url_path(&(), Some(&eviction.pod.namespace));
+        // Without a version the API server assumes its own: policy/v1beta1 before Kubernetes 1.22, then policy/v1.
+        let body = json!({
+            "metadata": {"name": &*eviction.pod.name, "namespace": &*eviction.pod.namespace},
+            "deleteOptions": delete_params(&eviction.uid, &eviction.resource_version),
+        });
+        let request = http::Request::post(format!("{pods}/{}/eviction", eviction.pod.name))
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .body(body.to_string().into_bytes())
+            .map_err(kube::Error::HttpError)?;
+        self.client.request_text(request).await.map(drop)
     }
 
     /// Reads from etcd, not from a cache, whether a node exists. Only an unambiguous `NotFound` counts: a proxy may
@@ -169,7 +145,7 @@ impl Writer {
             }
             Ok(Ok(_)) => Ok(NodeLookup::Found),
             Ok(Err(error)) => Err(classify(error)),
-            Err(_) => Err(no_answer()),
+            Err(_) => Err(no_answer(REQUEST_TIMEOUT)),
         };
         WriteResult::NodeLookup(node, result)
     }
@@ -207,19 +183,22 @@ impl Writer {
     ) -> Result<T, Failure> {
         self.permit.run_while_valid(bounded(request)).await.unwrap_or(Err(Failure::NotLeading))
     }
-
-    fn api(&self, key: &NamespacedName) -> Api<PpsObject> {
-        Api::namespaced(self.client.clone(), &key.namespace)
-    }
 }
 
-/// Removes the fields that OpenKruise's definition does not have.
-fn without_sources(body: &Value) -> Value {
-    let mut body = body.clone();
-    for annotation in body["spec"]["persistentPodAnnotations"].as_array_mut().into_iter().flatten() {
-        annotation.as_object_mut().map(|annotation| annotation.remove("valueFrom"));
-    }
-    body
+/// Deletes only this version of an object.
+fn delete_params(uid: &str, resource_version: &str) -> DeleteParams {
+    let preconditions =
+        Preconditions { uid: Some(uid.to_owned()), resource_version: Some(resource_version.to_owned()) };
+    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
+}
+
+/// Compares what was sent with what the API server has stored: it drops fields that the definition does not have.
+fn apply_result(sent: &Value, stored: &Value) -> ApplyResult {
+    let has_source = |object: &Value| {
+        let annotations = object["spec"]["persistentPodAnnotations"].as_array();
+        annotations.into_iter().flatten().any(|annotation| annotation["valueFrom"].is_string())
+    };
+    if has_source(sent) && !has_source(stored) { ApplyResult::WithoutSources } else { ApplyResult::Complete }
 }
 
 /// Runs a request with a time limit.
@@ -227,14 +206,7 @@ async fn bounded<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Re
     match timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(classify(error)),
-        Err(_) => Err(no_answer()),
-    }
-}
-
-fn no_answer() -> Failure {
-    Failure::Other {
-        message: format!("no answer from the API server for {} s", REQUEST_TIMEOUT.as_secs()),
-        retry_after: None,
+        Err(_) => Err(no_answer(REQUEST_TIMEOUT)),
     }
 }
 
@@ -245,54 +217,18 @@ fn is_node_not_found(status: &Status, node: &str) -> bool {
     status.code == 404 && status.reason == "NotFound" && is_about_node
 }
 
-/// Whether the API server, etcd, or the connection between them refuses a request of this size.
-fn is_too_large(status: &Status) -> bool {
-    let says = |words: &str| status.message.contains(words);
-    status.code == 413 || says("request is too large") || says("larger than max")
-}
-
-fn classify(error: kube::Error) -> Failure {
-    match error {
-        kube::Error::Api(status) if status.code == 404 => Failure::NotFound,
-        kube::Error::Api(status) if status.code == 409 => Failure::Conflict,
-        kube::Error::Api(status) if is_too_large(&status) => {
-            Failure::TooLarge(format!("{} {}", status.code, status.message))
-        }
-        kube::Error::Api(status) => {
-            let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-            Failure::Other {
-                message: format!("{} {}: {}", status.code, status.reason, status.message),
-                retry_after: (seconds > 0).then(|| Duration::from_secs(seconds.into())),
-            }
-        }
-        other => Failure::Other { message: describe(&other), retry_after: None },
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use http_body_util::BodyExt;
+    use kube::client::Body;
+    use tower::service_fn;
 
     use super::*;
-
-    #[test]
-    fn classifies_refusals_for_size_as_too_large() {
-        for (code, message, expected) in [
-            (413, "Request entity too large: limit is 3145728", true),
-            (500, "etcdserver: request is too large", true),
-            (
-                500,
-                "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3 vs. 2)",
-                true,
-            ),
-            (500, "etcdserver: request timed out", false),
-            (422, "podStates is invalid", false),
-        ] {
-            let status = json!({"status": "Failure", "message": message, "code": code, "reason": ""});
-            let failure = classify(kube::Error::Api(serde_json::from_value(status).unwrap()));
-            assert_eq!(matches!(failure, Failure::TooLarge(_)), expected, "{message}");
-        }
-    }
+    use crate::facts::{GroupKind, NamespacedName};
+    use crate::lead::Election;
 
     #[test]
     fn only_an_unambiguous_not_found_means_that_a_node_does_not_exist() {
@@ -313,5 +249,69 @@ mod tests {
         ] {
             assert!(!is_node_not_found(&other, "n"), "{other:?}");
         }
+    }
+
+    /// Method, path and body of each request.
+    type Requests = Arc<Mutex<Vec<(String, String, Value)>>>;
+
+    /// A writer, and the requests that its API server gets. Each is answered with this status code.
+    fn writer(code: u16) -> (Writer, Requests) {
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = requests.clone();
+        let service = service_fn(move |request: http::Request<Body>| {
+            let seen = seen.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect().await.unwrap().to_bytes();
+                let body = serde_json::from_slice(&body).unwrap_or_default();
+                seen.lock().unwrap().push((head.method.to_string(), head.uri.path().to_owned(), body));
+                let answer = json!({"kind": "Status", "status": "Failure", "code": code, "reason": "AlreadyExists",
+                    "message": "persistentpodstates \"w\" already exists"});
+                let answer =
+                    http::Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
+                Ok::<_, Infallible>(answer.unwrap())
+            }
+        });
+        let leadership = Election::always_leading().leadership();
+        let permit = leadership.permit(leadership.term());
+        (Writer::new(Client::new(service, "n"), permit), requests)
+    }
+
+    fn workload() -> WorkloadKey {
+        WorkloadKey { object: NamespacedName::new("n", "w"), kind: GroupKind::stateful_set() }
+    }
+
+    #[tokio::test]
+    async fn a_new_object_is_created_and_never_merged_into_another() {
+        let (writer, requests) = writer(409);
+        let create = GeneratedPps::Create {
+            key: NamespacedName::new("n", "w"),
+            body: json!({"metadata": {"name": "w"}, "spec": {"targetRef": {}}}),
+            is_alias: false,
+        };
+        let result = writer.write_generated_pps(workload(), create).await;
+        assert!(matches!(result, WriteResult::Generated(_, _, Err(Failure::Conflict))), "{result:?}");
+        let requests = requests.lock().unwrap();
+        let [(method, path, body)] = &requests[..] else { panic!("{requests:?}") };
+        assert_eq!(
+            (method.as_str(), path.as_str()),
+            ("POST", "/apis/apps.kruise.io/v1alpha1/namespaces/n/persistentpodstates")
+        );
+        assert_eq!(body["spec"], json!({"targetRef": {}}));
+    }
+
+    #[tokio::test]
+    async fn evicts_only_the_pod_that_was_decided_about() {
+        let (writer, requests) = writer(429);
+        let pod = NamespacedName::new("n", "w-0");
+        let (uid, resource_version) = ("uid-1".to_owned(), "7".to_owned());
+        let result = writer.evict(PodEviction { pod, uid, resource_version, workload: workload() }).await;
+        // A disruption budget is in the way for now.
+        assert!(matches!(result, WriteResult::Eviction(_, Err(Failure::Other { .. }))), "{result:?}");
+        let requests = requests.lock().unwrap();
+        let [(method, path, body)] = &requests[..] else { panic!("{requests:?}") };
+        assert_eq!((method.as_str(), path.as_str()), ("POST", "/api/v1/namespaces/n/pods/w-0/eviction"));
+        assert_eq!(body["deleteOptions"]["preconditions"], json!({"uid": "uid-1", "resourceVersion": "7"}));
+        assert_eq!(body.get("apiVersion"), None, "the API server's own version");
     }
 }

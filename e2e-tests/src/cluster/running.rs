@@ -25,6 +25,11 @@ pub const POLICY_SERVER: &str = "policy-server";
 /// The user as which the sidecar calls the API server.
 pub const SIDECAR: &str = "pps-sidecar";
 
+/// Whether a PersistentPodState is an alias, in which the sidecar records nothing.
+pub fn is_alias(object: &DynamicObject) -> bool {
+    object.data["spec"]["targetRef"]["kind"] == "PersistentPodState"
+}
+
 /// The PersistentPodState resource.
 pub fn pps_resource() -> ApiResource {
     ApiResource {

@@ -68,11 +68,20 @@ pub fn name_of(object: &Value) -> String {
     format!("{} {}/{}", text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]))
 }
 
-/// Replaces versions that this API server does not serve: `policy/v1` came with Kubernetes 1.21, with the same fields.
+/// Replaces versions that this API server does not serve by older ones with the same fields.
 pub fn as_served(mut objects: Vec<Value>, version: Version) -> Vec<Value> {
-    if version < Version::minor(21) {
-        for object in objects.iter_mut().filter(|object| object["apiVersion"] == "policy/v1") {
-            object["apiVersion"] = "policy/v1beta1".into();
+    let flow_control = [(23, "v1beta1"), (26, "v1beta2"), (29, "v1beta3")];
+    let flow_control = flow_control.into_iter().find(|(minor, _)| version < Version::minor(*minor));
+    for object in &mut objects {
+        let older = match object["apiVersion"].as_str() {
+            Some("policy/v1") if version < Version::minor(21) => Some("policy/v1beta1".to_owned()),
+            Some("flowcontrol.apiserver.k8s.io/v1") => {
+                flow_control.map(|(_, older)| format!("flowcontrol.apiserver.k8s.io/{older}"))
+            }
+            _ => None,
+        };
+        if let Some(older) = older {
+            object["apiVersion"] = older.into();
         }
     }
     objects

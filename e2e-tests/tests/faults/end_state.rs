@@ -12,7 +12,7 @@ use kube::{
     api::{DynamicObject, ListParams},
 };
 use pps_e2e::{
-    cluster::{Cluster, PodInfo},
+    cluster::{Cluster, PodInfo, is_alias},
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
@@ -63,7 +63,13 @@ impl World {
             pods: cluster.pods_api(namespace).list(&all).await?.items,
             nodes: nodes.into_iter().map(|node| (node.name_any(), node.labels().clone())).collect(),
             sets: sets.list(&all).await?.into_iter().map(|set| (set.name_any(), set)).collect(),
-            objects: cluster.pps_api(namespace).list(&all).await?.items,
+            objects: cluster
+                .pps_api(namespace)
+                .list(&all)
+                .await?
+                .into_iter()
+                .filter(|one| !is_alias(one))
+                .collect(),
         })
     }
 

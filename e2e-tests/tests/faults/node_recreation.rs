@@ -18,7 +18,11 @@ const GRACE: Duration = Duration::from_secs(6);
 const RACK: &str = "example.io/rack";
 
 pub(crate) fn sidecar() -> SidecarOptions {
-    let args = vec!["--node-grace-period".to_owned(), format!("{}s", GRACE.as_secs())];
+    let args = vec![
+        "--node-grace-period".to_owned(),
+        format!("{}s", GRACE.as_secs()),
+        "--evict-pending-pods".to_owned(),
+    ];
     SidecarOptions { args, ..SidecarOptions::default() }
 }
 

@@ -56,7 +56,8 @@ pub(crate) async fn writes_states_once_the_permission_returns(network: &Network)
     let fleet = Fleet::new(&network.cluster, "unwritten", 3, 3).await;
     let sidecar = network.sidecar();
     let before = fleet.states().await;
-    let metric = "persistentpodstate_writes_total{resource=\"persistentpodstates/status\",result=\"error\"}";
+    let metric =
+        "persistentpodstate_writes_total{resource=\"persistentpodstates/status\",result=\"refused\"}";
     let refused = async || sidecar.metric(metric).await.map(Option::unwrap_or_default);
     let count = refused().await.unwrap();
 

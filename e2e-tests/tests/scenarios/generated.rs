@@ -1,15 +1,17 @@
 //! Objects that the sidecar generates for annotated workloads.
 
+use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{
-    ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams},
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use pps_e2e::{
-    cluster::Cluster,
+    cluster::{Cluster, SIDECAR, is_alias},
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
+use super::permissions;
 use crate::support::{
     HOSTNAME, IP_ANNOTATION, MARKER, Pool, SOON, TIMEOUT, WHILE, ZONE, homes, list, places, recording,
     required,
@@ -31,7 +33,7 @@ fn generated_spec(keys: &[&str]) -> Value {
 
 async fn names(pool: &Pool<'_>) -> Vec<String> {
     let all = pool.cluster.pps_api(pool.namespace).list(&ListParams::default()).await.unwrap();
-    all.items.iter().map(ResourceExt::name_any).collect()
+    all.iter().filter(|pps| !is_alias(pps)).map(ResourceExt::name_any).collect()
 }
 
 pub(crate) async fn generates_an_object_for_an_annotated_workload(cluster: &Cluster) {
@@ -54,11 +56,11 @@ pub(crate) async fn generates_an_object_for_an_annotated_workload(cluster: &Clus
     assert_eq!(pps.data["spec"], expected);
     assert_eq!(json!(pps.metadata.owner_references), owner(&pool, "web").await);
     // The sidecar owns exactly the fields that come from annotations.
-    let applied =
-        pps.managed_fields().iter().find(|entry| entry.operation.as_deref() == Some("Apply")).unwrap();
-    assert_eq!(applied.manager.as_deref(), Some("pps-sidecar"));
-    let fields = serde_json::to_value(&applied.fields_v1).unwrap();
-    let owned: Vec<&String> = fields["f:spec"].as_object().unwrap().keys().collect();
+    let fields = pps.managed_fields().iter().filter(|entry| entry.manager.as_deref() == Some("pps-sidecar"));
+    let mut fields = fields.map(|entry| serde_json::to_value(&entry.fields_v1).unwrap());
+    let fields = fields.find(|fields| fields["f:spec"].is_object()).unwrap();
+    let owned: Vec<&String> =
+        fields["f:spec"].as_object().unwrap().keys().filter(|field| *field != ".").collect();
     assert_eq!(
         owned,
         [
@@ -198,6 +200,100 @@ pub(crate) async fn keeps_states_across_an_orphaning_delete(cluster: &Cluster) {
     assert_eq!(places(&pool.roll_out("web", "2").await), places(&before));
     // The garbage collector has not deleted it.
     assert_eq!(pool.pps("web").await.unwrap().uid(), object);
+}
+
+/// Applies an exported copy of a generated object, as `kubectl get -o yaml | kubectl apply -f -` does.
+pub(crate) async fn leaves_an_exported_copy_of_a_generated_object_alone(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "copied", 2, 1).await;
+    cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
+    pool.recorded("web", "web").await;
+    let kubectl = async |arguments: &[&str]| cluster.control_plane.kubectl(arguments).await.unwrap();
+    let exported = kubectl(&["get", "-n", "copied", "pps", "web", "-o", "json"]).await;
+    let mut exported: Value = serde_json::from_str(&exported).unwrap();
+    let metadata = exported["metadata"].as_object_mut().unwrap();
+    for field in ["uid", "resourceVersion", "managedFields", "creationTimestamp", "generation"] {
+        metadata.remove(field);
+    }
+    let file = cluster.control_plane.folder().join("copied.json");
+    std::fs::write(&file, exported.to_string()).unwrap();
+
+    // The copy replaces the original before the sidecar can generate another one.
+    let sidecar = cluster.sidecar().unwrap();
+    sidecar.pause().unwrap();
+    cluster.pps_api("copied").delete("web", &DeleteParams::default()).await.unwrap();
+    pool.wait_until_no_object("web").await;
+    kubectl(&["apply", "-f", file.to_str().unwrap()]).await;
+    sidecar.resume().unwrap();
+    let copy = pool.pps("web").await.unwrap().uid();
+    pool.recorded("web", "web").await;
+
+    pool.annotate("web", &json!({AUTO: null})).await;
+    tokio::time::sleep(WHILE * 2).await;
+    assert_eq!(pool.pps("web").await.unwrap().uid(), copy, "a user's object is not deleted");
+}
+
+/// Causes refused requests, so it runs after the check of the audit log.
+pub(crate) async fn reports_a_refused_object_once(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "quota", 2, 1).await;
+    let count = "count/persistentpodstates.apps.kruise.io";
+    let quotas: Api<ResourceQuota> = Api::namespaced(cluster.client(), "quota");
+    let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {count: "0"}}});
+    quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();
+    // In place of the controller, which this control plane need not run.
+    let status = json!({"status": {"hard": {count: "0"}, "used": {count: "0"}}});
+    quotas.patch_status("none", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
+    let message = pool.event("web", "WriteRefused").await;
+    for word in ["cannot create PersistentPodState web", "403", "quota"] {
+        assert!(message.contains(word), "{word} in {message}");
+    }
+    tokio::time::sleep(WHILE * 2).await;
+    let creates = permissions::writes(cluster, SIDECAR).into_iter().filter(|event| {
+        event["objectRef"]["namespace"] == "quota" && event["objectRef"]["resource"] == "persistentpodstates"
+    });
+    assert_eq!(creates.count(), 1, "it is not tried again at once");
+    assert_eq!(pool.events("web", "WriteRefused").await.unwrap().len(), 1);
+
+    // A mistake in an annotation keeps what was generated, and says what is wrong.
+    cluster.control_plane.kubectl(&["delete", "-n", "quota", "resourcequota", "none"]).await.unwrap();
+    pool.annotate("web", &json!({REQUIRED: HOSTNAME})).await;
+    let pps = pool.wait_for_object("web", "an object", SOON, |_| true).await;
+    pool.annotate("web", &json!({REQUIRED: "no key"})).await;
+    let message = pool.event("web", "InvalidAnnotation").await;
+    assert!(message.contains(r#""no key" is no label key"#), "{message}");
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(pool.pps("web").await.unwrap().uid(), pps.uid());
+}
+
+/// Without the policy: how it finds objects of other names is its own matter.
+pub(crate) async fn keeps_an_alias_of_an_object_of_another_name(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "aliases", 2, 1).await;
+    let mine = pool.object("mine", &required("web", &[HOSTNAME])).await;
+    let alias = wait_for("an alias", SOON, async || {
+        let all = pool.cluster.pps_api("aliases").list(&ListParams::default()).await?;
+        let alias = all.items.into_iter().find(|pps| pps.name_any() != "mine");
+        Ok(alias.map_or_else(|| Progress::Waiting("none".to_owned()), Progress::Done))
+    })
+    .await
+    .unwrap();
+    assert_eq!(alias.name_any(), "web-bfaad516", "<name>-<hash of group and kind>");
+    assert_eq!(
+        alias.data["spec"],
+        json!({"targetRef": {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState", "name": "mine"}})
+    );
+    assert_eq!(alias.metadata.owner_references.as_ref().unwrap()[0].uid, mine.uid().unwrap());
+    assert_eq!(alias.owner_references().len(), 1);
+    // It is no object to record in.
+    cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
+    pool.recorded("mine", "web").await;
+    let stored = pool.pps(&alias.name_any()).await.unwrap();
+    assert!(stored.data.get("status").is_none_or(|status| *status == json!({})), "{}", stored.data);
+
+    // The garbage collector removes it with the object.
+    cluster.pps_api("aliases").delete("mine", &DeleteParams::default()).await.unwrap();
+    pool.wait_until_no_object(&alias.name_any()).await;
+    tokio::time::sleep(WHILE).await;
+    assert!(names(&pool).await.is_empty());
 }
 
 pub(crate) async fn reports_a_malformed_annotation(cluster: &Cluster) {

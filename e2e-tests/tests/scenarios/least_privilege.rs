@@ -7,8 +7,6 @@ use kube::{
 };
 use pps_e2e::{
     cluster::{Cluster, SIDECAR},
-    manifests,
-    repository::repository_file,
     sidecar::{NAMESPACE, Sidecar, SidecarOptions},
     wait::{Progress, wait_for},
 };
@@ -21,12 +19,13 @@ use super::{
 use crate::support::{HOSTNAME, Pool, TIMEOUT, homes, note, required, spec_for, wait_for_review};
 
 const KEY: &str = "example.io/round";
+const OTHER_KEY: &str = "example.io/other";
 /// How long to check that a feature keeps failing.
 const WHILE: std::time::Duration = std::time::Duration::from_secs(1);
 
 pub(crate) fn sidecar() -> SidecarOptions {
     // With leader election, a killed sidecar would hold the Lease for a while.
-    let args = ["--leader-election=false", "--node-grace-period=1s"];
+    let args = ["--leader-election=false", "--node-grace-period=1s", "--evict-pending-pods"];
     SidecarOptions { args: args.map(str::to_owned).into(), ..SidecarOptions::default() }
 }
 
@@ -41,6 +40,8 @@ enum Feature {
     Record,
     /// Generate an object for an annotated workload.
     Generate,
+    /// Change that object once the annotations change.
+    ChangeGenerated,
     /// Delete that object once the annotation is removed.
     DeleteGenerated,
     /// Publish Events.
@@ -59,8 +60,9 @@ fn feature_of(((group, resource, verb), names): &Grant) -> Feature {
     match (group.as_str(), resource.as_str(), verb.as_str()) {
         ("apps.kruise.io", "statefulsets", _) => Feature::WatchOpenKruise,
         ("", "nodes", "get") => Feature::Forget,
-        ("", "pods", "delete") => Feature::Evict,
-        ("apps.kruise.io", "persistentpodstates", "create" | "patch") => Feature::Generate,
+        ("", "pods/eviction", "create") => Feature::Evict,
+        ("apps.kruise.io", "persistentpodstates", "create") => Feature::Generate,
+        ("apps.kruise.io", "persistentpodstates", "patch") => Feature::ChangeGenerated,
         ("apps.kruise.io", "persistentpodstates", "delete") => Feature::DeleteGenerated,
         ("apps.kruise.io", "persistentpodstates/status", "patch") => Feature::Record,
         ("events.k8s.io", "events", "create") => Feature::PublishEvents,
@@ -161,11 +163,7 @@ impl<'a> Stage<'a> {
 
     /// Grants the sidecar exactly these permissions.
     async fn grant(&self, wanted: impl Fn(&Grant) -> bool) {
-        let mut roles = manifests::read(&repository_file("deploy/base/rbac.yaml")).unwrap();
-        roles.retain(|role| {
-            role["metadata"]["name"] == "pps-sidecar"
-                && (role["kind"] == "ClusterRole" || role["kind"] == "Role")
-        });
+        let mut roles = permissions::roles();
         for role in &mut roles {
             let rules = permissions::of_role(role).into_iter().filter(|grant| wanted(grant));
             let rules: Vec<Value> = rules
@@ -204,6 +202,11 @@ impl<'a> Stage<'a> {
             Feature::WatchOpenKruise => self.scale_openkruise(pool_replicas(text)).await,
             Feature::Record => pool.annotate_pod("home-0", &json!({KEY: text})).await,
             Feature::Generate => self.annotate(KEY).await,
+            Feature::ChangeGenerated => {
+                self.annotate(KEY).await;
+                pool.wait_for_object("made", "the object to be made", TIMEOUT, |_| true).await;
+                self.annotate(&format!("{KEY},{OTHER_KEY}")).await;
+            }
             Feature::DeleteGenerated => {
                 self.annotate(KEY).await;
                 pool.wait_for_object("made", "the object to be made", TIMEOUT, |_| true).await;
@@ -244,6 +247,10 @@ impl<'a> Stage<'a> {
                 pool.states("home").await.get("home-0").is_some_and(|state| state["annotations"][KEY] == text)
             }
             Feature::Generate => pool.pps("made").await.is_ok(),
+            Feature::ChangeGenerated => {
+                let pps = pool.pps("made").await.unwrap();
+                pps.data["spec"]["persistentPodAnnotations"].as_array().is_some_and(|keys| keys.len() == 2)
+            }
             Feature::DeleteGenerated => {
                 pool.cluster.pps_api(pool.namespace).get_opt("made").await.unwrap().is_none()
             }
@@ -271,7 +278,7 @@ impl<'a> Stage<'a> {
     async fn clean_up(&self, feature: Feature) {
         match feature {
             Feature::Lead => drop(self.elector.kill().await.unwrap()),
-            Feature::Generate | Feature::PublishEvents => {
+            Feature::Generate | Feature::ChangeGenerated | Feature::PublishEvents => {
                 self.remove_annotation().await;
                 self.pool.wait_until_no_object("made").await;
             }
@@ -320,13 +327,11 @@ fn pool_replicas(text: &str) -> u32 {
 
 /// How many requests the API server has refused because this permission was missing.
 fn refused(cluster: &Cluster, ((group, resource, verb), names): &Grant) -> usize {
-    // A server-side apply that would create an object is refused as a patch.
-    let verb = if verb == "create" && resource == "persistentpodstates" { "patch" } else { verb };
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let is_of = |event: &&Value| {
         let object = &event["objectRef"];
         event["responseStatus"]["code"] == 403
-            && event["verb"] == verb
+            && event["verb"] == verb.as_str()
             && object["resource"] == resource
             && object["apiGroup"].as_str().unwrap_or_default() == group
             && object["subresource"].as_str().unwrap_or_default() == subresource

@@ -7,13 +7,12 @@ use std::{
 
 use pps_e2e::{
     cluster::{Cluster, PodInfo, nodes::NodeSpec},
-    manifests,
-    repository::repository_file,
     sidecar::SidecarOptions,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
+use super::permissions;
 use crate::support::{
     HOSTNAME, IP_ANNOTATION, MARKER, Pool, TIMEOUT, WHILE, ZONE, homes, spec_for, spread_over_nodes,
 };
@@ -22,7 +21,11 @@ use crate::support::{
 const GRACE: Duration = Duration::from_secs(6);
 
 pub(crate) fn sidecar() -> SidecarOptions {
-    let args = vec!["--node-grace-period".to_owned(), format!("{}s", GRACE.as_secs())];
+    let args = vec![
+        "--node-grace-period".to_owned(),
+        format!("{}s", GRACE.as_secs()),
+        "--evict-pending-pods".to_owned(),
+    ];
     SidecarOptions { args, ..SidecarOptions::default() }
 }
 
@@ -246,15 +249,19 @@ pub(crate) async fn starts_the_grace_period_again_after_a_restart(cluster: &Clus
     pair.wait_until_moved().await;
 }
 
-/// Grants the sidecar all its permissions except to get a node or to delete a Pod.
+/// Grants the sidecar all its permissions except those for this verb on core resources.
 async fn grant_all_except(cluster: &Cluster, verb: Option<&str>) {
-    let mut objects = manifests::read(&repository_file("deploy/base/rbac.yaml")).unwrap();
-    objects.retain(|one| one["kind"] == "ClusterRole" && one["metadata"]["name"] == "pps-sidecar");
-    let rules = objects[0]["rules"].as_array_mut().unwrap();
-    let before = rules.len();
-    let is_core = |rule: &Value| rule["apiGroups"] == json!([""]);
-    rules.retain(|rule| !is_core(rule) || verb.is_none_or(|verb| rule["verbs"] != json!([verb])));
-    assert_eq!(rules.len(), before - verb.iter().len());
+    let mut objects = permissions::roles();
+    objects.retain(|one| one["kind"] == "ClusterRole");
+    let mut removed = 0;
+    for role in &mut objects {
+        let rules = role["rules"].as_array_mut().unwrap();
+        let before = rules.len();
+        let is_core = |rule: &Value| rule["apiGroups"] == json!([""]);
+        rules.retain(|rule| !is_core(rule) || verb.is_none_or(|verb| rule["verbs"] != json!([verb])));
+        removed += before - rules.len();
+    }
+    assert_eq!(removed, verb.iter().len());
     cluster.apply_objects(&objects).await.unwrap();
 }
 
@@ -283,11 +290,32 @@ pub(crate) async fn keeps_states_when_the_deletion_cannot_be_confirmed(cluster: 
     pair.wait_until_moved().await;
 }
 
+/// Restarts the sidecar without the flag, and with it.
+pub(crate) async fn reports_a_pod_that_it_may_not_evict(cluster: &Cluster) {
+    let pair = Pair::new(cluster, "told", &json!({"nodeDeletionPolicy": "Forget"})).await;
+    cluster.sidecar().unwrap().kill().await.unwrap();
+    let mut options = SidecarOptions { name: "without-evictions".to_owned(), ..sidecar() };
+    options.args.retain(|arg| arg != "--evict-pending-pods");
+    let without = cluster.run_sidecar(options).unwrap();
+    pair.delete_node().await;
+    pair.delete_pod().await;
+    let pending = pair.wait_until_pending().await;
+    pair.pool.wait_for_entries("mine", &["web-1"]).await;
+    let message = pair.pool.event("web", "PodNotEvicted").await;
+    assert!(message.contains("web-0") && message.contains("--evict-pending-pods"), "{message}");
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(pair.pods_now().await["web-0"].uid, pending.uid);
+    assert_eq!(pair.pool.events("web", "PodNotEvicted").await.unwrap().len(), 1);
+    without.terminate(TIMEOUT).await.unwrap();
+    cluster.sidecar().unwrap().start_again().unwrap();
+    pair.wait_until_moved().await;
+}
+
 /// Causes refused requests, so it runs after the check of the audit log. A sidecar that ends between dropping a state and
 /// evicting its Pod leaves the same situation.
 pub(crate) async fn evicts_a_pod_later_if_it_could_not_at_once(cluster: &Cluster) {
     let pair = Pair::new(cluster, "late", &json!({"nodeDeletionPolicy": "Forget"})).await;
-    grant_all_except(cluster, Some("delete")).await;
+    grant_all_except(cluster, Some("create")).await;
     pair.delete_node().await;
     pair.delete_pod().await;
     let pending = pair.wait_until_pending().await;
@@ -295,12 +323,14 @@ pub(crate) async fn evicts_a_pod_later_if_it_could_not_at_once(cluster: &Cluster
     let sidecar = cluster.sidecar().unwrap();
     wait_for("the eviction to be refused", TIMEOUT, async || {
         let refused =
-            sidecar.metric("persistentpodstate_writes_total{resource=\"pods\",result=\"error\"}").await?;
+            sidecar.metric("persistentpodstate_writes_total{resource=\"pods\",result=\"refused\"}").await?;
         Ok(Progress::when(refused.is_some_and(|refused| refused > 0.0), (), "not yet"))
     })
     .await
     .unwrap();
-    assert!(sidecar.log().contains("cannot delete a Pod that waits for a node that does not exist"));
+    assert!(sidecar.log().contains("cannot evict a Pod that waits for a node that does not exist"));
+    let message = pair.pool.event("web", "PodNotEvicted").await;
+    assert!(message.contains("web-0") && message.contains("403"), "{message}");
     sidecar.kill().await.unwrap();
     assert_eq!(pair.pods_now().await["web-0"].uid, pending.uid);
     grant_all_except(cluster, None).await;

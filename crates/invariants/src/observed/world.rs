@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_core::demand::{Naming, ReplicasPath};
-use pps_sidecar::decide::GeneratedPps;
 use pps_sidecar::decide::index::Index;
 use pps_sidecar::facts::interest::Interest;
 use pps_sidecar::facts::store::Update;
@@ -154,8 +153,7 @@ impl World {
                 if let Some(write) = self.index.generated_pps(&workload) {
                     // The write is on its way, and is never asked for a second time meanwhile.
                     assert!(generated.insert(workload.clone()), "{workload}: {write:?}");
-                    let (GeneratedPps::Apply { key, .. } | GeneratedPps::Delete { key, .. }) = &write;
-                    assert_eq!(key.namespace, workload.object.namespace);
+                    assert_eq!(write.key().namespace, workload.object.namespace);
                 }
             }
             for pod in work.evictions {

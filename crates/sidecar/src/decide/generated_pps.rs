@@ -1,4 +1,4 @@
-//! The decision about the generated PPS of an annotated workload: whether to apply it, delete it or leave it.
+//! The decision about the generated PPS of an annotated workload: whether to create it, change it, delete it or leave it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,22 +6,30 @@ use std::sync::Arc;
 use pps_core::generate::{self, FIELD_MANAGER, MANAGED_BY_LABEL, Request};
 use pps_core::pps::{API_VERSION, KIND, TargetReference};
 use pps_core::{Reason, Spec};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::inventory::TrackedPps;
-use crate::facts::{NamespacedName, WorkloadFact, WorkloadKey};
+use crate::facts::{NamespacedName, Owner, WorkloadFact, WorkloadKey};
 
-/// What has to be done about the generated PPS of a workload.
+/// What has to be done about an object that the sidecar makes for a workload: its generated PPS, or an alias.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GeneratedPps {
-    /// Apply this configuration, server-side.
-    Apply {
+    /// Create the object. If there is one of this name already, the API server refuses, and nothing is taken over.
+    Create {
         /// The object.
         key: NamespacedName,
-        /// The fields that the sidecar owns.
+        /// The whole object.
         body: Value,
-        /// Whether the object does not exist yet, so that nothing may be taken over by force.
-        new: bool,
+        /// Whether it is an alias.
+        is_alias: bool,
+    },
+    /// Change the fields that come from annotations, and the owner, if the object still has the UID and the resource
+    /// version in this merge patch.
+    Update {
+        /// The object.
+        key: NamespacedName,
+        /// The merge patch.
+        patch: Value,
     },
     /// Delete the object, if it still has this UID and resource version: somebody may just have taken it over.
     Delete {
@@ -31,7 +39,32 @@ pub enum GeneratedPps {
         uid: String,
         /// Its resource version.
         resource_version: String,
+        /// Whether it is an alias.
+        is_alias: bool,
     },
+}
+
+impl GeneratedPps {
+    /// The object.
+    pub fn key(&self) -> &NamespacedName {
+        match self {
+            Self::Create { key, .. } | Self::Update { key, .. } | Self::Delete { key, .. } => key,
+        }
+    }
+
+    /// Whether two writes want the same, apart from the version of the object that they were made from.
+    pub(crate) fn is_same_wish(&self, other: &Self) -> bool {
+        let wish = |patch: &Value| (patch["spec"].clone(), patch["metadata"]["ownerReferences"].clone());
+        match (self, other) {
+            (Self::Update { key, patch }, Self::Update { key: other, patch: other_patch }) => {
+                key == other && wish(patch) == wish(other_patch)
+            }
+            (Self::Delete { key, uid, .. }, Self::Delete { key: other, uid: other_uid, .. }) => {
+                key == other && uid == other_uid
+            }
+            _ => self == other,
+        }
+    }
 }
 
 /// A decision, and what the user of the workload has to know.
@@ -49,6 +82,8 @@ pub(crate) struct View<'a> {
     pub(crate) all: &'a BTreeMap<NamespacedName, TrackedPps>,
     /// Those that name this workload.
     pub(crate) targeting: Vec<&'a NamespacedName>,
+    /// Whether an alias has this name, and whether the sidecar made it.
+    pub(crate) alias: &'a dyn Fn(&NamespacedName) -> Option<bool>,
 }
 
 /// A workload as the target of a PPS.
@@ -63,7 +98,14 @@ pub(crate) fn target_of(key: &WorkloadKey, fact: &WorkloadFact) -> TargetReferen
 /// Decides what to do now.
 pub(crate) fn decide(view: &View<'_>) -> Decision {
     let target = target_of(view.key, view.workload);
-    let request = generate::read_request(&target, &view.workload.annotations);
+    let request = match generate::read_request(&target, &view.workload.annotations) {
+        Ok(request) => request,
+        // What was generated before stays: a mistake is no wish to lose what is recorded.
+        Err(refusal) => {
+            let message = format!("{refusal}; until then nothing is generated, changed or deleted");
+            return Decision { write: None, warning: Some((Reason::InvalidAnnotation, message)) };
+        }
+    };
     let unusable = request.as_ref().and_then(|request| request.warnings.first());
     let unusable = unusable.map(|warning| (Reason::InvalidAnnotation, warning.clone()));
     let (write, conflict) = match (request, view.generated()) {
@@ -83,6 +125,7 @@ fn delete(key: &NamespacedName, pps: &TrackedPps) -> GeneratedPps {
         key: key.clone(),
         uid: pps.fact.uid.clone(),
         resource_version: pps.fact.resource_version.clone(),
+        is_alias: false,
     }
 }
 
@@ -103,62 +146,115 @@ impl<'a> View<'a> {
     }
 
     fn update(&self, key: &NamespacedName, pps: &TrackedPps, request: &Request) -> Option<GeneratedPps> {
-        let has_owner = pps.fact.owners.iter().any(|owner| *owner.uid == *self.workload.uid);
-        if has_owner && generate::is_satisfied_by(&request.spec, &pps.fact.spec) {
+        let fact = &pps.fact;
+        let mut patch = json!({"metadata": {"uid": fact.uid, "resourceVersion": fact.resource_version}});
+        let spec = spec_patch(&request.spec, pps);
+        let has_owner = fact.owners.iter().any(|owner| *owner.uid == *self.workload.uid);
+        if has_owner && spec.is_empty() {
             return None;
         }
-        let body = self.body(key, &request.spec, Some(&pps.fact.uid));
-        Some(GeneratedPps::Apply { key: key.clone(), body, new: false })
+        if !has_owner {
+            patch["metadata"]["ownerReferences"] = json!(self.owners(&request.spec.target_ref, &fact.owners));
+        }
+        if !spec.is_empty() {
+            patch["spec"] = spec.into();
+        }
+        Some(GeneratedPps::Update { key: key.clone(), patch })
     }
 
-    fn create(&self, key: NamespacedName, request: &Request) -> GeneratedPps {
-        let body = self.body(&key, &request.spec, None);
-        GeneratedPps::Apply { key, body, new: true }
+    /// The owners that an object should have: those of other users, and the workload in place of its predecessor.
+    fn owners(&self, target: &TargetReference, before: &[Owner]) -> Vec<Owner> {
+        let group = |api_version: &str| api_version.split_once('/').map(|(group, _)| group.to_owned());
+        let is_predecessor = |owner: &Owner| {
+            owner.kind == target.kind
+                && owner.name == target.name
+                && group(&owner.api_version) == group(&target.api_version)
+        };
+        let mut owners: Vec<Owner> = before.iter().filter(|owner| !is_predecessor(owner)).cloned().collect();
+        let has_controller = owners.iter().any(|owner| owner.controller == Some(true));
+        owners.push(Owner {
+            api_version: target.api_version.clone(),
+            kind: target.kind.clone(),
+            name: target.name.clone(),
+            uid: self.workload.uid.to_string(),
+            controller: (!has_controller).then_some(true),
+            block_owner_deletion: None,
+        });
+        owners
     }
 
-    /// A name for the generated PPS. None if another PPS serves the workload already, or one of that name is
-    /// terminating; an error, with the object that has the name, if no name is free.
+    /// A name for the generated PPS. None if another PPS serves the workload already, or the name is becoming free;
+    /// an error, with the object that has the name, if no name is free.
     fn free_name(&self, target: &TargetReference) -> Result<Option<NamespacedName>, NamespacedName> {
         if !self.targeting.is_empty() {
             return Ok(None);
         }
         let first = &self.key.object;
-        let Some(holder) = self.all.get(first) else { return Ok(Some(first.clone())) };
-        if holder.fact.terminating {
-            return Ok(None);
+        let is_free = match self.all.get(first) {
+            None => (self.alias)(first).is_none(),
+            Some(holder) if holder.fact.terminating => return Ok(None),
+            Some(holder) if !holder.fact.generated || holder.fact.unreadable.is_some() => {
+                return Err(first.clone());
+            }
+            // It was generated for a workload of another kind with the same name.
+            Some(_) => false,
+        };
+        if is_free {
+            return Ok(Some(first.clone()));
         }
-        if !holder.fact.generated || holder.fact.unreadable.is_some() {
-            return Err(first.clone());
-        }
-        // It was generated for a workload of another kind with the same name.
         let namespace: &Arc<str> = &first.namespace;
         let second = NamespacedName::new(namespace.clone(), generate::second_name(target));
-        if self.all.contains_key(&second) { Err(second) } else { Ok(Some(second)) }
+        match (self.alias)(&second) {
+            // No PPS targets the workload, so its alias is about to be deleted.
+            Some(true) => Ok(None),
+            None if !self.all.contains_key(&second) => Ok(Some(second)),
+            _ => Err(second),
+        }
     }
 
-    /// The fields that the sidecar owns in a generated PPS. With a UID, it applies only to that object.
-    fn body(&self, key: &NamespacedName, spec: &Spec, uid: Option<&str>) -> Value {
-        let target = &spec.target_ref;
-        let mut body = json!({
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "metadata": {
-                "name": &*key.name,
-                "namespace": &*key.namespace,
-                "labels": {MANAGED_BY_LABEL: FIELD_MANAGER},
-                "ownerReferences": [{
-                    "apiVersion": target.api_version,
-                    "kind": target.kind,
-                    "name": target.name,
-                    "uid": &*self.workload.uid,
-                    "controller": true,
-                }],
-            },
-            "spec": spec,
-        });
-        if let Some(uid) = uid {
-            body["metadata"]["uid"] = uid.into();
-        }
-        body
+    fn create(&self, key: NamespacedName, request: &Request) -> GeneratedPps {
+        let owners = self.owners(&request.spec.target_ref, &[]);
+        let body = body(&key, &json!(owners), &json!(request.spec));
+        GeneratedPps::Create { key, body, is_alias: false }
     }
+}
+
+/// What has to change in a spec: the fields that annotations name, and those that they named before. A field that
+/// no annotation names and that somebody else set stays.
+fn spec_patch(asked: &Spec, pps: &TrackedPps) -> Map<String, Value> {
+    let (owned, actual) = (pps.fact.owned, json!(pps.fact.spec));
+    let asked = json!(asked);
+    let mut patch = Map::new();
+    for (field, owned) in [
+        ("targetRef", true),
+        ("requiredPersistentTopology", owned.required_topology),
+        ("preferredPersistentTopology", owned.preferred_topology),
+        ("persistentPodAnnotations", owned.annotations),
+    ] {
+        match (asked.get(field), actual.get(field)) {
+            (Some(asked), actual) if actual != Some(asked) => {
+                patch.insert(field.into(), asked.clone());
+            }
+            (None, Some(_)) if owned => {
+                patch.insert(field.into(), Value::Null);
+            }
+            _ => {}
+        }
+    }
+    patch
+}
+
+/// An object that the sidecar makes.
+pub(crate) fn body(key: &NamespacedName, owners: &Value, spec: &Value) -> Value {
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {
+            "name": &*key.name,
+            "namespace": &*key.namespace,
+            "labels": {MANAGED_BY_LABEL: FIELD_MANAGER},
+            "ownerReferences": owners,
+        },
+        "spec": spec,
+    })
 }

@@ -20,7 +20,9 @@ use std::sync::Arc;
 use pps_core::Reason;
 
 pub use self::decisions::StatusWrite;
+use super::alias::Aliases;
 use super::inventory::{Dirty, KindCoverage, NodeAbsences, OBJECT_OVERHEAD, Pods, TrackedPps, Workloads};
+use super::notices::Notices;
 use crate::facts::interest::{Interest, NewKeys};
 use crate::facts::interner::Interner;
 use crate::facts::store::Store;
@@ -64,8 +66,9 @@ pub struct Index {
     borrowed: HashMap<NamespacedName, BTreeSet<NamespacedName>>,
     /// Workloads whose generated PPS is being written, and whether another write was asked for meanwhile.
     generating: HashMap<WorkloadKey, bool>,
-    /// The last notice about each workload.
-    reported: HashMap<WorkloadKey, (Reason, String)>,
+    /// The aliases, which are no objects to record in.
+    aliases: Aliases,
+    reported: Notices,
     /// How large an object can be, in bytes.
     size_limit: usize,
     work: Work,
@@ -87,7 +90,8 @@ impl Index {
             by_target: HashMap::new(),
             borrowed: HashMap::new(),
             generating: HashMap::new(),
-            reported: HashMap::new(),
+            aliases: Aliases::default(),
+            reported: Notices::default(),
             size_limit: pps_core::size::DEFAULT_LIMIT,
             work: Work::default(),
         }
@@ -125,6 +129,11 @@ impl Index {
         self.pods.is_pending(pod)
     }
 
+    /// The UID of this Pod, if it has the policy's annotation and waits for a node.
+    pub fn pending_uid(&self, pod: &NamespacedName) -> Option<&str> {
+        self.pods.get(pod)?.pending.as_deref().map(|pending| pending.uid.as_str())
+    }
+
     /// How many Pods, nodes, workloads, objects and recorded states are kept, and how many nodes are missing.
     pub fn counts(&self) -> [(&'static str, usize); 6] {
         [
@@ -154,6 +163,7 @@ impl Index {
             let dirty = self.objects.iter().filter(|(_, object)| !object.dirty.is_clean());
             self.work.statuses.extend(dirty.map(|(key, _)| key.clone()));
             self.work.generated.extend(self.workloads.keys().cloned());
+            self.work.generated.extend(self.by_target.keys().chain(self.aliases.workloads()).cloned());
             self.retry_evictions();
         }
     }
@@ -171,19 +181,19 @@ impl Index {
         }
     }
 
-    /// Reports to users, once, until something else has to be reported about the workload.
+    /// Reports to users, once until the workload's annotations change.
     pub fn report(&mut self, workload: &WorkloadKey, reason: Reason, message: String) {
         let Some(fact) = self.workloads.get(workload) else { return };
+        if !self.reported.is_news(workload, reason, &message) {
+            return;
+        }
         let subject = Subject {
             api_version: fact.api_version.clone(),
             kind: workload.kind.kind.to_string(),
             object: workload.object.clone(),
             uid: fact.uid.to_string(),
         };
-        let notice = Notice { subject, reason, message: message.clone() };
-        if self.reported.insert(workload.clone(), (reason, message.clone())) != Some((reason, message)) {
-            self.work.notices.push(notice);
-        }
+        self.work.notices.push(Notice { subject, reason, message });
     }
 
     // ---- What is dirty -------------------------------------------------------------------------------

@@ -93,6 +93,17 @@ impl MissingNodes {
         self.requests.pop_first()
     }
 
+    /// Takes one Node whose absence the caller must confirm, and whose confirmation has not failed yet.
+    pub fn take_first_confirmation(&mut self) -> Option<Arc<str>> {
+        let node = self.requests.iter().find(|node| !self.has_failed(node))?.clone();
+        self.requests.take(&node)
+    }
+
+    /// Whether the last confirmation of this Node's absence failed.
+    pub fn has_failed(&self, node: &Arc<str>) -> bool {
+        self.nodes.get(node).is_some_and(|countdown| countdown.failures > 0)
+    }
+
     /// The API server has no such Node. Returns false if the confirmation is obsolete.
     pub fn confirm_missing(&mut self, node: &Arc<str>, now: Instant) -> bool {
         let is_current = self.end_confirmation(node);
@@ -234,6 +245,8 @@ mod tests {
         assert!(waits.is_sorted_by(|a, b| a < b), "{waits:?}");
         nodes.take_overdue(now);
         nodes.request_confirmation(&node);
+        assert_eq!(nodes.take_first_confirmation(), None, "it is a retry");
+        assert_eq!(nodes.take_confirmation(), Some(node.clone()));
         nodes.confirmation_failed(&node, Some(PERIOD), now);
         assert_eq!(nodes.next_deadline(), Some(now + PERIOD), "waits as long as the server asks for");
     }

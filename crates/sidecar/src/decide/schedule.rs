@@ -179,6 +179,11 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         }
     }
 
+    /// How many writes of this key have failed since the last one that succeeded.
+    pub fn failures(&self, key: &K) -> u32 {
+        self.keys.get(key).map_or(0, |timing| timing.failures)
+    }
+
     /// A write of this key met another writer's. The API server is healthy, so the wait stays short. A longer one would
     /// lose to a frequent writer each time.
     pub fn conflicted(&mut self, key: &K, now: Instant) {
@@ -271,7 +276,9 @@ mod tests {
             Some(now + 60_000 * MS),
             "as long as the API server asks for"
         );
+        assert_eq!(batch.failures(&"a"), 4);
         batch.written(&"a", 0, now);
+        assert_eq!(batch.failures(&"a"), 0);
         batch.mark(&"a", now + LONGEST);
         assert_eq!(take(&mut batch, now + LONGEST), Some("a"));
     }

@@ -10,20 +10,31 @@ use crate::facts::NamespacedName;
 #[derive(Debug)]
 pub struct UnschedulablePods {
     period: Duration,
-    evictable_from: HashMap<NamespacedName, Instant>,
+    pods: HashMap<NamespacedName, Unschedulable>,
     deadlines: BTreeSet<(Instant, NamespacedName)>,
+}
+
+#[derive(Debug)]
+struct Unschedulable {
+    /// Another Pod of the same name has a grace period of its own.
+    uid: String,
+    evictable_from: Instant,
+    is_reported: bool,
 }
 
 impl UnschedulablePods {
     /// Waits for this grace period before a Pod may be evicted.
     pub fn new(period: Duration) -> Self {
-        Self { period, evictable_from: HashMap::new(), deadlines: BTreeSet::new() }
+        Self { period, pods: HashMap::new(), deadlines: BTreeSet::new() }
     }
 
     /// Records that a Pod is unschedulable now. Returns whether it has been so for the whole grace period;
     /// if not, [`Self::take_overdue`] yields it at the end of the period.
-    pub fn observe(&mut self, pod: &NamespacedName, now: Instant) -> bool {
-        let from = *self.evictable_from.entry(pod.clone()).or_insert(now + self.period);
+    pub fn observe(&mut self, pod: &NamespacedName, uid: &str, now: Instant) -> bool {
+        if self.pods.get(pod).is_none_or(|known| known.uid != uid) {
+            self.track(pod, uid, now + self.period);
+        }
+        let from = self.pods.get(pod).map_or(now, |known| known.evictable_from);
         if from > now {
             self.deadlines.insert((from, pod.clone()));
         }
@@ -31,16 +42,32 @@ impl UnschedulablePods {
     }
 
     /// Makes a Pod evictable now: the Node that it requires has been missing for the grace period already.
-    pub fn skip_grace_period(&mut self, pod: &NamespacedName, now: Instant) {
-        self.cancel(pod);
-        self.evictable_from.insert(pod.clone(), now);
+    pub fn skip_grace_period(&mut self, pod: &NamespacedName, uid: &str, now: Instant) {
+        self.track(pod, uid, now);
+    }
+
+    /// Whether a Pod that is not evicted is to be reported: once for each Pod.
+    pub fn is_to_be_reported(&mut self, pod: &NamespacedName) -> bool {
+        self.pods.get_mut(pod).is_some_and(|known| !std::mem::replace(&mut known.is_reported, true))
     }
 
     /// Stops tracking a Pod: it is schedulable, or deleted.
     pub fn cancel(&mut self, pod: &NamespacedName) {
-        if let Some(from) = self.evictable_from.remove(pod) {
-            self.deadlines.remove(&(from, pod.clone()));
+        if let Some(known) = self.pods.remove(pod) {
+            self.deadlines.remove(&(known.evictable_from, pod.clone()));
         }
+    }
+
+    /// Stops tracking all Pods: another process led meanwhile, and nobody knows how they were.
+    pub fn clear(&mut self) {
+        self.pods.clear();
+        self.deadlines.clear();
+    }
+
+    fn track(&mut self, pod: &NamespacedName, uid: &str, evictable_from: Instant) {
+        self.cancel(pod);
+        let known = Unschedulable { uid: uid.to_owned(), evictable_from, is_reported: false };
+        self.pods.insert(pod.clone(), known);
     }
 
     /// When the next grace period ends.
@@ -71,15 +98,15 @@ mod tests {
     #[test]
     fn a_pod_is_evictable_after_the_whole_grace_period() {
         let (mut pods, pod, now) = tracker();
-        assert!(!pods.observe(&pod, now));
-        assert!(!pods.observe(&pod, now + ALMOST));
+        assert!(!pods.observe(&pod, "uid-1", now));
+        assert!(!pods.observe(&pod, "uid-1", now + ALMOST));
         assert_eq!((pods.next_deadline(), pods.take_overdue(now + ALMOST)), (Some(now + PERIOD), None));
         assert_eq!(pods.take_overdue(now + PERIOD), Some(pod.clone()));
         assert_eq!(pods.next_deadline(), None);
-        assert!(pods.observe(&pod, now + PERIOD));
+        assert!(pods.observe(&pod, "uid-1", now + PERIOD));
 
         pods.cancel(&pod);
-        assert!(!pods.observe(&pod, now + PERIOD), "it was schedulable in the meantime");
+        assert!(!pods.observe(&pod, "uid-1", now + PERIOD), "it was schedulable in the meantime");
         pods.cancel(&pod);
         assert_eq!(pods.next_deadline(), None);
     }
@@ -87,9 +114,25 @@ mod tests {
     #[test]
     fn a_pod_whose_node_has_been_missing_for_the_grace_period_is_evictable_at_once() {
         let (mut pods, pod, now) = tracker();
-        assert!(!pods.observe(&pod, now));
-        pods.skip_grace_period(&pod, now);
-        assert!(pods.observe(&pod, now));
+        assert!(!pods.observe(&pod, "uid-1", now));
+        pods.skip_grace_period(&pod, "uid-1", now);
+        assert!(pods.observe(&pod, "uid-1", now));
         assert_eq!(pods.next_deadline(), None);
+    }
+
+    #[test]
+    fn another_pod_of_the_same_name_and_another_term_have_a_grace_period_of_their_own() {
+        let (mut pods, pod, now) = tracker();
+        pods.observe(&pod, "uid-1", now);
+        assert!(pods.observe(&pod, "uid-1", now + PERIOD));
+        assert!(!pods.observe(&pod, "uid-2", now + PERIOD), "its controller has made it anew");
+        assert_eq!(pods.next_deadline(), Some(now + PERIOD + PERIOD));
+        assert!(pods.observe(&pod, "uid-2", now + PERIOD + PERIOD));
+        assert!(pods.is_to_be_reported(&pod) && !pods.is_to_be_reported(&pod));
+
+        pods.clear();
+        assert!(!pods.observe(&pod, "uid-2", now + PERIOD + PERIOD), "another process led meanwhile");
+        pods.skip_grace_period(&pod, "uid-2", now);
+        assert!(!pods.observe(&pod, "uid-3", now));
     }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use http::{Response, header};
+use http::{HeaderMap, Response, header};
 use http_body_util::{BodyExt, Either, Full};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower::BoxError;
 use tower::util::AndThenLayer;
 
@@ -33,6 +33,9 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
     };
     // The server ends each watch earlier than this, so a connection that is silent for longer is dead.
     config.read_timeout = Some(LONGEST_SILENCE + Duration::from_secs(5));
+    // Each caller waits and tries again by itself, as long as the API server asks for. Another layer below would hide
+    // from it that the API server is overloaded, and hold the request for minutes.
+    config.default_retry = false;
     let builder = ClientBuilder::try_from(config)?;
     Ok(builder.with_layer(&AndThenLayer::new(join_refusal_lines)).build())
 }
@@ -62,18 +65,80 @@ where
     }
     let (mut head, body) = response.into_parts();
     let body = body.collect().await.map_err(Into::into)?.to_bytes();
-    let line = serde_json::from_slice::<Value>(&body).map_or_else(
-        // Not JSON: a proxy in front of the API server answered.
-        |_| String::from_utf8_lossy(&body).split_whitespace().collect::<Vec<_>>().join(" "),
-        |refusal| refusal.to_string(),
-    );
+    let line = match (serde_json::from_slice::<Value>(&body), retry_after(&head.headers)) {
+        (Ok(refusal), _) => refusal.to_string(),
+        // Not JSON: a proxy in front of the API server answered, or its own guard against overload.
+        (Err(_), None) => one_line(&body),
+        (Err(_), Some(seconds)) => json!({
+            "kind": "Status", "status": "Failure", "code": status.as_u16(), "reason": "TooManyRequests",
+            "message": one_line(&body), "details": {"retryAfterSeconds": seconds},
+        })
+        .to_string(),
+    };
     head.headers.remove(header::CONTENT_LENGTH);
     Ok(Response::from_parts(head, Either::Right(Full::new(line.into()))))
 }
 
+fn one_line(body: &[u8]) -> String {
+    String::from_utf8_lossy(body).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// How many seconds the server asks to wait.
+fn retry_after(headers: &HeaderMap) -> Option<u32> {
+    headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use axum::Router;
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::Api;
+
     use super::*;
+
+    /// Answers every request as an overloaded API server does, and counts them.
+    async fn overloaded_server() -> (std::net::SocketAddr, Arc<AtomicU32>) {
+        let requests = Arc::new(AtomicU32::new(0));
+        let counter = requests.clone();
+        let app = Router::new().fallback(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            async {
+                (
+                    http::StatusCode::TOO_MANY_REQUESTS,
+                    [(header::RETRY_AFTER, "1")],
+                    "Too many requests,\nplease try again later.\n",
+                )
+            }
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async { axum::serve(listener, app).await });
+        (address, requests)
+    }
+
+    #[tokio::test]
+    async fn the_caller_hears_at_once_that_the_api_server_is_overloaded_and_how_long_to_wait() {
+        let (address, requests) = overloaded_server().await;
+        let path = std::env::temp_dir().join(format!("pps-overloaded-{}", std::process::id()));
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
+            "users": [{"name": "u", "user": {}}],
+        });
+        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        let client = connect(Some(&path)).await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let pods: Api<Pod> = Api::namespaced(client, "n");
+        let answer = tokio::time::timeout(Duration::from_secs(5), pods.get("w-0")).await;
+        let kube::Error::Api(status) = answer.expect("an answer at once").unwrap_err() else { panic!() };
+        assert_eq!((status.code, requests.load(Ordering::Relaxed)), (429, 1));
+        assert_eq!(status.details.unwrap().retry_after_seconds, 1);
+        assert_eq!(status.message, "Too many requests, please try again later.");
+    }
 
     async fn body_after(status: u16, body: &str) -> String {
         let response = Response::builder()

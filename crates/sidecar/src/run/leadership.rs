@@ -1,5 +1,7 @@
 //! What the worker does when a term begins or ends, and the publication of notices, which only a leader does.
 
+use std::time::Instant;
+
 use tracing::info;
 
 use super::worker::Worker;
@@ -18,7 +20,9 @@ impl Worker {
         self.publisher.permit = permit;
         self.status_writes.take_all();
         self.generated_writes.take_all();
+        self.refusals.clear();
         self.evictions.take_all();
+        self.unschedulable.clear();
         if self.term.has_begun() {
             self.index.retry_all();
             for notice in self.term.take_held_back(HANDOVER_WINDOW) {
@@ -33,6 +37,9 @@ impl Worker {
             return;
         }
         info!(about = %notice.subject, reason = %notice.reason, "{}", notice.message);
+        if !self.event_budget.spend(&notice.subject, Instant::now()) {
+            return self.metrics.count_dropped_event();
+        }
         tokio::spawn(self.publisher.clone().publish(notice));
     }
 }

@@ -30,9 +30,9 @@ impl Worker {
     }
 
     /// When the next eviction or grace period is due.
-    pub(super) fn next_absence_due(&self) -> Option<Instant> {
+    pub(super) fn next_absence_due(&self, candidates: Candidates) -> Option<Instant> {
         let due = [
-            self.evictions.next(Candidates::All),
+            self.evictions.next(candidates),
             self.unschedulable.next_deadline(),
             self.missing_nodes.next_deadline(),
         ];
@@ -60,8 +60,17 @@ impl Worker {
         }
     }
 
+    /// Takes one node to look up. A lookup that failed before is a retry, like a write.
+    pub(super) fn take_confirmation(&mut self, candidates: Candidates) -> Option<Arc<str>> {
+        match candidates {
+            Candidates::All => self.missing_nodes.take_confirmation(),
+            Candidates::NotFailing => self.missing_nodes.take_first_confirmation(),
+        }
+    }
+
     pub(super) fn look_up_node(&mut self, node: Arc<str>) {
-        self.begin_write(false, self.writer.clone().look_up_node(node));
+        let is_retry = self.missing_nodes.has_failed(&node);
+        self.begin_write(is_retry, self.writer.clone().look_up_node(node));
     }
 
     pub(super) fn on_node_lookup(&mut self, node: &Arc<str>, result: Result<NodeLookup, Failure>) {
@@ -101,8 +110,8 @@ impl Worker {
         let now = Instant::now();
         for (node, pod) in &write.forgotten {
             let key = NamespacedName { namespace: write.key.namespace.clone(), name: pod.clone() };
-            if self.index.is_pending(&key) {
-                self.unschedulable.skip_grace_period(&key, now);
+            if let Some(uid) = self.index.pending_uid(&key) {
+                self.unschedulable.skip_grace_period(&key, uid, now);
             }
             info!(object = %write.key, %node, %pod, "dropped a state whose node does not exist");
         }
@@ -120,15 +129,28 @@ impl Worker {
         self.index.report(&write.workload, Reason::StatesForgotten, message);
     }
 
-    /// Deletes a Pod that waits for a node that does not exist, if it has done so for the grace period.
-    pub(super) fn evict(&mut self, pod: &NamespacedName, now: Instant) {
-        match self.index.eviction(pod) {
-            None => self.unschedulable.cancel(pod),
-            Some(eviction) => {
-                if self.unschedulable.observe(pod, now) {
-                    self.begin_write(false, self.writer.clone().evict(eviction));
-                }
-            }
+    /// Evicts a Pod that waits for a node that does not exist, if it has done so for the grace period.
+    pub(super) fn evict(&mut self, pod: &NamespacedName, is_retry: bool, now: Instant) {
+        let Some(eviction) = self.index.eviction(pod) else { return self.unschedulable.cancel(pod) };
+        if !self.unschedulable.observe(pod, &eviction.uid, now) {
+            return;
+        }
+        if self.evicts_pending_pods {
+            self.begin_write(is_retry, self.writer.clone().evict(eviction));
+        } else {
+            self.report_not_evicted(&eviction, "start the sidecar with --evict-pending-pods");
+        }
+    }
+
+    /// Reports, once for each Pod, that it stays Pending.
+    fn report_not_evicted(&mut self, eviction: &PodEviction, advice: &str) {
+        let pod = &eviction.pod;
+        if self.unschedulable.is_to_be_reported(pod) {
+            let message = format!(
+                "delete Pod {}, or {advice}: it is Pending for a node that does not exist, and its controller does not re-create it by itself",
+                pod.name
+            );
+            self.index.report(&eviction.workload, Reason::PodNotEvicted, message);
         }
     }
 
@@ -140,15 +162,18 @@ impl Worker {
                 self.evictions.written(pod, 0, now);
                 self.unschedulable.cancel(pod);
                 let message = format!(
-                    "deleted Pod {}, which was Pending for a node that does not exist; its controller re-creates it",
+                    "evicted Pod {}, which was Pending for a node that does not exist; its controller re-creates it",
                     pod.name
                 );
                 self.index.report(&eviction.workload, Reason::PodEvicted, message);
             }
             Err(failure) => {
                 self.count_failure(WrittenResource::Pod, &failure);
+                if let Failure::Refused(message) = &failure {
+                    self.report_not_evicted(eviction, &format!("let the sidecar evict it ({message})"));
+                }
                 if !failure.is_expected() {
-                    warn!(%pod, error = %failure, "cannot delete a Pod that waits for a node that does not exist; retrying");
+                    warn!(%pod, error = %failure, "cannot evict a Pod that waits for a node that does not exist; retrying");
                 }
                 self.evictions.failed(pod, failure.retry_after(), now);
                 self.evictions.mark(pod, now);

@@ -1,11 +1,15 @@
 //! One turn of the loop: applies observations, queues the index's work, and begins due writes while this process leads.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc;
+use tokio::time::sleep_until;
 use tracing::info;
 
 use super::worker::{OVERSIZED_RETRY_INTERVAL, Worker};
 use crate::decide::schedule::Candidates;
+use crate::facts::NamespacedName;
 use crate::facts::store::Update;
 use crate::observe::watch::Observation;
 use crate::telemetry::metrics::TrackedCounts;
@@ -48,9 +52,12 @@ impl Worker {
         let generated = if self.discovery.is_pps_definition_terminating() {
             None
         } else {
-            self.generated_writes.next(candidates)
+            [self.generated_writes.next(candidates), self.refusals.next_deadline()]
+                .into_iter()
+                .flatten()
+                .min()
         };
-        let due = [self.status_writes.next(candidates), generated, self.next_absence_due()];
+        let due = [self.status_writes.next(candidates), generated, self.next_absence_due(candidates)];
         due.into_iter().flatten().min()
     }
 
@@ -76,6 +83,9 @@ impl Worker {
         }
         let now = Instant::now();
         self.queue_work(now);
+        while let Some(workload) = self.refusals.take_due(now) {
+            self.generated_writes.mark(&workload, now);
+        }
         if self.term.is_leader() && self.apply_overdue(now) {
             self.queue_work(now);
         }
@@ -92,10 +102,10 @@ impl Worker {
         } else if let Some((key, is_retry)) = self.status_writes.take(candidates, now) {
             self.write_status(&key, is_retry);
             self.schedule_node_lookups();
-        } else if let Some(node) = self.missing_nodes.take_confirmation() {
+        } else if let Some(node) = self.take_confirmation(candidates) {
             self.look_up_node(node);
-        } else if let Some((pod, _)) = self.evictions.take(Candidates::All, now) {
-            self.evict(&pod, now);
+        } else if let Some((pod, is_retry)) = self.evictions.take(candidates, now) {
+            self.evict(&pod, is_retry, now);
         } else {
             return false;
         }
@@ -168,23 +178,36 @@ impl Worker {
         self.metrics.set_sizes(largest, near, exceeded);
     }
 
-    /// Writes all pending statuses, due or not, and waits for the results. A standby has nothing to write.
-    pub(super) async fn finish(&mut self) {
+    /// Writes all statuses that are pending now, due or not, and waits for the results. Takes what the watches report
+    /// meanwhile: a write that met another one is decided again from it. A standby has nothing to write.
+    pub(super) async fn finish(&mut self, observations: &mut mpsc::Receiver<Observation>) {
         self.queue_work(Instant::now());
+        let mut pending: BTreeSet<NamespacedName> = self.status_writes.take_all().into_iter().collect();
+        let mut retry_at = Instant::now();
         while self.term.is_leader() {
-            for key in self.status_writes.take_all() {
-                self.write_status(&key, false);
-            }
-            let Some(done) = self.in_flight.join_next().await else { return };
-            if let Ok((is_retry, result)) = done {
-                let has_failed =
-                    matches!(result, WriteResult::Status(_, Err(_)) | WriteResult::Generated(_, _, Err(_)));
-                self.on_write_done((is_retry, result));
-                self.queue_work(Instant::now());
-                if has_failed {
-                    tokio::time::sleep(SHUTDOWN_RETRY).await;
+            if Instant::now() >= retry_at {
+                for key in std::mem::take(&mut pending) {
+                    self.write_status(&key, false);
                 }
             }
+            if pending.is_empty() && self.in_flight.is_empty() {
+                return;
+            }
+            tokio::select! {
+                Some(Ok((is_retry, result))) = self.in_flight.join_next() => {
+                    if let WriteResult::Status(write, Err(_)) = &result {
+                        pending.insert(write.key.clone());
+                        retry_at = Instant::now() + SHUTDOWN_RETRY;
+                    }
+                    self.on_write_done((is_retry, result));
+                }
+                Some(observation) = observations.recv() => self.apply(observation),
+                () = sleep_until(retry_at.into()), if !pending.is_empty() => {}
+                else => return,
+            }
+            // What comes up only now is left to the next leader.
+            self.queue_work(Instant::now());
+            self.status_writes.take_all();
         }
     }
 }

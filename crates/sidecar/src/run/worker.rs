@@ -12,8 +12,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::supervisor::Supervisor;
 use super::term::CurrentTerm;
 use crate::args::Args;
+use crate::decide::event_budget::EventBudget;
 use crate::decide::index::Index;
 use crate::decide::missing_nodes::MissingNodes;
+use crate::decide::refusals::Refusals;
 use crate::decide::schedule::Batch;
 use crate::decide::unschedulable::UnschedulablePods;
 use crate::facts::interest::Interest;
@@ -37,8 +39,10 @@ pub(super) struct Worker {
     pub(super) kind_watches: HashMap<GroupKind, (AbortHandle, Arc<str>)>,
     pub(super) status_writes: Batch<NamespacedName>,
     pub(super) generated_writes: Batch<WorkloadKey>,
+    pub(super) refusals: Refusals,
     pub(super) evictions: Batch<NamespacedName>,
     pub(super) unschedulable: UnschedulablePods,
+    pub(super) evicts_pending_pods: bool,
     pub(super) missing_nodes: MissingNodes,
     /// The writes in flight, each with whether it is a retry.
     pub(super) in_flight: JoinSet<(bool, WriteResult)>,
@@ -46,6 +50,7 @@ pub(super) struct Worker {
     pub(super) max_writes: usize,
     pub(super) writer: Writer,
     pub(super) publisher: Publisher,
+    pub(super) event_budget: EventBudget,
     pub(super) term: CurrentTerm,
     pub(super) watches: Watches,
     pub(super) relist_objects: watch::Sender<()>,
@@ -79,14 +84,17 @@ impl Worker {
             kind_watches: HashMap::new(),
             status_writes: Batch::default(),
             generated_writes: Batch::default(),
+            refusals: Refusals::default(),
             evictions: Batch::default(),
             unschedulable: UnschedulablePods::new(args.node_grace_period),
+            evicts_pending_pods: args.evict_pending_pods,
             missing_nodes: MissingNodes::new(args.node_grace_period),
             in_flight: JoinSet::new(),
             retries_in_flight: 0,
             max_writes: args.max_writes.into(),
             writer: Writer::new(client.clone(), term.permit()),
-            publisher: Publisher::new(client, term.permit()),
+            publisher: Publisher::new(client, term.permit(), metrics.clone()),
+            event_budget: EventBudget::default(),
             term,
             watches,
             relist_objects: watch::Sender::new(()),
@@ -132,6 +140,7 @@ impl Worker {
         let outcome = match failure {
             Failure::Conflict => WriteOutcome::Conflict,
             Failure::NotFound => WriteOutcome::NotFound,
+            Failure::Refused(_) => WriteOutcome::Refused,
             Failure::Other { .. } => WriteOutcome::Error,
             Failure::TooLarge(_) => WriteOutcome::TooLarge,
             Failure::NotLeading => WriteOutcome::NotLeading,

@@ -13,6 +13,10 @@ use crate::facts::{NamespacedName, WorkloadKey};
 use crate::telemetry::metrics::{WriteOutcome, WrittenResource};
 use crate::write::{ApplyResult, Failure, WriteResult};
 
+/// After how many refusals to create an object it counts as one that cannot be read: after some seconds, in which a watch
+/// would have shown it.
+const UNREADABLE_AFTER: u32 = 6;
+
 impl Worker {
     pub(super) fn write_status(&mut self, key: &NamespacedName, is_retry: bool) {
         let now = Timestamp::now();
@@ -35,9 +39,13 @@ impl Worker {
     }
 
     pub(super) fn write_generated_pps(&mut self, workload: WorkloadKey, is_retry: bool) {
-        if let Some(generated) = self.index.generated_pps(&workload) {
-            self.begin_write(is_retry, self.writer.clone().write_generated_pps(workload, generated));
+        let Some(generated) = self.index.generated_pps(&workload) else {
+            return self.refusals.forget(&workload);
+        };
+        if self.refusals.holds_back(&workload, &generated, Instant::now()) {
+            return self.index.on_generated_pps_written(&workload, true);
         }
+        self.begin_write(is_retry, self.writer.clone().write_generated_pps(workload, generated));
     }
 
     pub(super) fn on_write_done(&mut self, (is_retry, result): (bool, WriteResult)) {
@@ -88,49 +96,105 @@ impl Worker {
         result: Result<ApplyResult, Failure>,
     ) {
         let now = Instant::now();
-        let is_written = result.is_ok();
-        match result {
+        // A refused write is not decided again until it is due, or the workload changes.
+        let is_settled = match result {
             Ok(applied) => {
                 self.metrics.count_write(WrittenResource::Pps, WriteOutcome::Success);
                 self.generated_writes.written(workload, 0, now);
-                self.report_generated_pps(workload, generated, applied);
+                self.report_generated_pps(workload, &generated, applied);
+                if applied == ApplyResult::WithoutSources {
+                    self.refusals.refused(workload, generated, now);
+                } else {
+                    self.refusals.forget(workload);
+                }
+                true
+            }
+            Err(Failure::Refused(message)) => {
+                self.metrics.count_write(WrittenResource::Pps, WriteOutcome::Refused);
+                warn!(%workload, object = %generated.key(), error = message, "a write of a generated PersistentPodState was refused");
+                self.generated_writes.written(workload, 0, now);
+                self.index.report(workload, Reason::WriteRefused, refusal(workload, &generated, &message));
+                self.refusals.refused(workload, generated, now);
+                true
             }
             Err(failure) => {
                 self.count_failure(WrittenResource::Pps, &failure);
-                if !matches!(failure, Failure::NotLeading) {
+                if !failure.is_expected() {
                     warn!(%workload, error = %failure, "cannot write a generated PersistentPodState; retrying");
                 }
                 self.generated_writes.failed(workload, failure.retry_after(), now);
+                self.report_unreadable_object(workload, &generated, &failure);
+                false
             }
+        };
+        self.index.on_generated_pps_written(workload, is_settled);
+    }
+
+    /// The API server says again and again that an object exists, and no watch shows it: the sidecar cannot read it.
+    fn report_unreadable_object(
+        &mut self,
+        workload: &WorkloadKey,
+        generated: &GeneratedPps,
+        failure: &Failure,
+    ) {
+        if let (GeneratedPps::Create { key, .. }, Failure::Conflict) = (generated, failure)
+            && self.generated_writes.failures(workload) >= UNREADABLE_AFTER
+        {
+            let message = format!(
+                "correct or delete PersistentPodState {}: it has a name that the sidecar needs, and the sidecar cannot read it",
+                key.name
+            );
+            self.index.report(workload, Reason::NameConflict, message);
         }
-        self.index.on_generated_pps_written(workload, is_written);
     }
 
     fn report_generated_pps(
         &mut self,
         workload: &WorkloadKey,
-        generated: GeneratedPps,
+        generated: &GeneratedPps,
         applied: ApplyResult,
     ) {
+        let name = &generated.key().name;
         let (reason, message) = match generated {
-            GeneratedPps::Apply { key, .. } if applied == ApplyResult::WithoutSources => (
+            _ if applied == ApplyResult::WithoutSources => (
                 Reason::InvalidAnnotation,
                 format!(
-                    "PersistentPodState {} lacks the sources PodIPsJSON and PodIPsCSV: the cluster's definition of PersistentPodState has no field for them; install this product's definition",
-                    key.name
+                    "PersistentPodState {name} lacks the sources PodIPsJSON and PodIPsCSV: the cluster's definition of PersistentPodState has no field for them; install this product's definition"
                 ),
             ),
-            GeneratedPps::Apply { key, new: true, .. } => {
-                (Reason::Generated, format!("created PersistentPodState {}", key.name))
+            GeneratedPps::Create { is_alias: true, .. } | GeneratedPps::Delete { is_alias: true, .. } => {
+                debug!(%workload, object = %generated.key(), "alias written");
+                return;
             }
-            GeneratedPps::Apply { .. } => return,
-            GeneratedPps::Delete { key, .. } => (
+            GeneratedPps::Create { .. } => (Reason::Generated, format!("created PersistentPodState {name}")),
+            GeneratedPps::Update { .. } => return,
+            GeneratedPps::Delete { .. } => (
                 Reason::Deleted,
-                format!("deleted PersistentPodState {}: the annotations no longer request it", key.name),
+                format!("deleted PersistentPodState {name}: the annotations no longer request it"),
             ),
         };
         self.index.report(workload, reason, message);
     }
+}
+
+/// What users have to know about a refused write.
+fn refusal(workload: &WorkloadKey, generated: &GeneratedPps, message: &str) -> String {
+    let name = &generated.key().name;
+    let (verb, advice) = match generated {
+        GeneratedPps::Create { is_alias: true, .. } => (
+            "create",
+            format!(
+                "allow it, or name your PersistentPodState {}, like the workload: without it the policy does not find yours",
+                workload.object.name
+            ),
+        ),
+        GeneratedPps::Create { .. } => ("create", "correct the annotations, or allow it".to_owned()),
+        GeneratedPps::Update { .. } => ("change", "correct the annotations, or allow it".to_owned()),
+        GeneratedPps::Delete { .. } => {
+            ("delete", "remove its protection, or delete it yourself if it is not needed".to_owned())
+        }
+    };
+    format!("cannot {verb} PersistentPodState {name}; {advice}: {message}")
 }
 
 /// The time between these Unix seconds and now; zero if another machine's clock is ahead of this one's.

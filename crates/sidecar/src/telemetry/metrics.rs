@@ -34,6 +34,7 @@ pub struct Metrics {
     writes: Family<WriteLabels, Counter>,
     node_lookups: Family<LookupLabel, Counter>,
     states_forgotten: Counter,
+    events_dropped: Counter,
     status_patch_bytes: Counter,
     status_patch_entries: Counter,
     status_write_duration: Histogram,
@@ -66,6 +67,7 @@ pub(crate) enum WriteOutcome {
     Success,
     Conflict,
     NotFound,
+    Refused,
     Error,
     TooLarge,
     NotLeading,
@@ -116,8 +118,15 @@ impl WrittenResource {
 }
 
 impl WriteOutcome {
-    const ALL: [Self; 6] =
-        [Self::Success, Self::Conflict, Self::NotFound, Self::Error, Self::TooLarge, Self::NotLeading];
+    const ALL: [Self; 7] = [
+        Self::Success,
+        Self::Conflict,
+        Self::NotFound,
+        Self::Refused,
+        Self::Error,
+        Self::TooLarge,
+        Self::NotLeading,
+    ];
 }
 
 impl LookupOutcome {
@@ -140,6 +149,7 @@ impl EncodeLabelValue for WriteOutcome {
             Self::Success => "success",
             Self::Conflict => "conflict",
             Self::NotFound => "not_found",
+            Self::Refused => "refused",
             Self::Error => "error",
             Self::TooLarge => "too_large",
             Self::NotLeading => "not_leading",
@@ -232,6 +242,11 @@ impl Default for Metrics {
                 "states_forgotten",
                 "Pod states dropped because their node no longer exists",
             ),
+            events_dropped: add(
+                own,
+                "events_dropped",
+                "Events that were not published: too many, or refused by the API server",
+            ),
             conflicting_recorder: add(
                 own,
                 "conflicting_recorder",
@@ -322,6 +337,10 @@ impl Metrics {
 
     pub(crate) fn count_forgotten_states(&self, states: usize) {
         self.states_forgotten.inc_by(states as u64);
+    }
+
+    pub(crate) fn count_dropped_event(&self) {
+        self.events_dropped.inc();
     }
 
     pub(crate) fn count_write(&self, resource: WrittenResource, result: WriteOutcome) {

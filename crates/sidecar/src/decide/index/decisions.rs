@@ -7,6 +7,7 @@ use pps_core::status::{self, Recording};
 use serde_json::Value;
 
 use super::Index;
+use crate::decide::alias;
 use crate::decide::generated_pps::{self, GeneratedPps};
 use crate::decide::inventory::TrackedPps;
 use crate::decide::pod_eviction::{self, PodEviction};
@@ -90,13 +91,16 @@ impl Index {
     }
 
     /// Which of the objects that name a workload governs it: the one of the workload's own name, which the policy asks
-    /// for first; else the oldest; of equally old ones the first by name.
+    /// for first; else the one of its second name, which it asks for next; else the oldest; of equally old ones the
+    /// first by name.
     fn governing(&self, workload: &WorkloadKey) -> Option<&NamespacedName> {
         let claims = self.by_target.get(workload)?.iter();
+        let second = alias::name_for(workload);
+        let is_found_later = |key: &NamespacedName| (key.name != workload.object.name, *key != second);
         claims
             .filter_map(|key| Some((&self.objects.get(key)?.fact, key)))
             .filter(|(fact, _)| !fact.terminating)
-            .min_by_key(|(fact, key)| (key.name != workload.object.name, fact.created.as_str(), *key))
+            .min_by_key(|(fact, key)| (is_found_later(key), fact.created.as_str(), *key))
             .map(|(_, key)| key)
     }
 
@@ -127,8 +131,8 @@ impl Index {
         }
     }
 
-    /// Decides what has to be done now about the generated PPS of a workload. Returns nothing if all is well, if a write
-    /// of it is in flight, or if it cannot be decided yet.
+    /// Decides what has to be done now about the generated PPS of a workload, and about the alias of the PPS that governs
+    /// it. Returns nothing if all is well, if a write of it is in flight, or if it cannot be decided yet.
     pub fn generated_pps(&mut self, workload: &WorkloadKey) -> Option<GeneratedPps> {
         if !self.is_complete() {
             return None;
@@ -137,20 +141,54 @@ impl Index {
             *asked_again = true;
             return None;
         }
+        let generated = self.decide_generated_pps(workload).unwrap_or_default();
+        let alias = self.decide_alias(workload);
+        for (reason, message) in [generated.warning, alias.warning].into_iter().flatten() {
+            self.report(workload, reason, message);
+        }
+        let write = generated.write.or(alias.write);
+        if write.is_some() {
+            self.generating.insert(workload.clone(), false);
+        }
+        write
+    }
+
+    fn decide_generated_pps(&self, workload: &WorkloadKey) -> Option<generated_pps::Decision> {
         let view = generated_pps::View {
             key: workload,
             workload: self.workloads.get(workload).filter(|fact| !fact.terminating)?,
             all: &self.objects,
             targeting: self.by_target.get(workload).into_iter().flatten().collect(),
+            alias: &|key| self.aliases.is_generated(key),
         };
-        let decision = generated_pps::decide(&view);
-        if let Some((reason, message)) = decision.warning {
-            self.report(workload, reason, message);
+        Some(generated_pps::decide(&view))
+    }
+
+    /// The policy looks for a PPS whether or not its workload is watched.
+    fn decide_alias(&mut self, workload: &WorkloadKey) -> generated_pps::Decision {
+        let name = alias::name_for(workload);
+        let governing = self.governing(workload).and_then(|key| Some((key, &self.objects.get(key)?.fact)));
+        let view = alias::View {
+            name: &name,
+            workload,
+            governing,
+            existing: self.aliases.get(&name),
+            is_taken: self.objects.contains_key(&name),
+        };
+        let decision = alias::decide(&view);
+        let hidden = view.hidden().map(|(key, _)| key.clone());
+        let advice = decision.warning.as_ref().map(|(_, message)| message.clone());
+        let is_needed = hidden.is_some();
+        if let Some(object) = hidden.and_then(|key| self.objects.get_mut(&key).map(|object| (key, object))) {
+            let (key, object) = object;
+            if object.hidden != advice {
+                object.hidden = advice;
+                object.dirty.mark_header();
+                self.work.statuses.insert(key);
+            }
         }
-        if decision.write.is_some() {
-            self.generating.insert(workload.clone(), false);
-        }
-        decision.write
+        self.aliases.follow(name, workload, is_needed);
+        decision
     }
 
     /// Decides whether a Pending Pod has to be deleted, so that its controller creates it without the old affinity.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pps_core::{Spec, generate};
 
 use super::Index;
+use crate::decide::alias::Alias;
 use crate::decide::generated_pps::target_of;
 use crate::decide::inventory::TrackedPps;
 use crate::facts::store::{Put, Update};
@@ -107,7 +108,7 @@ impl Index {
     /// Stops accepting workloads of this kind. Their recorded states stay unchanged.
     pub fn unwatch_kind(&mut self, kind: &GroupKind) {
         if self.workloads.unwatch(kind) {
-            self.reported.retain(|key, _| key.kind != *kind);
+            self.reported.retain(|key| key.kind != *kind);
             self.mark_kind(kind);
         }
     }
@@ -155,8 +156,13 @@ impl Index {
         }
         let key = self.interner.intern_workload_key(key);
         fact.uid = self.interner.intern(&fact.uid);
-        if let Some(request) = generate::read_request(&target_of(&key, &fact), &fact.annotations) {
-            self.extend_interest(&request.spec);
+        let before = self.workloads.get(&key);
+        if before.is_none_or(|before| before.annotations != fact.annotations) {
+            self.reported.forget(&key);
+            let request = generate::read_request(&target_of(&key, &fact), &fact.annotations);
+            if let Ok(Some(request)) = request {
+                self.extend_interest(&request.spec);
+            }
         }
         if self.workloads.apply(&key, fact) {
             self.mark_target(&key);
@@ -166,7 +172,7 @@ impl Index {
 
     fn delete_workload(&mut self, key: &WorkloadKey) {
         if self.workloads.remove(key).is_some() {
-            self.reported.remove(key);
+            self.reported.forget(key);
             self.mark_target(key);
         }
     }
@@ -193,6 +199,12 @@ impl Index {
 
     pub(super) fn apply_object(&mut self, key: &NamespacedName, mut fact: PpsFact) {
         let key = &self.interner.intern_name(key);
+        self.forget_alias(key);
+        if let Some(alias) = Alias::of(&fact) {
+            self.forget_object(key);
+            self.aliases.insert(key, alias);
+            return self.on_alias_changed(key);
+        }
         self.extend_interest(&fact.spec);
         fact.status.pod_states.intern(&mut self.interner);
         let workload = WorkloadKey::of_target(&key.namespace, &fact.spec.target_ref);
@@ -211,6 +223,7 @@ impl Index {
         self.follow_named_nodes(key, replaced.as_ref());
         if let Some(before) = before.filter(|before| *before != workload) {
             self.unlink_target(&before, key);
+            self.work.generated.insert(before);
         }
         self.by_target.entry(workload.clone()).or_default().insert(key.clone());
         self.on_object_changed(key, &workload);
@@ -218,6 +231,17 @@ impl Index {
 
     fn delete_object(&mut self, key: &NamespacedName) {
         self.listed_objects.remove(key);
+        self.forget_alias(key);
+        self.forget_object(key);
+    }
+
+    fn forget_alias(&mut self, key: &NamespacedName) {
+        if self.aliases.remove(key) {
+            self.on_alias_changed(key);
+        }
+    }
+
+    fn forget_object(&mut self, key: &NamespacedName) {
         if let Some(object) = self.objects.remove(key) {
             self.follow_named_nodes(key, Some(&object.fact));
             self.unlink_target(&object.workload, key);
@@ -239,6 +263,12 @@ impl Index {
     fn on_object_changed(&mut self, key: &NamespacedName, workload: &WorkloadKey) {
         self.mark_target(workload);
         self.work.generated.insert(workload.clone());
+        self.on_alias_changed(key);
+    }
+
+    /// An object of this name, alias or not, was created, changed or deleted: workloads may want the name.
+    fn on_alias_changed(&mut self, key: &NamespacedName) {
+        self.work.generated.extend(self.aliases.waiting_for(key).cloned());
         for kind in self.workloads.kinds() {
             self.work.generated.insert(WorkloadKey { object: key.clone(), kind: kind.clone() });
         }

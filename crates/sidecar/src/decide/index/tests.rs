@@ -1,5 +1,6 @@
 //! Facts in, exact patches out.
 
+mod aliases;
 mod capacity;
 mod condition;
 mod generated;
@@ -189,6 +190,8 @@ fn generated(target: &str, uid: &str) -> (Value, Value) {
     let metadata = json!({
         "uid": format!("uid-{target}"), "creationTimestamp": "2026-01-01T00:00:00Z",
         "labels": {"app.kubernetes.io/managed-by": "pps-sidecar"},
+        "managedFields": [{"manager": "pps-sidecar", "operation": "Update",
+            "fieldsV1": {"f:spec": {"f:targetRef": {}, "f:requiredPersistentTopology": {}}}}],
         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": target, "uid": uid, "controller": true}],
     });
     let spec = json!({

@@ -25,6 +25,8 @@ pub(crate) struct TrackedPps {
     /// wants them.
     pub(crate) surplus: BTreeSet<Arc<str>>,
     pub(crate) capacity: Capacity,
+    /// What to do so that the policy finds the object, if it does not.
+    pub(crate) hidden: Option<String>,
     in_flight: Option<InFlight>,
     /// What a watch reported while a write was on its way, perhaps because of that very write.
     superseding: Option<PpsFact>,
@@ -89,6 +91,7 @@ impl TrackedPps {
             missing_labels: BTreeMap::new(),
             surplus: BTreeSet::new(),
             capacity,
+            hidden: None,
             in_flight: None,
             superseding: None,
         }

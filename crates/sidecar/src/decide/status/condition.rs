@@ -84,9 +84,16 @@ pub(super) fn recording(
     let (exceeded, near) = if is_exceeded { (capacity, None) } else { (None, capacity) };
     obstacle
         .or(exceeded)
+        .or_else(|| hidden(view))
         .or_else(|| missing_label(missing_labels))
         .or(near)
         .unwrap_or_else(|| progress(view, recorded))
+}
+
+/// The policy cannot find the PPS, so that what is recorded is not injected.
+fn hidden(view: &View<'_>) -> Option<Recording> {
+    let message = view.pps.hidden.clone()?;
+    Some(Recording { ok: false, reason: Reason::NameConflict, message })
 }
 
 /// No problem.

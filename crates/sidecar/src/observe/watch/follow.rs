@@ -148,7 +148,7 @@ where
                     self.watch = None;
                     self.hear();
                     if self.watch_began.elapsed() < SHORTEST_WATCH {
-                        self.back_off();
+                        self.back_off(Duration::ZERO);
                     }
                     Ok(())
                 }
@@ -221,7 +221,8 @@ where
                 Ok(())
             }
             Ok(Line::Error { code, message }) => {
-                self.on_watch_failed(&WatchError::Refused { code, message }).await
+                let retry_after = Duration::ZERO;
+                self.on_watch_failed(&WatchError::Refused { code, message, retry_after }).await
             }
             Err(malformed) => {
                 self.skip(&malformed);
@@ -283,7 +284,7 @@ where
     }
 
     async fn on_list_failed(&mut self, error: &WatchError) -> Result<(), Ended> {
-        self.back_off();
+        self.back_off(error.retry_after());
         if self.watch.is_some() || error.is_expired() {
             warn!(resource = %self.target.name, %error, "the list failed; retrying");
             self.watches.metrics.count_list_error(&self.target.name);
@@ -295,7 +296,7 @@ where
 
     async fn on_watch_failed(&mut self, error: &WatchError) -> Result<(), Ended> {
         self.watch = None;
-        self.back_off();
+        self.back_off(error.retry_after());
         if error.needs_list() {
             self.position = None;
             self.wants_list = true;
@@ -304,8 +305,9 @@ where
         Ok(())
     }
 
-    fn back_off(&mut self) {
-        let pause = self.backoff.next().unwrap_or(LONGEST_BACKOFF).min(LONGEST_BACKOFF);
+    /// Waits longer each time, and as long as the API server asks for.
+    fn back_off(&mut self, at_least: Duration) {
+        let pause = self.backoff.next().unwrap_or(LONGEST_BACKOFF).min(LONGEST_BACKOFF).max(at_least);
         self.retry_at = Instant::now() + pause;
     }
 

@@ -49,7 +49,12 @@ pub(super) struct Source {
 pub(super) enum WatchError {
     /// The API server refused it.
     #[error("{message} ({code})")]
-    Refused { code: u16, message: String },
+    Refused {
+        code: u16,
+        message: String,
+        /// How long it asks to wait.
+        retry_after: Duration,
+    },
     #[error("{0}")]
     Transport(#[from] kube::Error),
     #[error("the answer cannot be read: {0}")]
@@ -73,6 +78,14 @@ pub(super) enum WatchEvent {
 impl WatchError {
     pub(super) fn is_forbidden(&self) -> bool {
         matches!(self, Self::Refused { code: 403, .. })
+    }
+
+    /// How long the API server asks to wait.
+    pub(super) fn retry_after(&self) -> Duration {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            _ => Duration::ZERO,
+        }
     }
 
     /// Whether the API server has forgotten the resource version or the token.
@@ -166,6 +179,12 @@ impl Source {
         #[serde(default)]
         struct Status {
             message: Option<String>,
+            details: Details,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Details {
+            retry_after_seconds: u32,
         }
         let response = timeout(RESPONSE_TIMEOUT, self.client.send(request.map(Body::from))).await;
         let response = response.map_err(|_| WatchError::Silent(RESPONSE_TIMEOUT))??;
@@ -174,9 +193,10 @@ impl Source {
             return Ok(response.into_body());
         }
         let status = collect(response.into_body(), LARGEST_ERROR).await.unwrap_or_default();
-        let message = serde_json::from_slice::<Status>(&status).unwrap_or_default().message;
+        let Status { message, details } = serde_json::from_slice(&status).unwrap_or_default();
         let message = message.unwrap_or_else(|| "no answer of an API server".into());
-        Err(WatchError::Refused { code: code.as_u16(), message })
+        let retry_after = Duration::from_secs(details.retry_after_seconds.into());
+        Err(WatchError::Refused { code: code.as_u16(), message, retry_after })
     }
 }
 

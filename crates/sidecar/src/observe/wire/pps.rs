@@ -1,43 +1,63 @@
 //! PersistentPodStates on the wire, readable or not, and their facts.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use k8s_openapi::{Metadata, Resource};
 use pps_core::pps::{TargetReference, null_as_default};
-use pps_core::{OwnerReference, PersistentPodState, Spec, generate};
+use pps_core::{PersistentPodState, Spec, generate};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::metadata::key_of;
 use super::object::{Item, Malformed, item};
-use crate::facts::{NamespacedName, PpsFact, PpsStatus};
+use crate::facts::{NamespacedName, OwnedFields, Owner, PpsFact, PpsStatus};
 
 /// A PPS with its full metadata.
 pub type PpsObject = PersistentPodState<ObjectMeta, PpsStatus>;
 
 pub fn object_fact(object: PpsObject) -> PpsFact {
     let metadata = object.metadata;
-    let owners = metadata.owner_references.unwrap_or_default().into_iter().map(|owner| OwnerReference {
+    let owners = metadata.owner_references.unwrap_or_default().into_iter().map(|owner| Owner {
         api_version: owner.api_version,
         kind: owner.kind,
         name: owner.name,
         uid: owner.uid,
         controller: owner.controller,
+        block_owner_deletion: owner.block_owner_deletion,
     });
+    let is_labelled = metadata.labels.is_some_and(|labels| {
+        labels.get(generate::MANAGED_BY_LABEL).is_some_and(|value| value == generate::FIELD_MANAGER)
+    });
+    let owned = owned_fields(metadata.managed_fields.as_deref().unwrap_or_default());
     PpsFact {
         uid: metadata.uid.unwrap_or_default(),
         resource_version: metadata.resource_version.unwrap_or_default(),
         generation: metadata.generation,
         created: metadata.creation_timestamp.map(|time| time.0.to_string()).unwrap_or_default(),
         terminating: metadata.deletion_timestamp.is_some(),
-        generated: metadata.labels.is_some_and(|labels| {
-            labels.get(generate::MANAGED_BY_LABEL).is_some_and(|value| value == generate::FIELD_MANAGER)
-        }),
+        generated: is_labelled && owned.is_some(),
+        owned: owned.unwrap_or_default(),
         owners: owners.collect(),
         spec: object.spec,
         status: object.status,
         unreadable: None,
     }
+}
+
+/// The fields of the spec that the sidecar owns; none if it owns no part of the spec. It owns a part of every status that
+/// it writes, also of objects that users made.
+fn owned_fields(entries: &[ManagedFieldsEntry]) -> Option<OwnedFields> {
+    let own = entries.iter().filter(|entry| entry.manager.as_deref() == Some(generate::FIELD_MANAGER));
+    own.filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:spec")).fold(None, |owned, spec: &Value| {
+        let owned = owned.unwrap_or_default();
+        let has = |field: &str| spec.get(field).is_some();
+        Some(OwnedFields {
+            required_topology: owned.required_topology || has("f:requiredPersistentTopology"),
+            preferred_topology: owned.preferred_topology || has("f:preferredPersistentTopology"),
+            annotations: owned.annotations || has("f:persistentPodAnnotations"),
+        })
+    })
 }
 
 /// Reads a PPS. One that does not fit this version's schema becomes a fact that says so.
@@ -143,6 +163,27 @@ mod tests {
     use serde_json::{from_value, json};
 
     use super::*;
+
+    #[test]
+    fn a_copy_of_a_generated_object_is_not_generated() {
+        let entry = |manager: &str, fields: Value| json!({"manager": manager, "operation": "Update", "fieldsV1": fields});
+        let read = |entries: &[Value]| {
+            let mut object = json!({"metadata": {"name": "good", "namespace": "n"}, "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"}}});
+            object["metadata"]["labels"] = json!({generate::MANAGED_BY_LABEL: generate::FIELD_MANAGER});
+            object["metadata"]["managedFields"] = entries.into();
+            object_fact(from_value(object).unwrap())
+        };
+        let spec = json!({"f:spec": {"f:targetRef": {}, "f:requiredPersistentTopology": {}}});
+        let status = json!({"f:status": {"f:podStates": {}}});
+        assert!(!read(&[]).generated);
+        assert!(!read(&[entry("kubectl", spec.clone()), entry("pps-sidecar", status.clone())]).generated);
+        // Old API servers keep one entry for a manager, whether it writes the status or the rest.
+        let mut both = spec;
+        both["f:status"] = status["f:status"].clone();
+        let own = read(&[entry("pps-sidecar", both)]);
+        assert!(own.generated);
+        assert_eq!(own.owned, OwnedFields { required_topology: true, ..OwnedFields::default() });
+    }
 
     #[test]
     fn reads_a_listed_object_like_any_other() {

@@ -6,8 +6,7 @@ use super::*;
 fn generates_an_object_with_the_workloads_name() {
     let mut world = World::new();
     world.workload("w", "uid-1", 3, ASK);
-    let Some(GeneratedPps::Apply { key: object, body, new: true }) =
-        world.index.generated_pps(&workload("w"))
+    let Some(GeneratedPps::Create { key: object, body, .. }) = world.index.generated_pps(&workload("w"))
     else {
         panic!()
     };
@@ -44,7 +43,7 @@ fn decides_again_after_a_change_during_a_write() {
     assert_eq!(world.index.generated_pps(&workload("w")), None);
     world.index.on_generated_pps_written(&workload("w"), true);
     assert!(world.index.take_work().generated.contains(&workload("w")));
-    assert!(matches!(world.index.generated_pps(&workload("w")), Some(GeneratedPps::Apply { new: true, .. })));
+    assert!(matches!(world.index.generated_pps(&workload("w")), Some(GeneratedPps::Create { .. })));
     world.index.on_generated_pps_written(&workload("w"), true);
     assert!(world.index.take_work().generated.is_empty(), "nothing changed meanwhile");
 }
@@ -57,10 +56,13 @@ fn generated_object_follows_annotations_and_owner() {
 
     world.workload("w", "uid-2", 3, ASK);
     let again = world.index.generated_pps(&workload("w"));
-    let Some(GeneratedPps::Apply { body, new: false, .. }) = again else { panic!("{again:?}") };
+    let Some(GeneratedPps::Update { patch, .. }) = again else { panic!("{again:?}") };
     assert_eq!(
-        (&body["metadata"]["uid"], &body["metadata"]["ownerReferences"][0]["uid"]),
-        (&json!("uid-w"), &json!("uid-2"))
+        patch,
+        json!({"metadata": {"uid": "uid-w", "resourceVersion": "101", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "uid-2", "controller": true},
+        ]}}),
+        "only the owner differs"
     );
     world.index.on_generated_pps_written(&workload("w"), true);
 
@@ -72,7 +74,7 @@ fn generated_object_follows_annotations_and_owner() {
     world.workload("w", "uid-2", 3, ASK);
     world.index.apply_objects(Update::Delete(key("w")));
     assert!(world.index.take_work().generated.contains(&workload("w")));
-    assert!(matches!(world.index.generated_pps(&workload("w")), Some(GeneratedPps::Apply { new: true, .. })));
+    assert!(matches!(world.index.generated_pps(&workload("w")), Some(GeneratedPps::Create { .. })));
 }
 
 #[test]
@@ -80,7 +82,11 @@ fn never_changes_a_foreign_object() {
     let mut world = World::new();
     world.workload("w", "uid-1", 3, ASK);
     world.object("theirs", &spec("w"), &json!({}));
-    assert_eq!(world.index.generated_pps(&workload("w")), None, "it serves the workload already");
+    let alias = world.index.generated_pps(&workload("w"));
+    assert!(
+        matches!(alias, Some(GeneratedPps::Create { is_alias: true, .. })),
+        "it serves the workload already"
+    );
 
     world.workload("v", "uid-3", 3, ASK);
     world.object("v", &spec("somebody"), &json!({}));
@@ -102,9 +108,63 @@ fn workloads_of_two_kinds_with_one_name_get_an_object_each() {
     spec["targetRef"]["apiVersion"] = "apps.kruise.io/v1beta1".into();
     world.object_with("w", &metadata, &spec, &json!({}));
     world.workload("w", "uid-2", 3, ASK);
-    let Some(GeneratedPps::Apply { key: object, new: true, .. }) = world.index.generated_pps(&workload("w"))
-    else {
+    let Some(GeneratedPps::Create { key: object, .. }) = world.index.generated_pps(&workload("w")) else {
         panic!()
     };
     assert!(object.name.starts_with("w-") && object.name.len() == "w-00000000".len(), "{object}");
+}
+
+#[test]
+fn leaves_a_copy_of_a_generated_object_alone() {
+    let mut world = World::new();
+    let (mut metadata, spec) = generated("w", "uid-1");
+    // What kubectl leaves of an exported object that is applied again: the label and the owner.
+    metadata["managedFields"] = json!([
+        {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {"f:targetRef": {}}}},
+        {"manager": "pps-sidecar", "operation": "Update", "fieldsV1": {"f:status": {"f:podStates": {}}}},
+    ]);
+    world.object_with("w", &metadata, &spec, &json!({}));
+    world.workload("w", "uid-1", 3, &[]);
+    assert_eq!(world.index.generated_pps(&workload("w")), None, "it is not deleted");
+    world.workload("w", "uid-1", 3, &[ASK[0], ("kruise.io/required-persistent-topology", "host")]);
+    assert_eq!(world.index.generated_pps(&workload("w")), None, "it is not changed");
+}
+
+#[test]
+fn changes_only_fields_that_annotations_name_or_named() {
+    let mut world = World::new();
+    let (metadata, mut spec) = generated("w", "uid-1");
+    // A user has added annotations to persist; the sidecar owns only the required topology.
+    spec["persistentPodAnnotations"] = json!([{"key": "theirs"}]);
+    world.object_with("w", &metadata, &spec, &json!({}));
+    let preferred = ("kruise.io/preferred-persistent-topology", "host");
+    world.workload("w", "uid-1", 3, &[ASK[0], preferred]);
+    let Some(GeneratedPps::Update { patch, .. }) = world.index.generated_pps(&workload("w")) else {
+        panic!()
+    };
+    assert_eq!(
+        patch["spec"],
+        json!({
+            "requiredPersistentTopology": null,
+            "preferredPersistentTopology": [{"weight": 100, "preference": {"nodeTopologyKeys": ["host"]}}],
+        })
+    );
+}
+
+#[test]
+fn a_mistake_in_an_annotation_neither_changes_nor_deletes_what_was_generated() {
+    let mut world = World::new();
+    let (metadata, spec) = generated("w", "uid-1");
+    world.object_with("w", &metadata, &spec, &json!({}));
+    let many = (0..100).map(|number| format!("k{number}")).collect::<Vec<_>>().join(",");
+    for (value, word) in
+        [("no key", "\"no key\" is no label key"), (&many, "lists 100 keys; list at most 64")]
+    {
+        world.index.take_work();
+        world.workload("w", "uid-1", 3, &[ASK[0], ("kruise.io/required-persistent-topology", value)]);
+        assert_eq!(world.index.generated_pps(&workload("w")), None);
+        let notices = world.index.take_work().notices;
+        assert_eq!((notices.len(), notices[0].reason), (1, Reason::InvalidAnnotation));
+        assert!(notices[0].message.contains(word), "{}", notices[0].message);
+    }
 }

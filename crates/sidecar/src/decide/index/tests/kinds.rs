@@ -128,7 +128,12 @@ fn keeps_states_of_a_kind_that_is_unwatched_and_watched_again() {
         (vec!["w-0".to_owned()], "WorkloadKindNotWatched".into())
     );
     assert_eq!(world.index.objects[&key("d")].fact.status.desired, Some(1), "the last known number");
-    assert_eq!(world.index.generated_pps(&database_key("w")), None);
+    let write = world.index.generated_pps(&database_key("w"));
+    assert!(
+        matches!(write, Some(GeneratedPps::Create { is_alias: true, .. })),
+        "the policy still looks for it"
+    );
+    world.index.on_generated_pps_written(&database_key("w"), true);
 
     world.index.watch_kind(database());
     assert_eq!(world.patch("d"), None);
@@ -226,8 +231,7 @@ fn generates_for_a_custom_kind_beside_a_stateful_set_of_its_name() {
     let (metadata, spec) = generated("w", "uid-1");
     world.object_with("w", &metadata, &spec, &json!({}));
     world.database("w", &json!({"replicas": 1}), ASK);
-    let Some(GeneratedPps::Apply { key: object, body, new: true }) =
-        world.index.generated_pps(&database_key("w"))
+    let Some(GeneratedPps::Create { key: object, body, .. }) = world.index.generated_pps(&database_key("w"))
     else {
         panic!()
     };

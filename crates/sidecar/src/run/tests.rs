@@ -1,0 +1,222 @@
+//! The worker with an API server that answers as a test wants.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use clap::Parser;
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use pps_core::Reason;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tower::service_fn;
+
+use super::term::CurrentTerm;
+use super::worker::Worker;
+use crate::args::Args;
+use crate::facts::interest::Interest;
+use crate::facts::store::Update;
+use crate::facts::{GroupKind, NamespacedName, NodeFact, WorkloadFact, WorkloadKey};
+use crate::lead::Election;
+use crate::observe::discovery::WatchId;
+use crate::observe::watch::{Observation, Watches};
+use crate::observe::wire;
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics::Metrics;
+
+/// The bodies of all requests.
+type Requests = Arc<Mutex<Vec<Value>>>;
+
+/// An API server that answers each request by its body, with a status code and an object.
+fn api_server(answer: impl Fn(&Value) -> (u16, Value) + Clone + Send + 'static) -> (Client, Requests) {
+    let requests = Requests::default();
+    let seen = requests.clone();
+    let service = service_fn(move |request: http::Request<Body>| {
+        let (seen, answer) = (seen.clone(), answer.clone());
+        async move {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            let (code, answer) = answer(&body);
+            seen.lock().unwrap().push(body);
+            let answer = Body::from(answer.to_string().into_bytes());
+            Ok::<_, Infallible>(http::Response::builder().status(code).body(answer).unwrap())
+        }
+    });
+    (Client::new(service, "n"), requests)
+}
+
+fn refusal(code: u16, reason: &str, message: &str) -> (u16, Value) {
+    let status =
+        json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message});
+    (code, status)
+}
+
+fn pps(version: &str) -> Observation {
+    let object = json!({
+        "metadata": {"name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": version, "generation": 1},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
+        },
+    });
+    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
+    Observation::PersistentPodStates(update)
+}
+
+/// A StatefulSet that asks for a PPS.
+fn annotated(key: &str) -> WorkloadFact {
+    let annotations = [
+        ("kruise.io/auto-generate-persistent-pod-state", "true"),
+        ("kruise.io/required-persistent-topology", key),
+    ];
+    WorkloadFact {
+        api_version: "apps/v1".into(),
+        uid: "uid-w".into(),
+        annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        ..WorkloadFact::default()
+    }
+}
+
+fn workload() -> WorkloadKey {
+    WorkloadKey { object: NamespacedName::new("n", "w"), kind: GroupKind::stateful_set() }
+}
+
+fn report_workload(worker: &mut Worker, update: Update<NamespacedName, WorkloadFact>) {
+    let id = WatchId { kind: GroupKind::stateful_set(), number: 0 };
+    worker.apply(Observation::Workloads(id, update));
+}
+
+/// A worker that leads and whose lists are complete: one node, and these objects.
+fn worker(client: Client, objects: impl IntoIterator<Item = Observation>) -> Worker {
+    let (health, metrics, interest) = (Health::default(), Arc::new(Metrics::default()), Interest::default());
+    let term = CurrentTerm::new(Election::always_leading().leadership());
+    let (sender, _) = mpsc::channel(1);
+    let watches = Watches::new(client.clone(), interest.clone(), health.clone(), metrics.clone(), sender);
+    let args = Args::parse_from(["pps-sidecar"]);
+    let mut worker = Worker::new(&args, client, interest, watches, term, health, metrics);
+    worker.follow_leadership();
+    // Only what a test reports is observed.
+    worker.watches_pods = true;
+    for update in [Update::Begin(0), Update::Done] {
+        report_workload(&mut worker, update);
+    }
+    worker.apply(Observation::PersistentPodStates(Update::Begin(0)));
+    for object in objects {
+        worker.apply(object);
+    }
+    worker.apply(Observation::PersistentPodStates(Update::Done));
+    worker.index.set_kinds_known();
+    for update in [Update::Begin(u64::MAX), Update::Done] {
+        worker.apply(Observation::Pods(update));
+    }
+    for update in [Update::Begin(u64::MAX), Update::Apply("node-1".into(), NodeFact::default()), Update::Done]
+    {
+        worker.apply(Observation::Nodes(update));
+    }
+    worker
+}
+
+/// Decides the generated PPS, and waits for the write if there is one. Returns the notices.
+async fn write_generated_pps(worker: &mut Worker) -> Vec<(Reason, String)> {
+    worker.write_generated_pps(workload(), false);
+    if let Some(done) = worker.in_flight.join_next().await {
+        worker.on_write_done(done.unwrap());
+    }
+    let notices = worker.index.take_work().notices;
+    notices.into_iter().map(|notice| (notice.reason, notice.message)).collect()
+}
+
+#[tokio::test]
+async fn writes_an_object_that_has_changed_while_the_program_stops() {
+    // The API server has the object in version 7, and refuses patches that were made from another.
+    let (client, patches) = api_server(|patch| {
+        if patch["metadata"]["resourceVersion"] == "7" {
+            (200, json!({"metadata": {"resourceVersion": "8"}}))
+        } else {
+            refusal(409, "Conflict", "the object has been modified")
+        }
+    });
+    let mut worker = worker(client, [pps("6")]);
+    worker.take_turn();
+    let (sender, mut observations) = mpsc::channel(8);
+    let met = patches.clone();
+    tokio::spawn(async move {
+        while met.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // The watch reports the version of the other writer after the first conflict.
+        sender.send(pps("7")).await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    let stopped = tokio::time::timeout(Duration::from_secs(5), worker.finish(&mut observations)).await;
+    assert!(stopped.is_ok(), "still writing: {:?}", patches.lock().unwrap().last());
+    assert_eq!(patches.lock().unwrap().last().unwrap()["metadata"]["resourceVersion"], "7");
+}
+
+#[tokio::test]
+async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_change() {
+    let denied = r#"admission webhook "p.kubewarden.admission" denied the request: no"#;
+    let (client, requests) = api_server(|_| refusal(400, "BadRequest", denied));
+    let mut worker = worker(client, []);
+    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("zone")));
+    let notices = write_generated_pps(&mut worker).await;
+    let [(Reason::WriteRefused, message)] = &notices[..] else { panic!("{notices:?}") };
+    assert!(
+        message.starts_with("cannot create PersistentPodState w;") && message.contains(denied),
+        "{message}"
+    );
+    for _ in 0..5 {
+        assert_eq!(write_generated_pps(&mut worker).await, []);
+    }
+    assert_eq!(requests.lock().unwrap().len(), 1);
+    assert!(worker.refusals.next_deadline().is_some(), "it is tried again later");
+
+    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("host")));
+    assert_eq!(write_generated_pps(&mut worker).await.len(), 1);
+    assert_eq!(requests.lock().unwrap().len(), 2);
+    report_workload(&mut worker, Update::Delete(NamespacedName::new("n", "w")));
+    assert_eq!(write_generated_pps(&mut worker).await, []);
+    assert_eq!(worker.refusals.next_deadline(), None);
+}
+
+#[tokio::test]
+async fn reports_an_object_that_exists_and_cannot_be_read() {
+    let exists = |_: &Value| refusal(409, "AlreadyExists", r#"persistentpodstates "w" already exists"#);
+    let mut worker = worker(api_server(exists).0, []);
+    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("zone")));
+    for _ in 0..5 {
+        assert_eq!(write_generated_pps(&mut worker).await, [], "a watch may show it yet");
+    }
+    let notices = write_generated_pps(&mut worker).await;
+    let [(Reason::NameConflict, message)] = &notices[..] else { panic!("{notices:?}") };
+    assert!(message.contains("correct or delete PersistentPodState w"), "{message}");
+    assert_eq!(write_generated_pps(&mut worker).await, []);
+}
+
+#[tokio::test]
+async fn reports_once_that_a_generated_object_may_not_be_deleted() {
+    let denied =
+        r#"admission webhook "p.kubewarden.admission" denied the request: delete-protection is Always"#;
+    let generated = json!({
+        "metadata": {
+            "name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "6",
+            "labels": {"app.kubernetes.io/managed-by": "pps-sidecar"},
+            "managedFields": [{"manager": "pps-sidecar", "fieldsV1": {"f:spec": {"f:targetRef": {}}}}],
+        },
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"}},
+    });
+    let fact = wire::object_fact(serde_json::from_value(generated).unwrap());
+    let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
+    let (client, requests) = api_server(|_| refusal(403, "Forbidden", denied));
+    let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
+    let plain = WorkloadFact { annotations: [].into(), ..annotated("zone") };
+    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), plain));
+    let notices = write_generated_pps(&mut worker).await;
+    let [(Reason::WriteRefused, message)] = &notices[..] else { panic!("{notices:?}") };
+    assert!(message.contains("cannot delete PersistentPodState w; remove its protection"), "{message}");
+    assert_eq!(write_generated_pps(&mut worker).await, []);
+    assert_eq!(requests.lock().unwrap().len(), 1);
+}

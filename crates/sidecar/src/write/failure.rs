@@ -1,0 +1,152 @@
+//! Why a request failed, and what follows from the API server's answer.
+
+use std::time::Duration;
+
+use kube::core::Status;
+
+use crate::observe::client::describe;
+
+/// How long a message of the API server may be in an Event or a log entry.
+const MAX_REFUSAL: usize = 400;
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The object has changed since the write was decided. The watch will deliver the new state.
+    #[error("the object has changed in the meantime")]
+    Conflict,
+    #[error("the object no longer exists")]
+    NotFound,
+    /// The API server or an admission policy refuses what is asked for. The same request would be refused again.
+    #[error("{0}")]
+    Refused(String),
+    /// The request failed, or there was no answer.
+    #[error("{message}")]
+    Other {
+        message: String,
+        /// How long the API server asks to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The object would be larger than the API server stores.
+    #[error("{0}")]
+    TooLarge(String),
+    /// Another process leads now. Whether the API server has accepted the request is unknown.
+    #[error("this process no longer leads")]
+    NotLeading,
+}
+
+impl Failure {
+    /// Whether the next state from the watches resolves it, so that it deserves no warning.
+    pub(crate) fn is_expected(&self) -> bool {
+        matches!(self, Self::Conflict | Self::NotFound | Self::NotLeading)
+    }
+
+    /// How long the API server asks to wait.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Other { retry_after, .. } => *retry_after,
+            Self::Conflict | Self::NotFound | Self::Refused(_) | Self::TooLarge(_) | Self::NotLeading => None,
+        }
+    }
+}
+
+/// There was no answer for this long.
+pub(super) fn no_answer(waited: Duration) -> Failure {
+    Failure::Other {
+        message: format!("no answer from the API server for {} s", waited.as_secs()),
+        retry_after: None,
+    }
+}
+
+/// Whether the API server, etcd, or the connection between them refuses a request of this size.
+fn is_too_large(status: &Status) -> bool {
+    let says = |words: &str| status.message.contains(words);
+    status.code == 413 || says("request is too large") || says("larger than max")
+}
+
+/// Whether the API server or an admission webhook refuses what a request asks for. A webhook's denial may have any
+/// status code.
+fn is_refusal(status: &Status) -> bool {
+    let is_denial =
+        status.message.starts_with("admission webhook ") && status.message.contains("denied the request");
+    is_denial || matches!(status.code, 400 | 403 | 405 | 422)
+}
+
+/// A message on one line, without the end of a long one.
+fn shortened(message: &str) -> String {
+    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MAX_REFUSAL) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+pub(super) fn classify(error: kube::Error) -> Failure {
+    match error {
+        kube::Error::Api(status) if is_refusal(&status) && !is_too_large(&status) => {
+            Failure::Refused(format!("{} {}", status.code, shortened(&status.message)))
+        }
+        kube::Error::Api(status) if status.code == 404 => Failure::NotFound,
+        kube::Error::Api(status) if status.code == 409 => Failure::Conflict,
+        kube::Error::Api(status) if is_too_large(&status) => {
+            Failure::TooLarge(format!("{} {}", status.code, status.message))
+        }
+        kube::Error::Api(status) => {
+            let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+            Failure::Other {
+                message: format!("{} {}: {}", status.code, status.reason, status.message),
+                retry_after: (seconds > 0).then(|| Duration::from_secs(seconds.into())),
+            }
+        }
+        other => Failure::Other { message: describe(&other), retry_after: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn classifies_refusals_for_size_as_too_large() {
+        for (code, message, expected) in [
+            (413, "Request entity too large: limit is 3145728", true),
+            (500, "etcdserver: request is too large", true),
+            (
+                500,
+                "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3 vs. 2)",
+                true,
+            ),
+            (500, "etcdserver: request timed out", false),
+            (422, "podStates is invalid", false),
+        ] {
+            let status = json!({"status": "Failure", "message": message, "code": code, "reason": ""});
+            let failure = classify(kube::Error::Api(serde_json::from_value(status).unwrap()));
+            assert_eq!(matches!(failure, Failure::TooLarge(_)), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_what_the_api_server_or_a_policy_says_about_the_request() {
+        let denied = r#"admission webhook "p.kubewarden.admission" denied the request: no"#;
+        let invalid = r#"PersistentPodState "w" is invalid"#;
+        for (code, message, expected) in [
+            (422, invalid, true),
+            (403, "forbidden: exceeded quota: pps", true),
+            (400, denied, true),
+            (409, denied, true),
+            (500, denied, true),
+            (409, r#"persistentpodstates "w" already exists"#, false),
+            (500, r#"failed calling webhook "p.kubewarden.admission": timeout"#, false),
+            (429, "the server has received too many requests", false),
+            (401, "Unauthorized", false),
+            (404, "not found", false),
+        ] {
+            let status = json!({"status": "Failure", "message": message, "code": code, "reason": ""});
+            let failure = classify(kube::Error::Api(serde_json::from_value(status).unwrap()));
+            assert_eq!(matches!(failure, Failure::Refused(_)), expected, "{code} {message}");
+        }
+        assert!(shortened(&"é ".repeat(9_000)).chars().count() <= MAX_REFUSAL + 1);
+    }
+}
