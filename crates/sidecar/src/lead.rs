@@ -48,7 +48,10 @@ enum Task {
         task: JoinHandle<()>,
     },
     /// There is no election. Dropping the sender would signal its end.
-    Fixed(#[expect(dead_code, reason = "kept only so that it is not dropped")] watch::Sender<Term>),
+    Fixed(
+        #[cfg_attr(not(test), expect(dead_code, reason = "kept only so that it is not dropped"))]
+        watch::Sender<Term>,
+    ),
 }
 
 impl Election {
@@ -79,6 +82,17 @@ impl Election {
     pub(crate) fn always_leading() -> Self {
         let (term, leadership) = watch::channel(Term::unlimited());
         Self { leadership: Leadership::new(leadership), task: Task::Fixed(term) }
+    }
+
+    /// Ends the term and begins another one.
+    #[cfg(test)]
+    pub(crate) fn begin_another_term(&self) {
+        if let Task::Fixed(term) = &self.task {
+            term.send_modify(|term| {
+                term.end();
+                term.extend(Duration::MAX, now());
+            });
+        }
     }
 
     /// Never leads: for a process that writes nothing.

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use http_body_util::BodyExt;
@@ -91,8 +91,12 @@ fn report_workload(worker: &mut Worker, update: Update<NamespacedName, WorkloadF
 
 /// A worker that leads and whose lists are complete: one node, and these objects.
 fn worker(client: Client, objects: impl IntoIterator<Item = Observation>) -> Worker {
+    worker_in(&Election::always_leading(), client, objects)
+}
+
+fn worker_in(election: &Election, client: Client, objects: impl IntoIterator<Item = Observation>) -> Worker {
     let (health, metrics, interest) = (Health::default(), Arc::new(Metrics::default()), Interest::default());
-    let term = CurrentTerm::new(Election::always_leading().leadership());
+    let term = CurrentTerm::new(election.leadership());
     let (sender, _) = mpsc::channel(1);
     let watches = Watches::new(client.clone(), interest.clone(), health.clone(), metrics.clone(), sender);
     let args = Args::parse_from(["pps-sidecar"]);
@@ -219,4 +223,22 @@ async fn reports_once_that_a_generated_object_may_not_be_deleted() {
     assert!(message.contains("cannot delete PersistentPodState w; remove its protection"), "{message}");
     assert_eq!(write_generated_pps(&mut worker).await, []);
     assert_eq!(requests.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_new_term_waits_for_unschedulable_pods_and_refused_writes_anew() {
+    let (client, _) = api_server(|_| refusal(403, "Forbidden", "exceeded quota"));
+    let election = Election::always_leading();
+    let mut worker = worker_in(&election, client, []);
+    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), annotated("zone")));
+    write_generated_pps(&mut worker).await;
+    let (pod, now) = (NamespacedName::new("n", "w-0"), Instant::now());
+    worker.unschedulable.skip_grace_period(&pod, "uid-1", now);
+    assert!(worker.refusals.next_deadline().is_some());
+
+    election.begin_another_term();
+    worker.follow_leadership();
+    assert!(worker.term.is_leader());
+    assert!(!worker.unschedulable.observe(&pod, "uid-1", now), "nobody knows how it was meanwhile");
+    assert_eq!(worker.refusals.next_deadline(), None);
 }
