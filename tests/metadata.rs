@@ -315,6 +315,15 @@ fn context_aware_resources_name_every_version() {
     assert_eq!(metadata()["contextAwareResources"], json!(expected));
 }
 
+/// Kubewarden refuses a policy that may take longer than the API server waits. Two seconds are left for other requests
+/// that hold the workers.
+#[test]
+fn the_policy_may_take_less_time_than_the_api_server_waits() {
+    let deployed = yaml(&read("deploy/base/cluster-admission-policy.yaml"));
+    let seconds = |field: &str| deployed["spec"][field].as_u64().unwrap();
+    assert_eq!(seconds("timeoutEvalSeconds") + 2, seconds("timeoutSeconds"));
+}
+
 /// The match conditions keep Pods and deletions from the PolicyServer that the policy would accept without a host call.
 #[test]
 fn match_conditions_agree_with_the_policy() {
