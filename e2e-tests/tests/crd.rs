@@ -273,7 +273,7 @@ fn openkruise_definition() -> Value {
 
 /// Puts a definition in place of the one that is there, and waits until the API server uses it.
 async fn replace_definition(cluster: &Cluster, definition: &Value, is_ours: bool) {
-    cluster.apply_objects(&[definition.clone()]).await.unwrap();
+    cluster.apply_objects(std::slice::from_ref(definition)).await.unwrap();
     wait_for("the definition to be in use", Duration::from_secs(30), async || {
         let explained = cluster.control_plane.kubectl(&["explain", "persistentpodstates"]).await?;
         Ok(Progress::when(explained.contains("names a workload") == is_ours, (), explained))
