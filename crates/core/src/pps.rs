@@ -4,6 +4,7 @@
 //! both spellings (`nodeTopologyKeys` of v1alpha1 and `keys` of v1beta1). Fields that OpenKruise does not
 //! have are optional, since its CRD prunes them.
 
+mod excess;
 mod null;
 mod spec;
 mod status;
