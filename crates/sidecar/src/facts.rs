@@ -119,6 +119,9 @@ pub struct PpsFact {
     pub owners: Vec<OwnerReference>,
     pub spec: Spec,
     pub status: PpsStatus,
+    /// Why the object cannot be read, if it cannot. It exists all the same. Its spec has the target if that can be read,
+    /// and nothing else; its status is empty, whatever it has recorded. No decision may be made from them.
+    pub unreadable: Option<String>,
 }
 
 /// The status of a PPS, with compactly stored states. See [`pps_core::pps::Status`] for the fields.

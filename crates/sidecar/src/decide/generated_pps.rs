@@ -127,7 +127,7 @@ impl<'a> View<'a> {
         if holder.fact.terminating {
             return Ok(None);
         }
-        if !holder.fact.generated {
+        if !holder.fact.generated || holder.fact.unreadable.is_some() {
             return Err(first.clone());
         }
         // It was generated for a workload of another kind with the same name.

@@ -87,14 +87,13 @@ impl Watches {
     }
 
     pub(crate) async fn watch_persistent_pod_states(self) {
-        let convert = |object: ReadPps| match object {
-            ReadPps::Valid(object) => {
-                Some((wire::key_of(&object.metadata), Box::new(wire::object_fact(*object))))
+        let convert = |object: ReadPps| {
+            let key = wire::key_of(object.meta());
+            let fact = wire::pps_fact(object);
+            if let Some(error) = &fact.unreadable {
+                warn!(object = %key, error, "a PersistentPodState cannot be read; nothing is recorded in it");
             }
-            ReadPps::Malformed(metadata, error) => {
-                warn!(object = %wire::key_of(&metadata), error, "ignoring a malformed PersistentPodState");
-                None
-            }
+            Some((key, Box::new(fact)))
         };
         let key = |object: &ReadPps| wire::key_of(object.meta());
         let target = WatchTarget::essential("persistentpodstates");

@@ -14,6 +14,6 @@ pub(crate) use self::definitions::{CustomResourceDefinition, definition_fact, de
 pub use self::metadata::key_of;
 pub use self::nodes::{node_fact, node_key};
 pub use self::pods::{Pod, pod_fact};
-pub(crate) use self::pps::ReadPps;
 pub use self::pps::{PpsObject, object_fact};
+pub(crate) use self::pps::{ReadPps, pps_fact};
 pub use self::workloads::{CustomWorkload, StatefulSet, custom_workload_fact, workload_fact};

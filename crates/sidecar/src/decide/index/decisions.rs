@@ -44,6 +44,7 @@ impl Index {
         let object = self.objects.get(key)?;
         if object.is_write_in_flight()
             || object.fact.terminating
+            || object.fact.unreadable.is_some()
             || !self.is_interest_met(object)
             || !self.is_decidable(&object.workload.kind)
         {
@@ -162,7 +163,8 @@ impl Index {
         let name = fact.pending.as_deref()?.pps.clone();
         let key = NamespacedName { namespace: pod.namespace.clone(), name };
         let pps = self.objects.get(&key)?;
-        if !self.is_interest_met(pps) || is_blocked(&self.view(&key, pps)) {
+        // What cannot be read may have a state of the Pod.
+        if pps.fact.unreadable.is_some() || !self.is_interest_met(pps) || is_blocked(&self.view(&key, pps)) {
             return None;
         }
         pod_eviction::decide(&pod_eviction::View { key: pod, pod: fact, workload, pps, nodes: &self.nodes })

@@ -2,7 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{Metadata, Resource};
-use pps_core::{OwnerReference, PersistentPodState, generate};
+use pps_core::pps::TargetReference;
+use pps_core::{OwnerReference, PersistentPodState, Spec, generate};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::value::RawValue;
@@ -13,7 +14,10 @@ use crate::facts::{PpsFact, PpsStatus};
 pub type PpsObject = PersistentPodState<ObjectMeta, PpsStatus>;
 
 pub fn object_fact(object: PpsObject) -> PpsFact {
-    let metadata = object.metadata;
+    fact(object.metadata, object.spec, object.status)
+}
+
+fn fact(metadata: ObjectMeta, spec: Spec, status: PpsStatus) -> PpsFact {
     let owners = metadata.owner_references.unwrap_or_default().into_iter().map(|owner| OwnerReference {
         api_version: owner.api_version,
         kind: owner.kind,
@@ -31,8 +35,9 @@ pub fn object_fact(object: PpsObject) -> PpsFact {
             labels.get(generate::MANAGED_BY_LABEL).is_some_and(|value| value == generate::FIELD_MANAGER)
         }),
         owners: owners.collect(),
-        spec: object.spec,
-        status: object.status,
+        spec,
+        status,
+        unreadable: None,
     }
 }
 
@@ -41,9 +46,29 @@ pub fn object_fact(object: PpsObject) -> PpsFact {
 /// times as much.)
 #[derive(Clone, Debug)]
 pub(crate) enum ReadPps {
-    Valid(Box<PpsObject>),
-    /// Its metadata, and why the rest cannot be read.
-    Malformed(Box<ObjectMeta>, String),
+    Readable(Box<PpsObject>),
+    Unreadable(Box<UnreadablePps>),
+}
+
+/// What is known of a PPS that cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct UnreadablePps {
+    metadata: ObjectMeta,
+    /// The workload that it names; empty if not even this can be read.
+    target: TargetReference,
+    error: String,
+}
+
+/// The fact of a PPS, readable or not.
+pub(crate) fn pps_fact(object: ReadPps) -> PpsFact {
+    match object {
+        ReadPps::Readable(object) => object_fact(*object),
+        ReadPps::Unreadable(object) => {
+            let UnreadablePps { metadata, target, error } = *object;
+            let spec = Spec { target_ref: target, ..Spec::default() };
+            PpsFact { unreadable: Some(error), ..fact(metadata, spec, PpsStatus::default()) }
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for ReadPps {
@@ -52,12 +77,24 @@ impl<'de> Deserialize<'de> for ReadPps {
         struct OnlyMetadata {
             metadata: ObjectMeta,
         }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct OnlyTarget {
+            target_ref: TargetReference,
+        }
+        #[derive(Deserialize)]
+        struct OnlySpec {
+            spec: OnlyTarget,
+        }
         let text = Box::<RawValue>::deserialize(deserializer)?;
         match serde_json::from_str(text.get()) {
-            Ok(object) => Ok(Self::Valid(object)),
+            Ok(object) => Ok(Self::Readable(object)),
             Err(error) => {
                 let OnlyMetadata { metadata } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
-                Ok(Self::Malformed(Box::new(metadata), error.to_string()))
+                let target = serde_json::from_str::<OnlySpec>(text.get())
+                    .map(|object| object.spec.target_ref)
+                    .unwrap_or_default();
+                Ok(Self::Unreadable(Box::new(UnreadablePps { metadata, target, error: error.to_string() })))
             }
         }
     }
@@ -77,15 +114,15 @@ impl Metadata for ReadPps {
 
     fn metadata(&self) -> &ObjectMeta {
         match self {
-            Self::Valid(object) => &object.metadata,
-            Self::Malformed(metadata, _) => metadata,
+            Self::Readable(object) => &object.metadata,
+            Self::Unreadable(object) => &object.metadata,
         }
     }
 
     fn metadata_mut(&mut self) -> &mut ObjectMeta {
         match self {
-            Self::Valid(object) => &mut object.metadata,
-            Self::Malformed(metadata, _) => metadata,
+            Self::Readable(object) => &mut object.metadata,
+            Self::Unreadable(object) => &mut object.metadata,
         }
     }
 }
@@ -109,11 +146,10 @@ mod tests {
             r#"{{"kind": "List", "apiVersion": "v1", "metadata": {{"resourceVersion": "7"}}, "items": [{BAD}, {GOOD}]}}"#
         );
         let list: ObjectList<ReadPps> = serde_json::from_str(&list).unwrap();
-        let [ReadPps::Malformed(metadata, error), ReadPps::Valid(object)] = &list.items[..] else {
+        let [ReadPps::Unreadable(bad), ReadPps::Readable(object)] = &list.items[..] else {
             panic!("{list:?}")
         };
-        assert_eq!(metadata.name.as_deref(), Some("bad"));
-        assert!(error.contains("invalid type: integer `5`"), "{error}");
+        assert_eq!(bad.metadata.name.as_deref(), Some("bad"));
         assert_eq!(object.status.pod_states.len(), 1);
         assert_eq!(list.items[1].metadata().name.as_deref(), Some("good"));
     }
@@ -126,8 +162,21 @@ mod tests {
             else {
                 panic!("{event}")
             };
-            assert_eq!(matches!(object, ReadPps::Valid(_)), good);
+            assert_eq!(pps_fact(object).unreadable.is_none(), good);
         }
         assert!(serde_json::from_str::<ReadPps>(r#"{"metadata": 5}"#).is_err());
+    }
+
+    #[test]
+    fn an_unreadable_object_keeps_its_identity_and_its_target() {
+        let object = r#"{"metadata": {"name": "bad", "namespace": "n", "uid": "u", "resourceVersion": "7"},
+            "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"}},
+            "status": {"podStates": 5}}"#;
+        let fact = pps_fact(serde_json::from_str(object).unwrap());
+        assert!(fact.unreadable.is_some());
+        assert_eq!((&*fact.uid, &*fact.resource_version, &*fact.spec.target_ref.name), ("u", "7", "w"));
+        assert!(fact.status.pod_states.is_empty());
+        let fact = pps_fact(serde_json::from_str(BAD).unwrap());
+        assert!(fact.unreadable.is_some() && fact.spec.target_ref.name.is_empty());
     }
 }

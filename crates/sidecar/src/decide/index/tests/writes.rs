@@ -55,3 +55,25 @@ fn ignores_the_answer_for_an_object_recreated_meanwhile() {
     world.index.on_status_written(&key("p"), "uid-new", "1000");
     assert_eq!(world.states("p"), ["w-0"]);
 }
+
+#[test]
+fn writes_nothing_to_an_object_that_cannot_be_read() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    let readable = world.index.objects[&key("p")].fact.clone();
+    let unreadable = crate::facts::PpsFact {
+        resource_version: "1000".into(),
+        spec: pps_core::Spec { target_ref: readable.spec.target_ref.clone(), ..pps_core::Spec::default() },
+        status: crate::facts::PpsStatus::default(),
+        unreadable: Some("missing field `key`".into()),
+        ..readable.clone()
+    };
+    world.index.apply_objects(Update::Apply(key("p"), Box::new(unreadable)));
+    world.pod("w-0", ready_on("node-2"));
+    assert_eq!(world.patch("p"), None);
+
+    let mended = crate::facts::PpsFact { resource_version: "1001".into(), ..readable };
+    world.index.apply_objects(Update::Apply(key("p"), Box::new(mended)));
+    assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-2");
+}
