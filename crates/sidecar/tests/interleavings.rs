@@ -16,6 +16,8 @@
 
 #[path = "interleavings/cluster.rs"]
 mod cluster;
+#[path = "interleavings/ground_truth.rs"]
+mod ground_truth;
 #[path = "interleavings/model.rs"]
 mod model;
 #[path = "interleavings/simulation.rs"]

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use pps_core::Reason;
 
 pub use self::decisions::StatusWrite;
+pub use super::status::DropCheck;
 use super::inventory::{Dirty, KindCoverage, NodeAbsences, OBJECT_OVERHEAD, Pods, TrackedPps, Workloads};
 use crate::facts::interest::{Interest, NewKeys};
 use crate::facts::interner::Interner;
@@ -171,6 +172,15 @@ impl Index {
         }
     }
 
+    /// Tries again every drop that the API server has not confirmed.
+    pub fn retry_held_drops(&mut self) {
+        for (key, object) in &mut self.objects {
+            if object.release_drops() {
+                self.work.statuses.insert(key.clone());
+            }
+        }
+    }
+
     /// Reports to users, once, until something else has to be reported about the workload.
     pub fn report(&mut self, workload: &WorkloadKey, reason: Reason, message: String) {
         let Some(fact) = self.workloads.get(workload) else { return };
@@ -188,9 +198,9 @@ impl Index {
 
     // ---- What is dirty -------------------------------------------------------------------------------
 
-    fn mark(&mut self, key: &NamespacedName, mark: impl FnOnce(&mut Dirty)) {
+    fn mark(&mut self, key: &NamespacedName, mark: impl FnOnce(&mut TrackedPps)) {
         if let Some(object) = self.objects.get_mut(key) {
-            mark(&mut object.dirty);
+            mark(object);
             self.work.statuses.insert(key.clone());
         }
     }
@@ -207,7 +217,7 @@ impl Index {
             .collect();
         let concerned = if claimed.is_empty() { self.objects_with_entry(key) } else { claimed };
         for object in concerned.into_iter().chain(self.borrowed.remove(key).into_iter().flatten()) {
-            self.mark(&object, |dirty| dirty.mark_entry(&key.name));
+            self.mark(&object, |object| object.note_entry(&key.name));
             self.mark_surplus(&object);
         }
     }
@@ -247,7 +257,7 @@ impl Index {
         let claims: Vec<NamespacedName> =
             self.by_target.get(workload).into_iter().flatten().cloned().collect();
         for object in claims {
-            self.mark(&object, Dirty::mark_all);
+            self.mark(&object, TrackedPps::note_all);
         }
     }
 
@@ -256,7 +266,7 @@ impl Index {
         let claimed = self.by_target.iter().filter(|(workload, _)| workload.kind == *kind);
         let objects: Vec<NamespacedName> = claimed.flat_map(|(_, objects)| objects).cloned().collect();
         for object in objects {
-            self.mark(&object, Dirty::mark_all);
+            self.mark(&object, TrackedPps::note_all);
         }
     }
 

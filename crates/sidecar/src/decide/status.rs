@@ -6,6 +6,7 @@
 //! [`Capacity::fit`]: super::inventory::Capacity::fit
 
 mod condition;
+mod drop_check;
 mod entries;
 mod header;
 mod view;
@@ -18,6 +19,7 @@ use pps_core::status::Recording;
 use serde_json::{Map, Value};
 
 use self::entries::EntryDecisions;
+pub use self::drop_check::DropCheck;
 pub(crate) use self::view::View;
 use super::inventory::{InFlight, MissingLabels};
 
@@ -35,6 +37,8 @@ pub(crate) struct Decision {
     pub(crate) deferred: BTreeSet<Arc<str>>,
     /// Node and Pod of entries that are dropped because their node is gone.
     pub(crate) forgotten: Vec<(String, Arc<str>)>,
+    /// What has to be read before the write is sent, if it drops entries.
+    pub(crate) drops: Option<DropCheck>,
     /// Nodes that the API server has to confirm as gone before their entries are dropped.
     pub(crate) unconfirmed_nodes: BTreeSet<String>,
     /// Kept entries whose Pod name is used by a Pod of another owner.
@@ -67,7 +71,8 @@ pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Decision 
     let recorded = header::recorded_after(pps, &fitted.changes);
     let capacity = condition::capacity(pps, &fitted, recorded, size_limit);
     let recording = condition::recording(view, obstacle, &entries.missing_labels, capacity.clone(), recorded);
-    let header = header::decide(view, records, recorded, &recording, now);
+    let takes_over = records && !entries.keeps_target;
+    let header = header::decide(view, takes_over, recorded, &recording, now);
     let status = header::status_patch(pps, &header, &fitted.changes);
     Decision {
         status,
@@ -77,6 +82,7 @@ pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Decision 
         surplus: entries.surplus,
         deferred: fitted.deferred,
         forgotten: entries.forgotten,
+        drops: DropCheck::new(view, entries.drops),
         unconfirmed_nodes: entries.unconfirmed_nodes,
         borrowed: entries.borrowed,
         capacity,

@@ -235,6 +235,7 @@ impl Simulation {
             return;
         };
         let name = pending.name;
+        self.cluster.assert_drops_no_needed_state(name, &pending.write.patch);
         let response = self.cluster.patch_status(name, &pending.write.patch);
         pending.response = Some(response.clone());
         if matches!(response, PatchResponse::Applied(_)) {

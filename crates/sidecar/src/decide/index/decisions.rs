@@ -10,7 +10,7 @@ use super::Index;
 use crate::decide::generated_pps::{self, GeneratedPps};
 use crate::decide::inventory::TrackedPps;
 use crate::decide::pod_eviction::{self, PodEviction};
-use crate::decide::status::{View, decide, is_blocked};
+use crate::decide::status::{DropCheck, View, decide, is_blocked};
 use crate::facts::{NamespacedName, WorkloadKey};
 
 /// A status to be written.
@@ -30,6 +30,8 @@ pub struct StatusWrite {
     pub workload: WorkloadKey,
     /// Entries that it drops because their node is gone: node and Pod.
     pub forgotten: Vec<(String, Arc<str>)>,
+    /// What has to be read and checked before it is sent, if it drops entries.
+    pub drops: Option<DropCheck>,
     /// Since when the Pods have been Ready that it records on their node for the first time, in Unix seconds.
     pub newly_recorded: Vec<i64>,
 }
@@ -71,6 +73,7 @@ impl Index {
             recorded: decision.recorded,
             workload: object.workload.clone(),
             forgotten: decision.forgotten,
+            drops: decision.drops,
             newly_recorded: decision.write.changes.iter().filter_map(|change| change.ready_since).collect(),
         };
         object.begin_write(decision.write);

@@ -1,5 +1,6 @@
 //! Outcomes: what became of writes, and what lookups of nodes have shown.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Index;
@@ -19,6 +20,13 @@ impl Index {
     /// The write of this object was not stored, or nobody knows whether it was.
     pub fn on_status_not_written(&mut self, key: &NamespacedName, uid: &str) {
         if self.written_object(key, uid).is_some_and(TrackedPps::abandon_write) {
+            self.end_write(key);
+        }
+    }
+
+    /// The write of this object was not sent, because the API server does not confirm that these entries can be dropped.
+    pub fn on_drops_unconfirmed(&mut self, key: &NamespacedName, uid: &str, pods: &BTreeSet<Arc<str>>) {
+        if self.written_object(key, uid).is_some_and(|object| object.hold_drops(pods)) {
             self.end_write(key);
         }
     }
@@ -103,7 +111,7 @@ impl Index {
 
     fn set_absence(&mut self, node: &Arc<str>, absence: Absence) {
         for (object, pod) in self.absences.set(node, absence) {
-            self.mark(&object, |dirty| dirty.mark_entry(&pod));
+            self.mark(&object, |object| object.note_entry(&pod));
         }
     }
 }

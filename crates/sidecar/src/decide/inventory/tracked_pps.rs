@@ -25,6 +25,9 @@ pub(crate) struct TrackedPps {
     /// wants them.
     pub(crate) surplus: BTreeSet<Arc<str>>,
     pub(crate) capacity: Capacity,
+    /// Entries whose drop the API server has not confirmed. They stay until something is heard of them, or until the
+    /// next retry.
+    held_drops: BTreeSet<Arc<str>>,
     in_flight: Option<InFlight>,
     /// What a watch reported while a write was on its way, perhaps because of that very write.
     superseding: Option<PpsFact>,
@@ -89,6 +92,7 @@ impl TrackedPps {
             missing_labels: BTreeMap::new(),
             surplus: BTreeSet::new(),
             capacity,
+            held_drops: BTreeSet::new(),
             in_flight: None,
             superseding: None,
         }
@@ -109,6 +113,43 @@ impl TrackedPps {
     /// The spec, and the newer one that waits for the answer to the write in flight.
     pub(crate) fn specs(&self) -> impl Iterator<Item = &Spec> + Clone {
         [Some(&self.fact), self.superseding.as_ref()].into_iter().flatten().map(|fact| &fact.spec)
+    }
+
+    /// Something has happened that concerns this entry.
+    pub(crate) fn note_entry(&mut self, pod: &Arc<str>) {
+        self.held_drops.remove(pod);
+        self.dirty.mark_entry(pod);
+    }
+
+    /// Something has happened that may concern every entry.
+    pub(crate) fn note_all(&mut self) {
+        self.held_drops.clear();
+        self.dirty.mark_all();
+    }
+
+    /// Whether this entry must not be dropped for now.
+    pub(crate) fn is_drop_held(&self, pod: &Arc<str>) -> bool {
+        self.held_drops.contains(pod)
+    }
+
+    /// The write in flight was not sent: the API server does not confirm that these entries can be dropped. Returns
+    /// whether there was one. What has been heard of an entry in the meantime is decided again at once.
+    pub(crate) fn hold_drops(&mut self, pods: &BTreeSet<Arc<str>>) -> bool {
+        if self.in_flight.is_none() {
+            return false;
+        }
+        let heard_of = |pod: &Arc<str>| self.dirty.is_all() || self.dirty.has_entry(pod);
+        self.held_drops.extend(pods.iter().filter(|pod| !heard_of(pod)).cloned());
+        self.abandon_write()
+    }
+
+    /// Marks the entries whose drop is held, so that it is tried again. Returns whether there are any.
+    pub(crate) fn release_drops(&mut self) -> bool {
+        let held = std::mem::take(&mut self.held_drops);
+        for pod in &held {
+            self.dirty.mark_entry(pod);
+        }
+        !held.is_empty()
     }
 
     pub(crate) fn mark_surplus(&mut self) {

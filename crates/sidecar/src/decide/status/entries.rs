@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_core::demand::Wanted;
-use pps_core::pps::PodState;
+use pps_core::pps::{PodState, RetentionPolicy};
 use pps_core::record::{self, RunningPod};
 use pps_core::status::entry_patch;
 use pps_core::workload::{PodOwnership, WorkloadPresence, retains_state};
 
+use super::drop_check::{DropCause, DroppedEntry};
 use super::view::View;
 use crate::decide::inventory::{Absence, EntryChange, MissingLabels};
 use crate::facts::{NodeFact, PodFact};
@@ -23,6 +24,10 @@ pub(super) struct EntryDecisions {
     pub(super) forgotten: Vec<(String, Arc<str>)>,
     pub(super) unconfirmed_nodes: BTreeSet<String>,
     pub(super) borrowed: Vec<Arc<str>>,
+    pub(super) drops: Vec<DroppedEntry>,
+    /// Whether an entry still waits for what becomes of the Pods of the workload for which it was recorded: until then
+    /// the status names that workload.
+    pub(super) keeps_target: bool,
 }
 
 /// What becomes of one entry.
@@ -31,9 +36,7 @@ enum EntryDecision {
     /// Kept while the workload has fewer Pods than it wants.
     KeepAsSurplus,
     Record(PodState),
-    Drop,
-    /// Dropped, since its node is gone.
-    Forget,
+    Drop(DropCause),
 }
 
 impl EntryDecisions {
@@ -85,7 +88,19 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, decisions: &mut EntryDecisions) 
     let absence = before.as_ref().and_then(|before| view.forgettable_absence(&pod, before));
     decisions.surplus.remove(&pod);
     decisions.deferred.remove(&pod);
-    let after = match decide_one(view, &pod, before.as_ref(), absence) {
+    let mut decision = decide_one(view, &pod, before.as_ref(), absence);
+    let is_held = matches!(decision, EntryDecision::Drop(_)) && view.pps.is_drop_held(&pod);
+    if is_held {
+        decision = EntryDecision::Keep;
+    }
+    if view.presence() == WorkloadPresence::Replaced
+        && view.pps.fact.spec.retention() != RetentionPolicy::Retain
+        && before.is_some()
+        && (is_held || view.ownership(&pod) == PodOwnership::Former)
+    {
+        decisions.keeps_target = true;
+    }
+    let after = match decision {
         keep @ (EntryDecision::Keep | EntryDecision::KeepAsSurplus) => {
             if let Some(before) = &before {
                 if absence == Some(Absence::Overdue) {
@@ -106,9 +121,12 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, decisions: &mut EntryDecisions) 
             return;
         }
         EntryDecision::Record(state) => Some(state),
-        EntryDecision::Drop => None,
-        EntryDecision::Forget => {
-            decisions.forgotten.extend(before.as_ref().map(|before| (before.node_name.clone(), pod.clone())));
+        EntryDecision::Drop(cause) => {
+            let node = before.as_ref().map(|before| before.node_name.clone()).unwrap_or_default();
+            if cause == DropCause::NodeGone {
+                decisions.forgotten.push((node.clone(), pod.clone()));
+            }
+            decisions.drops.push(DroppedEntry { pod: pod.clone(), node, cause });
             None
         }
     };
@@ -145,7 +163,7 @@ fn decide_one(
         return EntryDecision::Keep;
     }
     if absence == Some(Absence::Confirmed) {
-        return EntryDecision::Forget;
+        return EntryDecision::Drop(DropCause::NodeGone);
     }
     let wanted = view.living_workload().map_or(Wanted::No, |workload| {
         let living = view.pods.living(&workload.uid);
@@ -155,7 +173,7 @@ fn decide_one(
     match wanted {
         Wanted::Maybe if !keeps(false) && keeps(true) => EntryDecision::KeepAsSurplus,
         _ if keeps(wanted != Wanted::No) => EntryDecision::Keep,
-        _ => EntryDecision::Drop,
+        wanted => EntryDecision::Drop(DropCause::NotRetained { wanted: wanted != Wanted::No }),
     }
 }
 
