@@ -17,6 +17,8 @@ pub enum Reason {
     WorkloadKindNotWatched,
     /// The sidecar lacks the permission to list or watch workloads of this kind.
     WorkloadKindForbidden,
+    /// Workloads of this kind cannot be listed for another reason than a missing permission. The sidecar retries.
+    WorkloadKindUnavailable,
     /// The whitelist names a kind that cannot be watched.
     WorkloadKindUnsupported,
     /// The whitelist cannot be read.
@@ -55,6 +57,7 @@ impl Reason {
             Self::WorkloadNotFound => "WorkloadNotFound",
             Self::WorkloadKindNotWatched => "WorkloadKindNotWatched",
             Self::WorkloadKindForbidden => "WorkloadKindForbidden",
+            Self::WorkloadKindUnavailable => "WorkloadKindUnavailable",
             Self::WorkloadKindUnsupported => "WorkloadKindUnsupported",
             Self::MalformedWhitelist => "MalformedWhitelist",
             Self::TopologyKeyMissing => "TopologyKeyMissing",

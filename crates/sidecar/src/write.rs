@@ -1,7 +1,9 @@
 //! Write: the only place that writes to the API server, apart from the Lease. Decides nothing.
 
+pub(crate) mod drops;
 pub(crate) mod events;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +32,8 @@ const UNKNOWN_SOURCE: &str = ".valueFrom: field not declared in schema";
 pub(crate) enum WriteResult {
     /// Of a status write: the new resource version.
     Status(StatusWrite, Result<String, Failure>),
+    /// Of a status write that was not sent: the entries that must not be dropped, or why they could not be checked.
+    DropsUnconfirmed(StatusWrite, Result<BTreeSet<Arc<str>>, Failure>),
     Generated(WorkloadKey, GeneratedPps, Result<ApplyResult, Failure>),
     Eviction(PodEviction, Result<(), Failure>),
     /// Of a read: whether a node exists, on which a later write depends.

@@ -27,7 +27,7 @@ mod snapshot;
 #[path = "interleavings/steps.rs"]
 mod steps;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 
 use pps_core::Spec;
@@ -217,7 +217,7 @@ fn outcome(simulation: &Simulation) -> BTreeMap<Name, Outcome> {
     let objects = simulation.cluster.objects.iter();
     objects
         .filter_map(|(name, object)| {
-            let expected = expected_status(simulation.snapshot(), name)?;
+            let expected = expected_status(simulation.snapshot(), name, &BTreeSet::new())?;
             if !expected.may_be_healthy() {
                 return None;
             }
@@ -245,7 +245,7 @@ fn assert_at_rest(simulation: &mut Simulation) {
     }
     let cluster = &simulation.cluster;
     for (name, object) in cluster.objects.iter().filter(|(_, object)| !object.terminating) {
-        let Some(expected) = expected_status(simulation.snapshot(), name) else {
+        let Some(expected) = expected_status(simulation.snapshot(), name, &BTreeSet::new()) else {
             panic!("{name}: the model cannot decide this status at rest")
         };
         let states = parse_status(&object.status).pod_states;
@@ -272,7 +272,7 @@ fn assert_at_rest(simulation: &mut Simulation) {
 fn assert_forgotten(simulation: &Simulation) {
     let cluster = &simulation.cluster;
     for (name, object) in cluster.objects.iter().filter(|(_, object)| !object.terminating) {
-        let expected = expected_status(simulation.snapshot(), name).unwrap();
+        let expected = expected_status(simulation.snapshot(), name, &BTreeSet::new()).unwrap();
         assert!(
             expected.confirmations.is_empty(),
             "{name}: not confirmed, or confirmed without effect: {:?}",

@@ -25,7 +25,7 @@ use super::inventory::{Dirty, KindCoverage, NodeAbsences, OBJECT_OVERHEAD, Pods,
 use crate::facts::interest::{Interest, NewKeys};
 use crate::facts::interner::Interner;
 use crate::facts::store::Store;
-use crate::facts::{GroupKind, NamespacedName, NodeFact, Notice, Subject, WorkloadKey};
+use crate::facts::{GroupKind, NamespacedName, NodeFact, Notice, Subject, WorkloadFact, WorkloadKey};
 
 /// Work that has come up since it was last taken.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -119,6 +119,11 @@ impl Index {
     /// Whether a recorded state that can be forgotten names this node, and the node does not exist.
     pub fn is_missing(&self, node: &str) -> bool {
         self.absences.of(node).is_some()
+    }
+
+    /// A workload, as the watches have shown it.
+    pub fn workload(&self, key: &WorkloadKey) -> Option<&WorkloadFact> {
+        self.workloads.get(key)
     }
 
     /// Whether this Pod has the policy's annotation and waits for a node.
@@ -286,7 +291,7 @@ impl Index {
     /// Whether objects that target workloads of this kind can be decided.
     fn is_decidable(&self, kind: &GroupKind) -> bool {
         match self.workloads.coverage(kind) {
-            KindCoverage::Listed | KindCoverage::Forbidden => true,
+            KindCoverage::Listed | KindCoverage::Forbidden | KindCoverage::Unavailable => true,
             KindCoverage::Unlisted => false,
             KindCoverage::NotWatched => self.kinds_known,
         }

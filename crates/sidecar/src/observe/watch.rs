@@ -23,7 +23,8 @@ use tracing::{info, warn};
 
 use self::scope::FieldScope;
 pub(crate) use self::scope::Relist;
-use self::source::{Source, api_resource, is_forbidden, is_forbidden_response};
+pub(crate) use self::source::api_resource;
+use self::source::{Source, is_forbidden, is_forbidden_response};
 pub(crate) use self::target::resource_name;
 use self::target::{Criticality, WatchTarget};
 use crate::facts::interest::Interest;

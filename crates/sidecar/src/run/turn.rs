@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tracing::info;
 
-use super::worker::{OVERSIZED_RETRY_INTERVAL, Worker};
+use super::worker::{DROP_RETRY_INTERVAL, OVERSIZED_RETRY_INTERVAL, Worker};
 use crate::decide::schedule::Candidates;
 use crate::facts::store::Update;
 use crate::observe::watch::Observation;
@@ -140,6 +140,10 @@ impl Worker {
         self.generated_writes.sweep(now);
         self.evictions.sweep(now);
         self.update_gauges(now);
+        if now >= self.retry_drops_at {
+            self.retry_drops_at = now + DROP_RETRY_INTERVAL;
+            self.index.retry_held_drops();
+        }
         if now >= self.retry_oversized_at {
             self.retry_oversized_at = now + OVERSIZED_RETRY_INTERVAL;
             self.index.retry_exceeded();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::Client;
+use pps_core::kinds;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -28,11 +29,16 @@ use crate::write::{Failure, WriteResult, Writer};
 /// How often a write that was too large is tried again: etcd's limit may have been raised.
 pub(super) const OVERSIZED_RETRY_INTERVAL: Duration = Duration::from_mins(10);
 
+/// How often drops that were not confirmed are tried again, if nothing is heard of the Pods before.
+pub(super) const DROP_RETRY_INTERVAL: Duration = Duration::from_secs(30);
+
 pub(super) struct Worker {
     pub(super) index: Index,
     pub(super) discovery: Discovery,
     /// The task that watches each kind, with its resource name in metrics.
     pub(super) kind_watches: HashMap<GroupKind, (AbortHandle, Arc<str>)>,
+    /// How the objects of each of these kinds are read.
+    pub(super) kind_resources: HashMap<GroupKind, kinds::Resource>,
     pub(super) status_writes: Batch<NamespacedName>,
     pub(super) generated_writes: Batch<WorkloadKey>,
     pub(super) evictions: Batch<NamespacedName>,
@@ -52,6 +58,7 @@ pub(super) struct Worker {
     pub(super) watches_pods: bool,
     pub(super) is_synced: bool,
     pub(super) retry_oversized_at: Instant,
+    pub(super) retry_drops_at: Instant,
     pub(super) manager: Manager,
     pub(super) health: Health,
     pub(super) metrics: Arc<Metrics>,
@@ -73,6 +80,7 @@ impl Worker {
             index,
             discovery: Discovery::new(&args.config_namespace),
             kind_watches: HashMap::new(),
+            kind_resources: HashMap::new(),
             status_writes: Batch::default(),
             generated_writes: Batch::default(),
             evictions: Batch::default(),
@@ -90,6 +98,7 @@ impl Worker {
             watches_pods: false,
             is_synced: false,
             retry_oversized_at: Instant::now() + OVERSIZED_RETRY_INTERVAL,
+            retry_drops_at: Instant::now() + DROP_RETRY_INTERVAL,
             manager: Manager::default(),
             health,
             metrics,

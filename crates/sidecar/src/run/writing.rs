@@ -10,7 +10,7 @@ use super::worker::Worker;
 use crate::decide::GeneratedPps;
 use crate::decide::index::StatusWrite;
 use crate::facts::{NamespacedName, WorkloadKey};
-use crate::telemetry::metrics::{WriteOutcome, WrittenResource};
+use crate::telemetry::metrics::{DropCheckOutcome, WriteOutcome, WrittenResource};
 use crate::write::{ApplyResult, Failure, WriteResult};
 
 impl Worker {
@@ -19,10 +19,11 @@ impl Worker {
         let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let Some(write) = self.index.status_write(key, &time) else { return };
         let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
+        let source = self.workload_source(&write.workload.kind);
         self.begin_write(is_retry, async move {
             let start = Instant::now();
             let bytes = write.patch.to_string().len();
-            let result = writer.write_status(write).await;
+            let result = writer.write_checked_status(write, source).await;
             if let WriteResult::Status(write, Ok(_)) = &result {
                 let duration = start.elapsed();
                 metrics.observe_status_write(bytes, write.entries, duration);
@@ -35,8 +36,15 @@ impl Worker {
     }
 
     pub(super) fn write_generated_pps(&mut self, workload: WorkloadKey, is_retry: bool) {
-        if let Some(generated) = self.index.generated_pps(&workload) {
-            self.begin_write(is_retry, self.writer.clone().write_generated_pps(workload, generated));
+        let Some(generated) = self.index.generated_pps(&workload) else { return };
+        let writer = self.writer.clone();
+        if let GeneratedPps::Delete { .. } = &generated {
+            let decided_from = self.index.workload(&workload).cloned();
+            let source = self.workload_source(&workload.kind);
+            let delete = writer.delete_generated_pps(workload, generated, decided_from, source);
+            self.begin_write(is_retry, delete);
+        } else {
+            self.begin_write(is_retry, writer.write_generated_pps(workload, generated));
         }
     }
 
@@ -47,6 +55,7 @@ impl Worker {
                 self.on_status_written(&write, &resource_version);
             }
             WriteResult::Status(write, Err(failure)) => self.on_status_failed(&write, &failure),
+            WriteResult::DropsUnconfirmed(write, result) => self.on_drops_unconfirmed(&write, result),
             WriteResult::Generated(workload, generated, result) => {
                 self.on_generated(&workload, generated, result);
             }
@@ -60,6 +69,9 @@ impl Worker {
         self.metrics.count_write(WrittenResource::PpsStatus, WriteOutcome::Success);
         self.status_writes.written(&write.key, write.recorded, Instant::now());
         self.index.on_status_written(&write.key, &write.uid, resource_version);
+        if write.drops.is_some() {
+            self.metrics.count_drop_check(DropCheckOutcome::Confirmed);
+        }
         self.report_forgotten_states(write);
     }
 

@@ -32,6 +32,7 @@ pub struct Metrics {
     writes: Family<WriteLabels, Counter>,
     node_lookups: Family<LookupLabel, Counter>,
     states_forgotten: Counter,
+    drop_checks: Family<DropCheckLabel, Counter>,
     status_patch_bytes: Counter,
     status_patch_entries: Counter,
     status_write_duration: Histogram,
@@ -77,6 +78,14 @@ pub(crate) enum LookupOutcome {
     Unknown,
 }
 
+/// What the reads before a drop of states have shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum DropCheckOutcome {
+    Confirmed,
+    Refuted,
+    Unknown,
+}
+
 /// What is kept in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrackedCounts {
@@ -104,6 +113,11 @@ struct LookupLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DropCheckLabel {
+    result: DropCheckOutcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WriteLabels {
     resource: WrittenResource,
     result: WriteOutcome,
@@ -120,6 +134,20 @@ impl WriteOutcome {
 
 impl LookupOutcome {
     const ALL: [Self; 3] = [Self::Found, Self::NotFound, Self::Unknown];
+}
+
+impl DropCheckOutcome {
+    const ALL: [Self; 3] = [Self::Confirmed, Self::Refuted, Self::Unknown];
+}
+
+impl EncodeLabelValue for DropCheckOutcome {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        encoder.write_str(match self {
+            Self::Confirmed => "confirmed",
+            Self::Refuted => "refuted",
+            Self::Unknown => "unknown",
+        })
+    }
 }
 
 impl EncodeLabelValue for WrittenResource {
@@ -224,6 +252,11 @@ impl Default for Metrics {
                 "states_forgotten",
                 "Pod states dropped because their node no longer exists",
             ),
+            drop_checks: add(
+                own,
+                "drop_checks",
+                "Reads of the workload and its Pods before a status write drops states",
+            ),
             conflicting_recorder: add(
                 own,
                 "conflicting_recorder",
@@ -264,6 +297,9 @@ impl Metrics {
         for result in LookupOutcome::ALL {
             drop(self.node_lookups.get_or_create(&LookupLabel { result }));
         }
+        for result in DropCheckOutcome::ALL {
+            drop(self.drop_checks.get_or_create(&DropCheckLabel { result }));
+        }
         self.set_sizes(0, 0, 0);
         self.set_tracked(&TrackedCounts {
             pods: 0,
@@ -295,6 +331,10 @@ impl Metrics {
 
     pub(crate) fn count_node_lookup(&self, result: LookupOutcome) {
         self.node_lookups.get_or_create(&LookupLabel { result }).inc();
+    }
+
+    pub(crate) fn count_drop_check(&self, result: DropCheckOutcome) {
+        self.drop_checks.get_or_create(&DropCheckLabel { result }).inc();
     }
 
     pub(crate) fn count_forgotten_states(&self, states: usize) {

@@ -107,9 +107,13 @@ pub(crate) struct Snapshot {
     pub(crate) kinds: BTreeMap<usize, WatchCache<Workload>>,
     /// The watched kinds that the sidecar may not list.
     pub(crate) forbidden: BTreeSet<usize>,
+    /// The watched kinds whose watch fails.
+    pub(crate) failing: BTreeSet<usize>,
     /// Whether discovery has finished.
     pub(crate) kinds_known: bool,
     pub(crate) absences: BTreeMap<Name, NodeAbsence>,
+    /// PPS and Pod of entries whose drop the cluster has not confirmed since the last rest.
+    pub(crate) held: BTreeSet<(Name, String)>,
 }
 
 impl Snapshot {

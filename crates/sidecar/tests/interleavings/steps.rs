@@ -19,6 +19,7 @@ pub(crate) enum Step {
     Relist(u8),
     ToggleWatchedKind(u8),
     ToggleForbiddenKind(u8),
+    ToggleFailingKind(u8),
     FinishDiscovery,
     Decide(u8),
     ServeWrite(u8),
@@ -31,6 +32,10 @@ pub(crate) enum Step {
     Write(u8),
     EndGracePeriod(u8),
     LookUpNode(u8),
+    /// Reads of Pods fail, or work again.
+    ToggleReads,
+    /// The pause after a drop that was not confirmed is over.
+    RetryHeldDrops,
     Restart,
 }
 
@@ -165,6 +170,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => (0_u8..6).prop_map(Step::Relist),
         1 => (1_u8..3).prop_map(Step::ToggleWatchedKind),
         1 => (1_u8..3).prop_map(Step::ToggleForbiddenKind),
+        1 => (1_u8..3).prop_map(Step::ToggleFailingKind),
         1 => Just(Step::FinishDiscovery),
         8 => number().prop_map(Step::Decide),
         4 => (0_u8..2).prop_map(Step::ServeWrite),
@@ -174,6 +180,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         4 => number().prop_map(Step::Write),
         2 => any::<u8>().prop_map(Step::EndGracePeriod),
         2 => any::<u8>().prop_map(Step::LookUpNode),
+        1 => Just(Step::ToggleReads),
+        1 => Just(Step::RetryHeldDrops),
         1 => Just(Step::Restart),
     ]
 }
@@ -198,6 +206,7 @@ impl Simulation {
             Step::Relist(watch) => self.relist(usize::from(*watch)),
             Step::ToggleWatchedKind(number) => self.toggle_watched_kind(usize::from(*number)),
             Step::ToggleForbiddenKind(number) => self.toggle_forbidden_kind(usize::from(*number)),
+            Step::ToggleFailingKind(number) => self.toggle_failing_kind(usize::from(*number)),
             Step::FinishDiscovery => self.finish_discovery(),
             Step::Decide(number) => {
                 self.decide_if_due(object(*number));
@@ -222,6 +231,8 @@ impl Simulation {
                     self.look_up_node(pick(&unconfirmed, *number));
                 }
             }
+            Step::ToggleReads => self.toggle_reads(),
+            Step::RetryHeldDrops => self.retry_held_drops(),
             Step::Restart => self.restart(),
         }
     }

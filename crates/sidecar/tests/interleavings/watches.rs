@@ -121,6 +121,7 @@ impl Simulation {
         }
         self.kinds[number].clear();
         self.snapshot.forbidden.remove(&number);
+        self.snapshot.failing.remove(&number);
         self.index.unwatch_kind(&group_kind(number));
         self.take_work();
     }
@@ -131,6 +132,15 @@ impl Simulation {
             let is_forbidden =
                 self.snapshot.forbidden.insert(number) || !self.snapshot.forbidden.remove(&number);
             self.index.forbid_kind(&group_kind(number), is_forbidden);
+            self.take_work();
+        }
+    }
+
+    /// The watch of a workload kind fails, or works again.
+    pub(crate) fn toggle_failing_kind(&mut self, number: usize) {
+        if self.snapshot.kinds.contains_key(&number) {
+            let is_failing = self.snapshot.failing.insert(number) || !self.snapshot.failing.remove(&number);
+            self.index.set_kind_failing(&group_kind(number), is_failing);
             self.take_work();
         }
     }

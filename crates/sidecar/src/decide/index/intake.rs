@@ -117,6 +117,13 @@ impl Index {
         }
     }
 
+    /// Sets whether the watch of this kind fails.
+    pub fn set_kind_failing(&mut self, kind: &GroupKind, failing: bool) {
+        if self.workloads.set_failing(kind, failing) {
+            self.mark_kind(kind);
+        }
+    }
+
     /// Notes that all kinds that can be watched are known: from now on, the condition of a PPS says if the kind that it
     /// names is not one of them.
     pub fn set_kinds_known(&mut self) {

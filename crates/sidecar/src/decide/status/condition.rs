@@ -30,6 +30,12 @@ pub(super) fn obstacle(view: &View<'_>) -> Option<Recording> {
                 "grant the sidecar list and watch on {kind} ({group_version}); until then nothing is recorded or dropped"
             ),
         ),
+        KindCoverage::Unavailable => (
+            Reason::WorkloadKindUnavailable,
+            format!(
+                "{kind} ({group_version}) cannot be listed, and the sidecar retries: its log and the metric persistentpodstate_watch_errors_total say why; until then nothing is recorded or dropped"
+            ),
+        ),
         KindCoverage::Unlisted | KindCoverage::Listed => match view.superseded_by {
             Some(other) => (
                 Reason::Superseded,

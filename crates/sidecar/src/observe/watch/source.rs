@@ -58,7 +58,7 @@ impl<O: Clone + DeserializeOwned + Debug> Source<O> {
     }
 }
 
-pub(super) fn api_resource(resource: kinds::Resource) -> ApiResource {
+pub(crate) fn api_resource(resource: kinds::Resource) -> ApiResource {
     ApiResource {
         api_version: format!("{}/{}", resource.group, resource.version),
         group: resource.group,
