@@ -40,7 +40,7 @@ use serde_json::Value;
 use self::cluster::{Cluster, NODES, Name, PODS, PPS_OBJECTS, Pod, SpecOptions};
 use self::model::{expected_status, parse_status, running_state, wants};
 use self::simulation::Simulation;
-use self::steps::{Step, spec_options, step};
+use self::steps::{ClusterChange, Step, spec_options, step};
 
 /// Runs `cases` cases, unless `PROPTEST_CASES` says otherwise, from a printed seed. A test prints it before
 /// it starts, and libtest shows what a failed test has printed.
@@ -147,11 +147,14 @@ enum WriteTiming {
 impl Simulation {
     fn apply_with(&mut self, timing: WriteTiming, step: &Step) {
         match (timing, step) {
+            (WriteTiming::Interleaved, Step::Change(ClusterChange::AnnotateWorkload(..))) => {}
             // The outcome does depend on which kinds are watched at the end.
             (WriteTiming::Interleaved, _)
             | (_, Step::ToggleWatchedKind(_) | Step::ToggleForbiddenKind(_)) => {
                 self.apply(step);
             }
+            // Whether a PPS was generated for a while does depend on the timing.
+            (_, Step::Change(ClusterChange::AnnotateWorkload(..))) => {}
             (_, Step::Change(change)) => {
                 self.change_cluster(change);
                 if timing == WriteTiming::AfterEachChange {
@@ -238,6 +241,7 @@ fn outcome(simulation: &Simulation) -> BTreeMap<Name, Outcome> {
 /// and the recorded states agree with the cluster.
 fn assert_at_rest(simulation: &mut Simulation) {
     simulation.assert_up_to_date();
+    simulation.assert_generated();
     for (name, _) in PPS_OBJECTS {
         if simulation.cluster.objects.contains_key(name) {
             assert!(!simulation.decide(name), "{name}: a write is needed that the index did not announce");

@@ -61,6 +61,8 @@ pub(crate) struct Node {
 pub(crate) struct Workload {
     pub(crate) uid: String,
     pub(crate) terminating: bool,
+    /// Whether its annotations ask for a generated PPS that requires `zone`.
+    pub(crate) annotated: bool,
     pub(crate) spec: Value,
 }
 
@@ -71,6 +73,8 @@ pub(crate) struct Pps {
     pub(crate) generation: i64,
     pub(crate) created: String,
     pub(crate) terminating: bool,
+    /// UID of the workload for which the sidecar generated it, if it did.
+    pub(crate) generated_for: Option<String>,
     /// The number of the targeted workload.
     pub(crate) target: usize,
     /// What `spec` was made from; the model reads these options instead of the spec.
@@ -153,6 +157,7 @@ pub(crate) struct Cluster {
     pub(crate) foreign: BTreeSet<(String, String)>,
     version: u64,
     uids: u64,
+    workload_uids: u64,
 }
 
 impl Cluster {
@@ -177,8 +182,9 @@ impl Cluster {
 
     pub(crate) fn create_workload(&mut self, number: usize, spec: Value) {
         if !self.workloads.contains_key(&number) {
-            let uid = self.new_uid();
-            self.workloads.insert(number, Workload { uid, terminating: false, spec });
+            self.workload_uids += 1;
+            let uid = format!("uid-w{}", self.workload_uids);
+            self.workloads.insert(number, Workload { uid, terminating: false, annotated: false, spec });
         }
     }
 
@@ -204,6 +210,7 @@ impl Cluster {
             generation: 1,
             created,
             terminating: false,
+            generated_for: None,
             target,
             options,
             spec: options.spec(target),
@@ -217,6 +224,12 @@ impl Cluster {
     pub(crate) fn edit_pps(&mut self, number: usize, options: SpecOptions) -> bool {
         let (name, targets) = PPS_OBJECTS[number];
         let Some(mut object) = self.objects.get(name).cloned() else { return false };
+        let options = if object.generated_for.is_none() {
+            options
+        } else {
+            // Users set only the fields that the annotations do not give.
+            SpecOptions { retention: options.retention, forget: options.forget, ..object.options }
+        };
         object.target = targets[usize::from(options.target) % targets.len()];
         let spec = options.spec(object.target);
         if object.spec == spec {
@@ -267,6 +280,54 @@ impl Cluster {
         assert_ne!(before, object.status, "this patch changes nothing: {patch}");
         self.store(name, object);
         PatchResponse::Applied(self.version)
+    }
+
+    /// Receives the configuration of a generated PPS, which has the zone alone. Returns whether it was accepted.
+    pub(crate) fn apply_generated(&mut self, name: Name, body: &Value, is_new: bool) -> bool {
+        let owner = &body["metadata"]["ownerReferences"][0];
+        let number = (0..WORKLOADS.len()).find(|number| WORKLOADS[*number].2 == owner["name"]).unwrap();
+        let generated_for = owner["uid"].as_str().map(str::to_owned);
+        if is_new {
+            let object = PPS_OBJECTS.iter().position(|(object, _)| *object == name).unwrap();
+            let options = SpecOptions {
+                target: 0,
+                zone: true,
+                host: false,
+                ip: false,
+                net: false,
+                retention: RetentionPolicy::WhenScaled,
+                forget: false,
+            };
+            let is_created = self.create_pps(object, options);
+            if is_created && let Some(mut object) = self.objects.get(name).cloned() {
+                assert_eq!(object.target, number);
+                object.generated_for = generated_for;
+                self.store(name, object);
+            }
+            return is_created;
+        }
+        let current = self.objects.get(name).filter(|object| body["metadata"]["uid"] == object.uid);
+        let Some(mut object) = current.cloned() else { return false };
+        assert!(object.generated_for.is_some(), "{name} is not the sidecar's");
+        object.generated_for = generated_for;
+        self.store(name, object);
+        true
+    }
+
+    /// Receives the deletion of a generated PPS.
+    pub(crate) fn delete_generated(&mut self, name: Name, uid: &str, version: &str) -> bool {
+        let Some(object) = self.objects.get(name) else { return true };
+        if object.uid != uid || object.version.to_string() != version {
+            return false;
+        }
+        assert!(object.generated_for.is_some(), "{name} is not the sidecar's");
+        let workload = self.workloads.get(&object.target);
+        assert!(
+            workload.is_none_or(|workload| !workload.annotated),
+            "{name} is deleted although the annotations of its workload ask for it\n{self:?}"
+        );
+        self.objects.remove(name);
+        true
     }
 
     fn store(&mut self, name: Name, mut object: Pps) {

@@ -18,6 +18,8 @@ use super::snapshot::{
     NodeAbsence, Snapshot, WatchCache, WatchQueue, group_kind, pod_fact, workload_fact,
 };
 
+#[path = "generation.rs"]
+mod generation;
 #[path = "watches.rs"]
 mod watches;
 
@@ -58,6 +60,9 @@ pub(crate) struct Simulation {
     /// The Nodes whose absence the index wants to have confirmed.
     unconfirmed: BTreeSet<Name>,
     pending: Vec<PendingWrite>,
+    /// The workloads whose generated PPS the index wants to decide, and what it wants done.
+    due_generated: BTreeSet<usize>,
+    generated: Vec<generation::PendingGenerated>,
     /// Whether Pods cannot be read for now.
     are_reads_failing: bool,
     /// Requests whose sender no longer waits for the response. The API server may still serve them.
@@ -89,6 +94,8 @@ impl Simulation {
             due: BTreeSet::new(),
             unconfirmed: BTreeSet::new(),
             pending: Vec::new(),
+            due_generated: BTreeSet::new(),
+            generated: Vec::new(),
             are_reads_failing: false,
             abandoned: Vec::new(),
             writes: [0; PPS_OBJECTS.len()],
@@ -113,6 +120,8 @@ impl Simulation {
         self.nodes.clear();
         self.are_pods_and_nodes_watched = false;
         self.due.clear();
+        self.due_generated.clear();
+        self.generated.clear();
         self.unconfirmed.clear();
         self.start_watches(&other_kinds);
         // What the API server refuses, it still refuses.
@@ -376,6 +385,7 @@ impl Simulation {
         }
         self.abandoned.clear();
         while self.deliver_all() {}
+        self.settle_generated();
         self.snapshot.held.clear();
         self.retry_held_drops();
         self.writes = [0; PPS_OBJECTS.len()];
@@ -397,6 +407,26 @@ impl Simulation {
                 let held = &self.snapshot.held;
                 let forbidden = &self.snapshot.forbidden;
                 assert!(held.is_empty() || !forbidden.is_empty(), "not confirmed at rest: {held:?}");
+            }
+            while self.deliver_all() {}
+            self.settle_generated();
+        }
+    }
+
+    fn settle_generated(&mut self) {
+        let mut rounds = 0;
+        while !self.generated.is_empty() || !self.due_generated.is_empty() {
+            // What cannot be confirmed for lack of a permission would be tried forever.
+            rounds += 1;
+            if rounds > 20 {
+                assert!(!self.snapshot.forbidden.is_empty(), "generation does not come to rest");
+                break;
+            }
+            for number in 0..WORKLOADS.len() {
+                self.generate(number);
+            }
+            while !self.generated.is_empty() {
+                self.serve_generated(0);
             }
             while self.deliver_all() {}
         }

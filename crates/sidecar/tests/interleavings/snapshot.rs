@@ -183,6 +183,10 @@ pub(crate) fn workload_fact(number: usize, workload: &Workload) -> WorkloadFact 
     if workload.terminating {
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     }
+    if workload.annotated {
+        metadata["annotations"] = json!({"kruise.io/auto-generate-persistent-pod-state": "true",
+            "kruise.io/required-persistent-topology": "zone"});
+    }
     let workload = json!({"metadata": metadata, "spec": workload.spec});
     match number {
         0 => wire::workload_fact(&parse(workload)),
@@ -200,6 +204,13 @@ pub(crate) fn pps_fact(name: &str, object: &Pps) -> Box<PpsFact> {
         "creationTimestamp": object.created});
     if object.terminating {
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    }
+    if let Some(uid) = &object.generated_for {
+        let (api_version, kind, name) = WORKLOADS[object.target];
+        metadata["labels"] = json!({"app.kubernetes.io/managed-by": "pps-sidecar"});
+        metadata["managedFields"] = json!([{"manager": "pps-sidecar", "operation": "Apply"}]);
+        metadata["ownerReferences"] =
+            json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}]);
     }
     let object = json!({"metadata": metadata, "spec": object.spec, "status": object.status});
     Box::new(wire::object_fact(parse(object)))

@@ -36,6 +36,8 @@ pub(crate) enum Step {
     ToggleReads,
     /// The pause after a drop that was not confirmed is over.
     RetryHeldDrops,
+    Generate(u8),
+    ServeGenerated,
     Restart,
 }
 
@@ -61,8 +63,14 @@ pub(crate) enum ClusterChange {
     PutNode(u8, Option<u8>, bool),
     DeleteNode(u8),
     EditWorkload(u8, Value),
+    /// Sets or removes the annotations that ask for a generated PPS.
+    AnnotateWorkload(u8, bool),
     TerminateWorkload(u8),
     DeleteWorkload(u8),
+    /// Deletes the workload and leaves its Pods, without a controller.
+    OrphanWorkload(u8),
+    /// The workload takes over the Pods of its names that have no controller.
+    AdoptPods(u8),
     CreateWorkload(u8, Value),
     /// Deletes the workload and creates it again: the same name, another UID.
     ReplaceWorkload(u8),
@@ -145,6 +153,9 @@ fn cluster_change() -> impl Strategy<Value = ClusterChange> {
     ];
     let workloads = prop_oneof![
         5 => (0_u8..3, workload_spec()).prop_map(|(number, spec)| C::EditWorkload(number, spec)),
+        3 => (0_u8..3, any::<bool>()).prop_map(|(number, annotated)| C::AnnotateWorkload(number, annotated)),
+        1 => (0_u8..3).prop_map(C::OrphanWorkload),
+        2 => (0_u8..3).prop_map(C::AdoptPods),
         1 => (0_u8..3).prop_map(C::TerminateWorkload),
         1 => (0_u8..3).prop_map(C::DeleteWorkload),
         2 => (0_u8..3, workload_spec()).prop_map(|(number, spec)| C::CreateWorkload(number, spec)),
@@ -182,6 +193,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => any::<u8>().prop_map(Step::LookUpNode),
         1 => Just(Step::ToggleReads),
         1 => Just(Step::RetryHeldDrops),
+        4 => (0_u8..3).prop_map(Step::Generate),
+        2 => Just(Step::ServeGenerated),
         1 => Just(Step::Restart),
     ]
 }
@@ -233,6 +246,10 @@ impl Simulation {
             }
             Step::ToggleReads => self.toggle_reads(),
             Step::RetryHeldDrops => self.retry_held_drops(),
+            Step::Generate(number) => {
+                self.generate(usize::from(*number));
+            }
+            Step::ServeGenerated => self.serve_generated(0),
             Step::Restart => self.restart(),
         }
     }
@@ -280,6 +297,23 @@ impl Simulation {
             C::EditWorkload(number, spec) => {
                 self.edit_workload(*number, |workload| workload.spec.clone_from(spec));
             }
+            C::AnnotateWorkload(number, annotated) => {
+                self.edit_workload(*number, |workload| workload.annotated = *annotated);
+            }
+            C::OrphanWorkload(number) => {
+                let number = usize::from(*number);
+                if let Some(workload) = self.cluster.workloads.remove(&number) {
+                    self.change_owners(number, Some(workload.uid), None);
+                    self.queue_workload(number);
+                }
+            }
+            C::AdoptPods(number) => {
+                let number = usize::from(*number);
+                let uid = self.cluster.workloads.get(&number).map(|workload| workload.uid.clone());
+                if uid.is_some() {
+                    self.change_owners(number, None, uid);
+                }
+            }
             C::TerminateWorkload(number) => {
                 self.edit_workload(*number, |workload| workload.terminating = true);
             }
@@ -299,6 +333,9 @@ impl Simulation {
                 if let Some(workload) = self.cluster.workloads.remove(&number) {
                     self.queue_workload(number);
                     self.cluster.create_workload(number, workload.spec);
+                    if let Some(created) = self.cluster.workloads.get_mut(&number) {
+                        created.annotated = workload.annotated;
+                    }
                     self.queue_workload(number);
                 }
             }
@@ -343,6 +380,16 @@ impl Simulation {
         if let Some(mut pod) = self.cluster.pods.get(name).cloned() {
             edit(&mut pod);
             self.put_pod(name, pod);
+        }
+    }
+
+    /// Gives the Pods of a workload another controller.
+    fn change_owners(&mut self, number: usize, from: Option<String>, to: Option<String>) {
+        for (name, _) in PODS.into_iter().filter(|(_, workload)| *workload == number) {
+            if let Some(pod) = self.cluster.pods.get(name).filter(|pod| pod.owner == from) {
+                let pod = Pod { owner: to.clone(), ..pod.clone() };
+                self.put_pod(name, pod);
+            }
         }
     }
 

@@ -239,7 +239,13 @@ impl Simulation {
 
     /// Takes the work that the index has handed out.
     pub(super) fn take_work(&mut self) {
-        let Work { statuses, absences, relist, .. } = self.index.take_work();
+        let Work { statuses, generated, absences, relist, .. } = self.index.take_work();
+        for workload in generated {
+            let number = (0..WORKLOADS.len()).find(|number| {
+                WORKLOADS[*number].2 == &*workload.object.name && group_kind(*number) == workload.kind
+            });
+            self.due_generated.extend(number);
+        }
         for object in statuses {
             let (name, _) = PPS_OBJECTS.iter().find(|(name, _)| **name == *object.name).unwrap();
             self.due.insert(name);

@@ -8,6 +8,7 @@ mod kinds;
 mod node_deletion;
 mod recording;
 mod retention;
+mod stale;
 mod writes;
 
 use pps_core::demand::Demand;
