@@ -269,7 +269,8 @@ pub(crate) fn expected_status(
             || should_keep(options.retention, present.is_none(), is_replaced, is_wanted, holder);
         waits_for_former |= is_replaced
             && options.retention != RetentionPolicy::Retain
-            && (holder == NameHolder::Former || is_held);
+            && (holder == NameHolder::Former
+                || (is_held && (!stays || absence == Some(NodeAbsence::ConfirmedGone))));
         if stays || is_held {
             if absence == Some(NodeAbsence::Overdue) {
                 expected.confirmations.push(before.node_name.clone());

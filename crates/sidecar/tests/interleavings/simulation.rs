@@ -63,6 +63,8 @@ pub(crate) struct Simulation {
     /// The workloads whose generated PPS the index wants to decide, and what it wants done.
     due_generated: BTreeSet<usize>,
     generated: Vec<generation::PendingGenerated>,
+    /// The watches that deliver nothing for now.
+    stalled: BTreeSet<usize>,
     /// Whether Pods cannot be read for now.
     are_reads_failing: bool,
     /// Requests whose sender no longer waits for the response. The API server may still serve them.
@@ -96,6 +98,7 @@ impl Simulation {
             pending: Vec::new(),
             due_generated: BTreeSet::new(),
             generated: Vec::new(),
+            stalled: BTreeSet::new(),
             are_reads_failing: false,
             abandoned: Vec::new(),
             writes: [0; PPS_OBJECTS.len()],
@@ -377,6 +380,7 @@ impl Simulation {
     pub(crate) fn settle(&mut self) {
         self.finish_discovery();
         self.are_reads_failing = false;
+        self.stalled.clear();
         while let Some(count) = self.pending.len().checked_sub(1) {
             self.serve_write(0);
             if self.pending.len() > count {
@@ -410,6 +414,24 @@ impl Simulation {
             }
             while self.deliver_all() {}
             self.settle_generated();
+        }
+    }
+
+    /// Delivers all queued events of the watches that are not stalled.
+    pub(crate) fn deliver_unstalled(&mut self) {
+        for watch in (0..6).filter(|watch| !self.stalled.contains(watch)).collect::<Vec<_>>() {
+            while self.deliver(watch) {}
+        }
+    }
+
+    pub(crate) fn is_stalled(&self, watch: usize) -> bool {
+        self.stalled.contains(&watch)
+    }
+
+    /// A watch delivers nothing from now on, or delivers again.
+    pub(crate) fn toggle_stall(&mut self, watch: usize) {
+        if !self.stalled.remove(&watch) {
+            self.stalled.insert(watch);
         }
     }
 

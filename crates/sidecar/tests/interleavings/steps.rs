@@ -16,6 +16,15 @@ pub(crate) enum Step {
     /// A watch delivers so many events.
     Deliver(u8, u8),
     DeliverAll,
+    /// Two changes of one workload and its Pods, of which only some watches deliver the first and none the second before
+    /// everything that is due is written.
+    Race {
+        changes: [ClusterChange; 2],
+        /// The watches that deliver the first change.
+        delivered: [bool; 6],
+    },
+    /// A watch delivers nothing from now on, or delivers again.
+    Stall(u8),
     Relist(u8),
     ToggleWatchedKind(u8),
     ToggleForbiddenKind(u8),
@@ -32,6 +41,8 @@ pub(crate) enum Step {
     Write(u8),
     EndGracePeriod(u8),
     LookUpNode(u8),
+    /// The grace period of a missing Node ends, and the Node is looked up at once.
+    ConfirmMissing(u8),
     /// Reads of Pods fail, or work again.
     ToggleReads,
     /// The pause after a drop that was not confirmed is over.
@@ -71,6 +82,14 @@ pub(crate) enum ClusterChange {
     OrphanWorkload(u8),
     /// The workload takes over the Pods of its names that have no controller.
     AdoptPods(u8),
+    /// The workload is scaled to zero, and its Pods are gone.
+    ScaleToZero(u8),
+    /// The workload is deleted with its Pods, and created again.
+    Recreate(u8),
+    /// The workload is scaled up, and its Pods are Ready on this Node.
+    ScaleUp(u8, u8),
+    /// A Node is deleted with its Pods.
+    LoseNode(u8),
     CreateWorkload(u8, Value),
     /// Deletes the workload and creates it again: the same name, another UID.
     ReplaceWorkload(u8),
@@ -150,12 +169,15 @@ fn cluster_change() -> impl Strategy<Value = ClusterChange> {
         2 => (node(), proptest::option::of(1_u8..3), any::<bool>())
             .prop_map(|(node, zone, host)| C::PutNode(node, zone, host)),
         1 => node().prop_map(C::DeleteNode),
+        1 => node().prop_map(C::LoseNode),
     ];
     let workloads = prop_oneof![
         5 => (0_u8..3, workload_spec()).prop_map(|(number, spec)| C::EditWorkload(number, spec)),
         3 => (0_u8..3, any::<bool>()).prop_map(|(number, annotated)| C::AnnotateWorkload(number, annotated)),
         1 => (0_u8..3).prop_map(C::OrphanWorkload),
         2 => (0_u8..3).prop_map(C::AdoptPods),
+        2 => (0_u8..3).prop_map(C::ScaleToZero),
+        3 => (0_u8..3, 0_u8..4).prop_map(|(number, node)| C::ScaleUp(number, node)),
         1 => (0_u8..3).prop_map(C::TerminateWorkload),
         1 => (0_u8..3).prop_map(C::DeleteWorkload),
         2 => (0_u8..3, workload_spec()).prop_map(|(number, spec)| C::CreateWorkload(number, spec)),
@@ -172,12 +194,39 @@ fn cluster_change() -> impl Strategy<Value = ClusterChange> {
     prop_oneof![8 => pods, 2 => nodes, 4 => workloads, 3 => objects]
 }
 
+/// Two changes of one workload, each of which would let states be dropped, or keep them.
+fn race() -> impl Strategy<Value = Step> {
+    use ClusterChange as C;
+    let change = |number: u8| {
+        prop_oneof![
+            2 => Just(C::ScaleToZero(number)),
+            3 => (0_u8..4).prop_map(move |node| C::ScaleUp(number, node)),
+            2 => Just(C::Recreate(number)),
+            1 => Just(C::ReplaceWorkload(number)),
+            1 => Just(C::OrphanWorkload(number)),
+            1 => Just(C::AdoptPods(number)),
+            1 => Just(C::DeleteWorkload(number)),
+            1 => any::<bool>().prop_map(move |annotated| C::AnnotateWorkload(number, annotated)),
+            2 => (0_u8..4).prop_map(C::LoseNode),
+            3 => (any::<u8>(), 0_u8..8, 0_u8..4).prop_map(|(pod, owner, node)|
+                C::CreatePod { pod, owner, node: Some(node), ready: true, ip: 1 }),
+            1 => any::<u8>().prop_map(C::DeletePod),
+        ]
+    };
+    let delivered = proptest::array::uniform6(proptest::bool::weighted(0.7));
+    (0_u8..3)
+        .prop_flat_map(move |number| ([change(number), change(number)], delivered.clone()))
+        .prop_map(|(changes, delivered)| Step::Race { changes, delivered })
+}
+
 pub(crate) fn step() -> impl Strategy<Value = Step> {
     let number = || 0_u8..4;
     prop_oneof![
         24 => cluster_change().prop_map(Step::Change),
         6 => (0_u8..6, 1_u8..6).prop_map(|(watch, count)| Step::Deliver(watch, count)),
         6 => Just(Step::DeliverAll),
+        6 => race(),
+        3 => prop_oneof![3 => Just(0_u8), 3 => 3_u8..6, 1 => 1_u8..3].prop_map(Step::Stall),
         2 => (0_u8..6).prop_map(Step::Relist),
         1 => (1_u8..3).prop_map(Step::ToggleWatchedKind),
         1 => (1_u8..3).prop_map(Step::ToggleForbiddenKind),
@@ -188,7 +237,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => number().prop_map(Step::ServeAbandoned),
         5 => (0_u8..2, proptest::bool::weighted(0.25))
             .prop_map(|(write, is_lost)| Step::AnswerWrite { write, is_lost }),
-        4 => number().prop_map(Step::Write),
+        8 => number().prop_map(Step::Write),
+        2 => any::<u8>().prop_map(Step::ConfirmMissing),
         2 => any::<u8>().prop_map(Step::EndGracePeriod),
         2 => any::<u8>().prop_map(Step::LookUpNode),
         1 => Just(Step::ToggleReads),
@@ -210,12 +260,24 @@ impl Simulation {
             Step::Change(change) => self.change_cluster(change),
             Step::Deliver(watch, count) => {
                 for _ in 0..*count {
-                    self.deliver(usize::from(*watch));
+                    if !self.is_stalled(usize::from(*watch)) {
+                        self.deliver(usize::from(*watch));
+                    }
                 }
             }
-            Step::DeliverAll => {
-                self.deliver_all();
+            Step::DeliverAll => self.deliver_unstalled(),
+            Step::Race { changes: [first, second], delivered } => {
+                self.change_cluster(first);
+                for (watch, is_delivered) in delivered.iter().enumerate() {
+                    while *is_delivered && !self.is_stalled(watch) && self.deliver(watch) {}
+                }
+                self.change_cluster(second);
+                for node in self.missing_nodes() {
+                    self.confirm_missing(node);
+                }
+                self.write_all_due();
             }
+            Step::Stall(watch) => self.toggle_stall(usize::from(*watch)),
             Step::Relist(watch) => self.relist(usize::from(*watch)),
             Step::ToggleWatchedKind(number) => self.toggle_watched_kind(usize::from(*number)),
             Step::ToggleForbiddenKind(number) => self.toggle_forbidden_kind(usize::from(*number)),
@@ -238,6 +300,12 @@ impl Simulation {
                 let is_any = missing.is_empty() || *node < 50;
                 self.end_grace_period(pick(if is_any { &NAMED_NODES } else { &missing }, *node));
             }
+            Step::ConfirmMissing(number) => {
+                let missing = self.missing_nodes();
+                if !missing.is_empty() {
+                    self.confirm_missing(pick(&missing, *number));
+                }
+            }
             Step::LookUpNode(number) => {
                 let unconfirmed = self.unconfirmed_nodes();
                 if !unconfirmed.is_empty() {
@@ -251,6 +319,21 @@ impl Simulation {
             }
             Step::ServeGenerated => self.serve_generated(0),
             Step::Restart => self.restart(),
+        }
+    }
+
+    /// The grace period of a missing Node ends, and the Node is looked up if the index asks for that.
+    fn confirm_missing(&mut self, node: Name) {
+        self.end_grace_period(node);
+        self.write_all_due();
+        self.look_up_node(node);
+    }
+
+    fn write_all_due(&mut self) {
+        for (name, _) in PPS_OBJECTS {
+            if self.decide_if_due(name) {
+                self.finish_last_write();
+            }
         }
     }
 
@@ -296,6 +379,44 @@ impl Simulation {
             }
             C::EditWorkload(number, spec) => {
                 self.edit_workload(*number, |workload| workload.spec.clone_from(spec));
+            }
+            C::ScaleToZero(number) => {
+                self.edit_workload(*number, |workload| workload.spec = json!({"replicas": 0}));
+                for (name, _) in PODS.into_iter().filter(|(_, workload)| *workload == usize::from(*number)) {
+                    self.delete_pod(name);
+                }
+            }
+            C::Recreate(number) => {
+                for (name, _) in PODS.into_iter().filter(|(_, workload)| *workload == usize::from(*number)) {
+                    self.delete_pod(name);
+                }
+                self.change_cluster(&C::ReplaceWorkload(*number));
+            }
+            C::ScaleUp(number, node) => {
+                self.edit_workload(*number, |workload| workload.spec = json!({"replicas": 3}));
+                let number = usize::from(*number);
+                let owner = self.cluster.workloads.get(&number).map(|workload| workload.uid.clone());
+                let node = pick(&NODES, *node);
+                if !self.cluster.nodes.contains_key(node) {
+                    self.put_node(node, Some(1), true);
+                }
+                for (name, _) in PODS.into_iter().filter(|(_, workload)| *workload == number).take(3) {
+                    if owner.is_some() && !self.cluster.pods.contains_key(name) {
+                        let (owner, node) = (owner.clone(), Some(node));
+                        self.put_pod(name, Pod { owner, node, ready: true, ..Pod::default() });
+                    }
+                }
+            }
+            C::LoseNode(node) => {
+                let node = pick(&NODES, *node);
+                for (name, _) in PODS {
+                    if self.cluster.pods.get(name).is_some_and(|pod| pod.node == Some(node)) {
+                        self.delete_pod(name);
+                    }
+                }
+                if self.cluster.nodes.remove(node).is_some() {
+                    self.queue_node(node);
+                }
             }
             C::AnnotateWorkload(number, annotated) => {
                 self.edit_workload(*number, |workload| workload.annotated = *annotated);
