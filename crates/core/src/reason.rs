@@ -31,6 +31,12 @@ pub enum Reason {
     CapacityExceeded,
     /// OpenKruise's manager runs in the cluster and writes the same objects.
     ConflictingRecorder,
+    /// A PPS cannot be read, so nothing is recorded in it.
+    UnreadableObject,
+    /// Another client changes a PPS between each read of it and the write that follows, so nothing is recorded in it.
+    WriteConflicts,
+    /// A field of the PPS is larger than the limit, so nothing is recorded.
+    LimitExceeded,
     /// Another PPS names the same workload and takes precedence.
     Superseded,
     /// The sidecar generated a PPS for an annotated workload.
@@ -64,6 +70,9 @@ impl Reason {
             Self::NearCapacity => "NearCapacity",
             Self::CapacityExceeded => "CapacityExceeded",
             Self::ConflictingRecorder => "ConflictingRecorder",
+            Self::UnreadableObject => "UnreadableObject",
+            Self::WriteConflicts => "WriteConflicts",
+            Self::LimitExceeded => "LimitExceeded",
             Self::Superseded => "Superseded",
             Self::Generated => "Generated",
             Self::Deleted => "Deleted",

@@ -5,8 +5,9 @@
 //! | `inventory` | what the watches have reported, indexed |
 //! | `status`, `generated_pps`, `pod_eviction` | the decisions: pure functions over read-only views |
 //! | [`index`] | the state machine around them: facts in, dirty entries, decisions out |
-//! | `schedule`, `missing_nodes`, `unschedulable` | when a write, a lookup or an eviction is due |
+//! | `schedule`, `missing_nodes`, `unschedulable`, `conflicts` | when a write, a lookup, an eviction or a read is due |
 
+pub mod conflicts;
 mod generated_pps;
 pub mod index;
 mod inventory;

@@ -1,7 +1,7 @@
 //! Write: the only place that writes to the API server, apart from the Lease. Decides nothing.
 
-pub(crate) mod drops;
 pub(crate) mod events;
+pub(crate) mod reads;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::decide::index::StatusWrite;
 use crate::decide::{GeneratedPps, PodEviction};
-use crate::facts::{NamespacedName, WorkloadKey};
+use crate::facts::{NamespacedName, PpsFact, WorkloadKey};
 use crate::lead::Permit;
 use crate::observe::wire::{Pod, PpsObject};
 
@@ -34,6 +34,8 @@ pub(crate) enum WriteResult {
     Status(StatusWrite, Result<String, Failure>),
     /// Of a status write that was not sent: the entries that must not be dropped, or why they could not be checked.
     DropsUnconfirmed(StatusWrite, Result<BTreeSet<Arc<str>>, Failure>),
+    /// Of a read of a PPS after conflicts: the version that was known before, and the object, if it exists.
+    PpsRead(NamespacedName, String, Result<Option<Box<PpsFact>>, Failure>),
     Generated(WorkloadKey, GeneratedPps, Result<ApplyResult, Failure>),
     Eviction(PodEviction, Result<(), Failure>),
     /// Of a read: whether a node exists, on which a later write depends.

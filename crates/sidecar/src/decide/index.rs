@@ -58,6 +58,8 @@ pub struct Index {
     objects: BTreeMap<NamespacedName, TrackedPps>,
     /// Follows the lists of the objects; the objects themselves are in `objects`, which is sorted.
     listed_objects: Store<NamespacedName, ()>,
+    /// Whether a list of the objects is being read.
+    is_listing_objects: bool,
     /// The objects that name each workload.
     by_target: HashMap<WorkloadKey, BTreeSet<NamespacedName>>,
     /// For a Pod of one workload: the objects of other workloads that have an entry with its name, and must be examined
@@ -85,6 +87,7 @@ impl Index {
             kinds_known: false,
             objects: BTreeMap::new(),
             listed_objects: Store::default(),
+            is_listing_objects: false,
             by_target: HashMap::new(),
             borrowed: HashMap::new(),
             generating: HashMap::new(),
@@ -152,6 +155,11 @@ impl Index {
                 !is_exceeded && pps_core::size::nearly_full(bytes, self.size_limit, false).is_some();
             (largest.max(bytes), near + usize::from(is_near), exceeded + usize::from(is_exceeded))
         })
+    }
+
+    /// How many objects cannot be read.
+    pub fn unreadable_count(&self) -> usize {
+        self.objects.values().filter(|object| object.fact.unreadable.is_some()).count()
     }
 
     /// Brings up again all work that could not be decided while a list was incomplete, or was dropped by a standby.

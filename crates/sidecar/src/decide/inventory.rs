@@ -11,5 +11,5 @@ pub(crate) use self::capacity::{EntryChange, FittedChanges, OBJECT_OVERHEAD};
 pub(crate) use self::dirty::Dirty;
 pub(crate) use self::node_absences::{Absence, NodeAbsences, forgets_nodes};
 pub(crate) use self::pods::Pods;
-pub(crate) use self::tracked_pps::{Header, InFlight, MissingLabels, MovedEntry, TrackedPps};
+pub(crate) use self::tracked_pps::{Header, InFlight, MissingLabels, MovedEntry, Source, TrackedPps};
 pub(crate) use self::workloads::{KindCoverage, Workloads};

@@ -10,7 +10,7 @@ use crate::decide::index::{DropCheck, StatusWrite};
 use crate::facts::GroupKind;
 use crate::telemetry::metrics::DropCheckOutcome;
 use crate::write::Failure;
-use crate::write::drops::WorkloadSource;
+use crate::write::reads::WorkloadSource;
 
 impl Worker {
     /// How workloads of this kind are read.

@@ -3,6 +3,7 @@
 use tracing::info;
 
 use super::worker::Worker;
+use crate::decide::conflicts::Conflicts;
 use crate::facts::Notice;
 use crate::lead::HANDOVER_WINDOW;
 
@@ -19,6 +20,7 @@ impl Worker {
         self.status_writes.take_all();
         self.generated_writes.take_all();
         self.evictions.take_all();
+        self.conflicts = Conflicts::default();
         if self.term.has_begun() {
             self.index.retry_all();
             for notice in self.term.take_held_back(HANDOVER_WINDOW) {

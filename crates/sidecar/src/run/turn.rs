@@ -33,6 +33,7 @@ impl Worker {
             Observation::PersistentPodStates(update) => {
                 if let Update::Delete(key) = &update {
                     self.status_writes.forget(key);
+                    self.conflicts.forget(key);
                 }
                 self.index.apply_objects(update);
             }
@@ -168,6 +169,7 @@ impl Worker {
             pending,
             oldest.map_or(Duration::ZERO, |oldest| now.saturating_duration_since(oldest)),
         );
+        self.metrics.set_unwritable(self.index.unreadable_count(), self.conflicts.persistent());
         let (largest, near, exceeded) = self.index.sizes();
         self.metrics.set_sizes(largest, near, exceeded);
     }

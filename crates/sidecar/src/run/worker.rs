@@ -12,6 +12,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::term::CurrentTerm;
 use crate::args::Args;
+use crate::decide::conflicts::Conflicts;
 use crate::decide::index::Index;
 use crate::decide::missing_nodes::MissingNodes;
 use crate::decide::schedule::Batch;
@@ -42,6 +43,7 @@ pub(super) struct Worker {
     pub(super) status_writes: Batch<NamespacedName>,
     pub(super) generated_writes: Batch<WorkloadKey>,
     pub(super) evictions: Batch<NamespacedName>,
+    pub(super) conflicts: Conflicts,
     pub(super) unschedulable: UnschedulablePods,
     pub(super) missing_nodes: MissingNodes,
     /// The writes in flight, each with whether it is a retry.
@@ -84,6 +86,7 @@ impl Worker {
             status_writes: Batch::default(),
             generated_writes: Batch::default(),
             evictions: Batch::default(),
+            conflicts: Conflicts::default(),
             unschedulable: UnschedulablePods::new(args.node_grace_period),
             missing_nodes: MissingNodes::new(args.node_grace_period),
             in_flight: JoinSet::new(),

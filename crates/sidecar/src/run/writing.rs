@@ -56,6 +56,9 @@ impl Worker {
             }
             WriteResult::Status(write, Err(failure)) => self.on_status_failed(&write, &failure),
             WriteResult::DropsUnconfirmed(write, result) => self.on_drops_unconfirmed(&write, result),
+            WriteResult::PpsRead(key, known_version, result) => {
+                self.on_pps_read(&key, &known_version, result);
+            }
             WriteResult::Generated(workload, generated, result) => {
                 self.on_generated(&workload, generated, result);
             }
@@ -68,6 +71,7 @@ impl Worker {
         debug!(object = %write.key, entries = write.entries, "status written");
         self.metrics.count_write(WrittenResource::PpsStatus, WriteOutcome::Success);
         self.status_writes.written(&write.key, write.recorded, Instant::now());
+        self.conflicts.forget(&write.key);
         self.index.on_status_written(&write.key, &write.uid, resource_version);
         if write.drops.is_some() {
             self.metrics.count_drop_check(DropCheckOutcome::Confirmed);
@@ -91,6 +95,9 @@ impl Worker {
             warn!(object = %write.key, error = %failure, "cannot write a status; retrying");
         }
         self.index.on_status_not_written(&write.key, &write.uid);
+        if matches!(failure, Failure::Conflict) {
+            self.on_conflict(write);
+        }
     }
 
     fn on_generated(

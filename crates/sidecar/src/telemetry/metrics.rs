@@ -45,6 +45,7 @@ pub struct Metrics {
     largest_object: Gauge,
     objects_at_capacity: Family<LevelLabel, Gauge>,
     conflicting_recorder: Gauge,
+    unwritable_objects: Family<CauseLabel, Gauge>,
     ready: Gauge,
     leader: Gauge,
 }
@@ -105,6 +106,11 @@ struct ResourceLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LevelLabel {
     level: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabel {
+    cause: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -252,6 +258,11 @@ impl Default for Metrics {
                 "states_forgotten",
                 "Pod states dropped because their node no longer exists",
             ),
+            unwritable_objects: add(
+                own,
+                "unwritable_objects",
+                "PersistentPodStates in which nothing can be recorded",
+            ),
             drop_checks: add(
                 own,
                 "drop_checks",
@@ -301,6 +312,7 @@ impl Metrics {
             drop(self.drop_checks.get_or_create(&DropCheckLabel { result }));
         }
         self.set_sizes(0, 0, 0);
+        self.set_unwritable(0, 0);
         self.set_tracked(&TrackedCounts {
             pods: 0,
             nodes: 0,
@@ -382,6 +394,13 @@ impl Metrics {
         self.largest_object.set(gauge(largest));
         for (level, count) in [("near", near), ("exceeded", exceeded)] {
             self.objects_at_capacity.get_or_create(&LevelLabel { level }).set(gauge(count));
+        }
+    }
+
+    /// Sets how many objects cannot be read, and how many keep conflicting.
+    pub(crate) fn set_unwritable(&self, unreadable: usize, conflicting: usize) {
+        for (cause, count) in [("unreadable", unreadable), ("conflicts", conflicting)] {
+            self.unwritable_objects.get_or_create(&CauseLabel { cause }).set(gauge(count));
         }
     }
 

@@ -59,7 +59,11 @@ fn action_of(reason: Reason) -> &'static str {
         Reason::MalformedWhitelist | Reason::WorkloadKindUnsupported | Reason::WorkloadKindForbidden => {
             "Watch"
         }
-        Reason::NearCapacity | Reason::CapacityExceeded | Reason::ConflictingRecorder => "Record",
+        Reason::NearCapacity
+        | Reason::CapacityExceeded
+        | Reason::ConflictingRecorder
+        | Reason::UnreadableObject
+        | Reason::WriteConflicts => "Record",
         Reason::StatesForgotten | Reason::PodEvicted => "Forget",
         _ => "Generate",
     }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use pps_core::{Spec, generate};
+use pps_core::{Reason, Spec, generate};
 
 use super::Index;
 use crate::decide::generated_pps::target_of;
-use crate::decide::inventory::TrackedPps;
+use crate::decide::inventory::{Source, TrackedPps};
 use crate::facts::store::{Put, Update};
 use crate::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact, WorkloadKey};
 
@@ -181,13 +181,18 @@ impl Index {
     /// Takes an update of the watch of PPS objects.
     pub fn apply_objects(&mut self, update: Update<NamespacedName, Box<PpsFact>>) {
         match update {
-            Update::Begin(revision) => self.listed_objects.begin(revision),
+            Update::Begin(revision) => {
+                self.is_listing_objects = true;
+                self.listed_objects.begin(revision);
+            }
             Update::Apply(key, fact) => {
                 self.listed_objects.put(&key, ());
-                self.apply_object(&key, *fact);
+                let source = if self.is_listing_objects { Source::List } else { Source::Event };
+                self.apply_object(&key, *fact, source);
             }
             Update::Delete(key) => self.delete_object(&key),
             Update::Done => {
+                self.is_listing_objects = false;
                 for key in self.listed_objects.done() {
                     self.delete_object(&key);
                 }
@@ -196,7 +201,24 @@ impl Index {
         }
     }
 
-    pub(super) fn apply_object(&mut self, key: &NamespacedName, mut fact: PpsFact) {
+    /// Takes what a read of an object has shown; nothing if there is no such object. `known_version` is the version that was
+    /// known when the read began: if an event has brought another one since, the read may be older.
+    pub fn on_object_read(&mut self, key: &NamespacedName, known_version: &str, fact: Option<Box<PpsFact>>) {
+        if self.resource_version(key) != Some(known_version) {
+            return;
+        }
+        match fact {
+            Some(fact) => self.apply_object(key, *fact, Source::List),
+            None => self.delete_object(key),
+        }
+    }
+
+    /// The version of an object that is known.
+    pub fn resource_version(&self, key: &NamespacedName) -> Option<&str> {
+        self.objects.get(key).map(|object| object.fact.resource_version.as_str())
+    }
+
+    pub(super) fn apply_object(&mut self, key: &NamespacedName, mut fact: PpsFact, source: Source) {
         let key = &self.interner.intern_name(key);
         self.extend_interest(&fact.spec);
         fact.status.pod_states.intern(&mut self.interner);
@@ -206,7 +228,7 @@ impl Index {
         let replaced = if let Some(object) = self.objects.get_mut(key)
             && object.fact.uid == fact.uid
         {
-            let Some(replaced) = object.refresh(fact) else { return };
+            let Some(replaced) = object.refresh(fact, source) else { return };
             object.workload = workload.clone();
             Some(replaced)
         } else {
@@ -219,6 +241,20 @@ impl Index {
         }
         self.by_target.entry(workload.clone()).or_default().insert(key.clone());
         self.on_object_changed(key, &workload);
+        self.report_unreadable(key);
+    }
+
+    /// Reports an object that cannot be read on its workload, because nothing can be written into the object itself.
+    fn report_unreadable(&mut self, key: &NamespacedName) {
+        let Some(object) = self.objects.get(key) else { return };
+        if let Some(error) = &object.fact.unreadable {
+            let message = format!(
+                "correct or delete PersistentPodState {}: it cannot be read, so nothing is recorded in it: {error}",
+                key.name
+            );
+            let workload = object.workload.clone();
+            self.report(&workload, Reason::UnreadableObject, message);
+        }
     }
 
     fn delete_object(&mut self, key: &NamespacedName) {

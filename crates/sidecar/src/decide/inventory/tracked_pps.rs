@@ -30,7 +30,17 @@ pub(crate) struct TrackedPps {
     held_drops: BTreeSet<Arc<str>>,
     in_flight: Option<InFlight>,
     /// What a watch reported while a write was on its way, perhaps because of that very write.
-    superseding: Option<PpsFact>,
+    superseding: Option<(PpsFact, Source)>,
+}
+
+/// Where a version of an object comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A single event: it may be late, so an older version than the known one is no news.
+    Event,
+    /// A complete list, or a read that began after all that is known: what it says is right, even if its version is
+    /// older. After etcd was restored from a backup, all versions are.
+    List,
 }
 
 /// The node of a Pod, and the topology keys that it lacks.
@@ -112,7 +122,8 @@ impl TrackedPps {
 
     /// The spec, and the newer one that waits for the answer to the write in flight.
     pub(crate) fn specs(&self) -> impl Iterator<Item = &Spec> + Clone {
-        [Some(&self.fact), self.superseding.as_ref()].into_iter().flatten().map(|fact| &fact.spec)
+        let superseding = self.superseding.as_ref().map(|(fact, _)| fact);
+        [Some(&self.fact), superseding].into_iter().flatten().map(|fact| &fact.spec)
     }
 
     /// Something has happened that concerns this entry.
@@ -160,14 +171,19 @@ impl TrackedPps {
 
     /// Takes the object as a watch or a read reports it; returns what it replaces. Returns nothing if it is no news: an
     /// older version, or the one that our own last write made. While a write is in flight, the object waits.
-    pub(crate) fn refresh(&mut self, fact: PpsFact) -> Option<PpsFact> {
+    pub(crate) fn refresh(&mut self, fact: PpsFact, source: Source) -> Option<PpsFact> {
         if self.in_flight.is_some() {
-            self.superseding = Some(fact);
+            self.superseding = Some((fact, source));
             return None;
         }
-        if fact.resource_version == self.fact.resource_version
-            || is_older(&fact.resource_version, &self.fact.resource_version)
-        {
+        let is_known = match source {
+            Source::List => fact == self.fact,
+            Source::Event => {
+                fact.resource_version == self.fact.resource_version
+                    || is_older(&fact.resource_version, &self.fact.resource_version)
+            }
+        };
+        if is_known {
             return None;
         }
         self.capacity.measure(&fact.status.pod_states);
@@ -224,7 +240,7 @@ impl TrackedPps {
         }
     }
 
-    pub(crate) fn take_superseding(&mut self) -> Option<PpsFact> {
+    pub(crate) fn take_superseding(&mut self) -> Option<(PpsFact, Source)> {
         self.superseding.take()
     }
 }

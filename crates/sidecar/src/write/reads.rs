@@ -1,5 +1,5 @@
-//! The reads before a state is dropped or a generated PPS is deleted: the workload and the Pods as the API server has
-//! them, not as the watches have shown them.
+//! The reads before a state is dropped or a generated PPS is deleted, and after conflicts: the workload, the Pods and
+//! the PPS as the API server has them, not as the watches have shown them.
 //!
 //! Each read is a list of the one object with this name, without a resource version. The API server answers it from etcd,
 //! or from a cache that it knows to be current. An empty list says that there is no such object, which a 404 of a proxy
@@ -21,7 +21,7 @@ use crate::decide::index::{DropCheck, StatusWrite};
 use crate::facts::interest::Interest;
 use crate::facts::{NamespacedName, PodFact, WorkloadFact, WorkloadKey};
 use crate::observe::watch::api_resource;
-use crate::observe::wire::{self, CustomWorkload, Pod, StatefulSet};
+use crate::observe::wire::{self, CustomWorkload, Pod, ReadPps, StatefulSet};
 
 /// How many Pods are read at once for one write.
 const READS_AT_ONCE: usize = 8;
@@ -97,6 +97,13 @@ impl Writer {
         let api: Api<CustomWorkload> = Api::namespaced_with(self.client.clone(), namespace, &resource);
         let workload = read(&api, &key.object).await?;
         Ok(workload.map(|workload| wire::custom_workload_fact(&workload, &resource.api_version, &naming)))
+    }
+
+    /// Reads a PPS whose writes keep conflicting.
+    pub(crate) async fn read_pps(self, key: NamespacedName, known_version: String) -> WriteResult {
+        let api: Api<ReadPps> = Api::namespaced(self.client.clone(), &key.namespace);
+        let result = read(&api, &key).await.map(|object| object.map(|object| Box::new(wire::pps_fact(object))));
+        WriteResult::PpsRead(key, known_version, result)
     }
 
     async fn read_pod(&self, key: NamespacedName) -> Result<Option<(Arc<str>, PodFact)>, Failure> {
