@@ -330,6 +330,21 @@ impl Cluster {
         true
     }
 
+    /// Each PPS is as it was some versions ago, if it existed, and versions start again from a lower number.
+    pub(crate) fn restore_backup(&mut self) {
+        let at = self.version.saturating_sub(10);
+        let earlier = |uid: &str| self.history.range(..=at).rev().map(|(_, pps)| pps).find(|pps| pps.uid == uid).cloned();
+        let restored: Vec<(Name, Pps)> = self
+            .objects
+            .iter()
+            .map(|(name, object)| (*name, earlier(&object.uid).unwrap_or_else(|| object.clone())))
+            .collect();
+        self.version /= 2;
+        for (name, object) in restored {
+            self.store(name, object);
+        }
+    }
+
     fn store(&mut self, name: Name, mut object: Pps) {
         self.version += 1;
         object.version = self.version;

@@ -37,8 +37,8 @@ pub(crate) struct PendingWrite {
     response: Option<PatchResponse>,
     /// Whether the object that it was made for is still the one that the index knows.
     is_current: bool,
-    /// The newest version that the watch has delivered while the write was pending.
-    watched: Option<Pps>,
+    /// The newest version that the watch has delivered while the write was pending, and whether in a list.
+    watched: Option<(Pps, bool)>,
 }
 
 /// The index with everything that goes into it and comes out of it.
@@ -278,8 +278,8 @@ impl Simulation {
             let pending = self.pending.swap_remove(number);
             self.index.on_drops_unconfirmed(&key(pending.name), &pending.uid, &refuted);
             self.snapshot.held.extend(refuted.iter().map(|pod| (pending.name, pod.to_string())));
-            if let Some(watched) = pending.watched {
-                self.update_known_pps(pending.name, watched);
+            if let Some((watched, is_listed)) = pending.watched {
+                self.update_known_pps(pending.name, watched, is_listed);
             }
             self.take_work();
             return;
@@ -318,6 +318,22 @@ impl Simulation {
         }
     }
 
+    /// etcd is restored from a backup: the PPS objects are as they were, their versions start again from a lower number,
+    /// and all watches begin with a list. No request of before is answered.
+    pub(crate) fn restore_backup(&mut self) {
+        while !self.pending.is_empty() {
+            self.answer_write(0, true);
+        }
+        self.abandoned.clear();
+        while !self.generated.is_empty() {
+            self.serve_generated(0);
+        }
+        self.cluster.restore_backup();
+        for watch in 0..6 {
+            self.relist(watch);
+        }
+    }
+
     /// Pods can no longer be read, or can be read again.
     pub(crate) fn toggle_reads(&mut self) {
         self.are_reads_failing = !self.are_reads_failing;
@@ -346,8 +362,10 @@ impl Simulation {
         }
         let mut pending = self.pending.swap_remove(number);
         let (name, watched) = (pending.name, pending.watched.take());
+        let mut is_stored = false;
         match pending.response.take().filter(|_| !is_lost) {
             Some(PatchResponse::Applied(version)) => {
+                is_stored = true;
                 self.index.on_status_written(&key(name), &pending.uid, &version.to_string());
                 if pending.is_current {
                     self.snapshot.pps.objects.insert(name, self.cluster.history[&version].clone());
@@ -360,8 +378,9 @@ impl Simulation {
                 }
             }
         }
-        if let Some(watched) = watched {
-            self.update_known_pps(name, watched);
+        if let Some((watched, is_listed)) = watched {
+            // A list that shows an older version than the one just stored was read before.
+            self.update_known_pps(name, watched, is_listed && !is_stored);
         }
         self.take_work();
     }

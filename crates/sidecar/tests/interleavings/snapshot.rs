@@ -46,6 +46,10 @@ impl<T> WatchCache<T> {
         self.listing = Some((revision, BTreeSet::new()));
     }
 
+    pub(crate) fn is_listing(&self) -> bool {
+        self.listing.is_some()
+    }
+
     pub(crate) fn note_listed(&mut self, name: Name) {
         if let Some((_, listed)) = &mut self.listing {
             listed.insert(name);

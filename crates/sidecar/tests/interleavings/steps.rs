@@ -45,6 +45,8 @@ pub(crate) enum Step {
     ConfirmMissing(u8),
     /// Reads of Pods fail, or work again.
     ToggleReads,
+    /// etcd is restored from a backup.
+    RestoreBackup,
     /// The pause after a drop that was not confirmed is over.
     RetryHeldDrops,
     Generate(u8),
@@ -243,6 +245,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => any::<u8>().prop_map(Step::LookUpNode),
         1 => Just(Step::ToggleReads),
         1 => Just(Step::RetryHeldDrops),
+        1 => Just(Step::RestoreBackup),
         4 => (0_u8..3).prop_map(Step::Generate),
         2 => Just(Step::ServeGenerated),
         1 => Just(Step::Restart),
@@ -313,6 +316,7 @@ impl Simulation {
                 }
             }
             Step::ToggleReads => self.toggle_reads(),
+            Step::RestoreBackup => self.restore_backup(),
             Step::RetryHeldDrops => self.retry_held_drops(),
             Step::Generate(number) => {
                 self.generate(usize::from(*number));

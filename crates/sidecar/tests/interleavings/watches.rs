@@ -191,7 +191,8 @@ impl Simulation {
             }
             WatchEvent::Apply(name, object, fact) => {
                 self.snapshot.pps.note_listed(name);
-                self.update_known_pps(name, object);
+                let is_listed = self.snapshot.pps.is_listing();
+                self.update_known_pps(name, object, is_listed);
                 Update::Apply(key(name), fact)
             }
             WatchEvent::Delete(name) => {
@@ -210,14 +211,16 @@ impl Simulation {
     }
 
     /// Takes a version of a PPS that a watch or a response has delivered. While a write of that PPS is
-    /// pending, it is set aside.
-    pub(super) fn update_known_pps(&mut self, name: Name, object: Pps) {
+    /// pending, it is set aside. What a list says is right even if its version is older, as after etcd was restored.
+    pub(super) fn update_known_pps(&mut self, name: Name, object: Pps, is_listed: bool) {
         match self.snapshot.pps.objects.get(name) {
             Some(known) if known.uid == object.uid => {
                 let pending = self.pending.iter_mut().find(|one| one.name == name && one.is_current);
                 if let Some(pending) = pending {
-                    pending.watched = Some(object);
-                } else if object.version > known.version {
+                    // An event after a list is newer than the list.
+                    let was_listed = pending.watched.take().is_some_and(|(_, was_listed)| was_listed);
+                    pending.watched = Some((object, is_listed || was_listed));
+                } else if is_listed || object.version > known.version {
                     self.snapshot.pps.objects.insert(name, object);
                 }
             }

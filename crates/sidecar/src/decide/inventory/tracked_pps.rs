@@ -173,6 +173,9 @@ impl TrackedPps {
     /// older version, or the one that our own last write made. While a write is in flight, the object waits.
     pub(crate) fn refresh(&mut self, fact: PpsFact, source: Source) -> Option<PpsFact> {
         if self.in_flight.is_some() {
+            // An event after a list is newer than the list, and as much to be trusted.
+            let before = self.superseding.take().map(|(_, source)| source);
+            let source = if before == Some(Source::List) { Source::List } else { source };
             self.superseding = Some((fact, source));
             return None;
         }
