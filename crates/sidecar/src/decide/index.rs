@@ -36,6 +36,8 @@ pub struct Work {
     pub generated: BTreeSet<WorkloadKey>,
     /// Nodes that went missing, or are missing no longer.
     pub absences: BTreeSet<Arc<str>>,
+    /// Nodes that have appeared. Each is new until [`Index::on_node_settled`].
+    pub new_nodes: BTreeSet<Arc<str>>,
     /// Pods that may have to be deleted, since they wait for a node that no longer exists.
     pub evictions: BTreeSet<NamespacedName>,
     /// What users must know.
@@ -52,6 +54,8 @@ pub struct Index {
     pods: Pods,
     nodes: Store<Arc<str>, NodeFact>,
     absences: NodeAbsences,
+    /// Nodes that have only just appeared, and whether a state has a label that the node may get back.
+    new_nodes: HashMap<Arc<str>, bool>,
     workloads: Workloads,
     /// Whether it is known which kinds of workloads can be watched at all.
     kinds_known: bool,
@@ -83,6 +87,7 @@ impl Index {
             pods: Pods::default(),
             nodes: Store::default(),
             absences: NodeAbsences::default(),
+            new_nodes: HashMap::new(),
             workloads: Workloads::new(GroupKind::stateful_set()),
             kinds_known: false,
             objects: BTreeMap::new(),

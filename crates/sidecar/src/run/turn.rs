@@ -118,6 +118,9 @@ impl Worker {
                 self.evictions.mark(pod, now);
             }
         }
+        for node in &work.new_nodes {
+            self.new_nodes.observe(node, now);
+        }
         for node in &work.absences {
             self.on_node_absence(node, now);
         }
@@ -141,6 +144,9 @@ impl Worker {
         self.generated_writes.sweep(now);
         self.evictions.sweep(now);
         self.update_gauges(now);
+        while let Some(node) = self.new_nodes.take_settled(now) {
+            self.index.on_node_settled(&node);
+        }
         if now >= self.retry_drops_at {
             self.retry_drops_at = now + DROP_RETRY_INTERVAL;
             self.index.retry_held_drops();

@@ -15,6 +15,7 @@ use crate::args::Args;
 use crate::decide::conflicts::Conflicts;
 use crate::decide::index::Index;
 use crate::decide::missing_nodes::MissingNodes;
+use crate::decide::new_nodes::NewNodes;
 use crate::decide::schedule::Batch;
 use crate::decide::unschedulable::UnschedulablePods;
 use crate::facts::interest::Interest;
@@ -29,6 +30,9 @@ use crate::write::{Failure, WriteResult, Writer};
 
 /// How often a write that was too large is tried again: etcd's limit may have been raised.
 pub(super) const OVERSIZED_RETRY_INTERVAL: Duration = Duration::from_mins(10);
+
+/// How long a new node may lack a label, unless the grace period of missing nodes is shorter.
+const LABEL_GRACE_PERIOD: Duration = Duration::from_mins(5);
 
 /// How often drops that were not confirmed are tried again, if nothing is heard of the Pods before.
 pub(super) const DROP_RETRY_INTERVAL: Duration = Duration::from_secs(30);
@@ -46,6 +50,7 @@ pub(super) struct Worker {
     pub(super) conflicts: Conflicts,
     pub(super) unschedulable: UnschedulablePods,
     pub(super) missing_nodes: MissingNodes,
+    pub(super) new_nodes: NewNodes,
     /// The writes in flight, each with whether it is a retry.
     pub(super) in_flight: JoinSet<(bool, WriteResult)>,
     pub(super) retries_in_flight: usize,
@@ -89,6 +94,7 @@ impl Worker {
             conflicts: Conflicts::default(),
             unschedulable: UnschedulablePods::new(args.node_grace_period),
             missing_nodes: MissingNodes::new(args.node_grace_period),
+            new_nodes: NewNodes::new(args.node_grace_period.min(LABEL_GRACE_PERIOD)),
             in_flight: JoinSet::new(),
             retries_in_flight: 0,
             max_writes: args.max_writes.into(),

@@ -149,6 +149,9 @@ pub(crate) fn running_state(
     for (key, is_named, value) in
         [("zone", options.zone, zone_label(node)), ("host", options.host, host_label(node_name, node))]
     {
+        // A label that a new Node of the recorded name does not have yet may still come.
+        let awaited = before.filter(|before| snapshot.new_nodes.contains(node_name) && before.node_name == node_name);
+        let value = value.or_else(|| awaited?.node_topology_labels.get(key).cloned());
         if let Some(value) = value.filter(|_| is_named) {
             state.node_topology_labels.insert(key.to_owned(), value);
         }

@@ -409,6 +409,9 @@ impl Simulation {
         self.abandoned.clear();
         while self.deliver_all() {}
         self.settle_generated();
+        for node in self.snapshot.new_nodes.clone() {
+            self.settle_node(node);
+        }
         self.snapshot.held.clear();
         self.retry_held_drops();
         self.writes = [0; PPS_OBJECTS.len()];
@@ -433,6 +436,10 @@ impl Simulation {
             }
             while self.deliver_all() {}
             self.settle_generated();
+            // A changed interest may have had them listed for the first time.
+            for node in self.snapshot.new_nodes.clone() {
+                self.settle_node(node);
+            }
         }
     }
 

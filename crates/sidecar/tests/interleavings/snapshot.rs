@@ -116,6 +116,8 @@ pub(crate) struct Snapshot {
     /// Whether discovery has finished.
     pub(crate) kinds_known: bool,
     pub(crate) absences: BTreeMap<Name, NodeAbsence>,
+    /// Nodes that have appeared and may not have all their labels yet.
+    pub(crate) new_nodes: BTreeSet<Name>,
     /// PPS and Pod of entries whose drop the cluster has not confirmed since the last rest.
     pub(crate) held: BTreeSet<(Name, String)>,
 }

@@ -43,6 +43,8 @@ pub(crate) enum Step {
     LookUpNode(u8),
     /// The grace period of a missing Node ends, and the Node is looked up at once.
     ConfirmMissing(u8),
+    /// A Node is new no longer.
+    SettleNode(u8),
     /// Reads of Pods fail, or work again.
     ToggleReads,
     /// etcd is restored from a backup.
@@ -243,6 +245,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => any::<u8>().prop_map(Step::ConfirmMissing),
         2 => any::<u8>().prop_map(Step::EndGracePeriod),
         2 => any::<u8>().prop_map(Step::LookUpNode),
+        2 => (0_u8..4).prop_map(Step::SettleNode),
         1 => Just(Step::ToggleReads),
         1 => Just(Step::RetryHeldDrops),
         1 => Just(Step::RestoreBackup),
@@ -315,6 +318,7 @@ impl Simulation {
                     self.look_up_node(pick(&unconfirmed, *number));
                 }
             }
+            Step::SettleNode(node) => self.settle_node(pick(&NODES, *node)),
             Step::ToggleReads => self.toggle_reads(),
             Step::RestoreBackup => self.restore_backup(),
             Step::RetryHeldDrops => self.retry_held_drops(),

@@ -171,7 +171,11 @@ impl Simulation {
 
     fn deliver_node(&mut self) -> bool {
         let Some(event) = self.nodes.pop_front() else { return false };
+        let before: Vec<Name> = self.snapshot.nodes.objects.keys().copied().collect();
         self.index.apply_nodes(self.snapshot.nodes.apply(event, Arc::from));
+        let after = &self.snapshot.nodes.objects;
+        self.snapshot.new_nodes.retain(|name| after.contains_key(name));
+        self.snapshot.new_nodes.extend(after.keys().filter(|name| !before.contains(name)));
         true
     }
 
@@ -229,6 +233,13 @@ impl Simulation {
                 self.mark_obsolete_writes();
             }
         }
+    }
+
+    /// A Node is new no longer.
+    pub(crate) fn settle_node(&mut self, node: Name) {
+        self.snapshot.new_nodes.remove(node);
+        self.index.on_node_settled(&Arc::from(node));
+        self.take_work();
     }
 
     /// Marks the pending writes whose object is deleted or replaced.

@@ -54,6 +54,11 @@ impl Index {
         }
         let decision = decide(&self.view(key, object), self.size_limit, now);
         self.absences.request_confirmation(decision.unconfirmed_nodes);
+        for node in &decision.awaited_labels {
+            if let Some(is_awaited) = self.new_nodes.get_mut(node) {
+                *is_awaited = true;
+            }
+        }
         self.follow_borrowed(key, decision.borrowed);
         self.report_capacity(key, decision.capacity.as_ref());
         let object = self.objects.get_mut(key)?;
@@ -88,6 +93,7 @@ impl Index {
             superseded_by: self.governing(&pps.workload).filter(|other| *other != key),
             pods: &self.pods,
             nodes: &self.nodes,
+            new_nodes: &self.new_nodes,
             absences: &self.absences,
         }
     }
@@ -106,7 +112,8 @@ impl Index {
     /// Whether what is kept of Pods and Nodes has all the keys that an object names. Until then only this object
     /// waits.
     fn is_interest_met(&self, object: &TrackedPps) -> bool {
-        self.interest.is_met(&object.fact.spec, self.nodes.complete(), self.pods.complete())
+        object.exceeded_limit.is_some()
+            || self.interest.is_met(&object.fact.spec, self.nodes.complete(), self.pods.complete())
     }
 
     /// Notes that these entries have to be examined when the Pods of their names change.

@@ -6,7 +6,7 @@ use pps_core::{Reason, Spec, generate};
 
 use super::Index;
 use crate::decide::generated_pps::target_of;
-use crate::decide::inventory::{Source, TrackedPps};
+use crate::decide::inventory::{Source, TrackedPps, limits};
 use crate::facts::store::{Put, Update};
 use crate::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact, WorkloadKey};
 
@@ -66,18 +66,25 @@ impl Index {
             Update::Apply(name, mut fact) => {
                 let name = self.interner.intern(&name);
                 self.interner.intern_pairs(&mut fact.labels);
-                if self.nodes.put(&name, fact) != Put::Known {
+                let put = self.nodes.put(&name, fact);
+                if put == Put::New {
+                    self.new_nodes.insert(name.clone(), false);
+                    self.work.new_nodes.insert(name.clone());
+                }
+                if put != Put::Known {
                     self.on_node_changed(&name);
                 }
             }
             Update::Delete(name) => {
                 if self.nodes.remove(&name).is_some() {
+                    self.new_nodes.remove(&name);
                     self.on_node_changed(&name);
                 }
             }
             Update::Done => {
                 for name in self.nodes.done() {
                     self.nodes.remove(&name);
+                    self.new_nodes.remove(&name);
                     self.mark_node(&name);
                 }
                 for node in self.absences.named() {
@@ -85,6 +92,13 @@ impl Index {
                 }
                 self.retry_all();
             }
+        }
+    }
+
+    /// A node has existed for so long that a label which it lacks is not on its way.
+    pub fn on_node_settled(&mut self, node: &Arc<str>) {
+        if self.new_nodes.remove(node) == Some(true) {
+            self.mark_node(node);
         }
     }
 
@@ -296,6 +310,9 @@ impl Index {
 
     /// Adds the keys that a spec names to what is kept of Pods and Nodes.
     fn extend_interest(&mut self, spec: &Spec) {
+        if limits::exceeded(spec).is_some() {
+            return;
+        }
         let grown = self.interest.add_keys(spec);
         self.work.relist.labels |= grown.labels;
         self.work.relist.annotations |= grown.annotations;

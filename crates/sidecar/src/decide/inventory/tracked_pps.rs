@@ -1,13 +1,14 @@
 //! One PPS: the object as the API server has it, what may have to change, and the write that is on its way.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pps_core::pps::{Condition, PodState};
-use pps_core::{Spec, record};
+use pps_core::Spec;
+use pps_core::pps::Condition;
 
 use super::capacity::{Capacity, EntryChange};
 use super::dirty::Dirty;
+use super::limits;
 use crate::facts::interner::Interner;
 use crate::facts::{PpsFact, PpsStatus, WorkloadKey};
 
@@ -18,9 +19,11 @@ pub(crate) struct TrackedPps {
     pub(crate) workload: WorkloadKey,
     /// The object as the API server has it, as far as is known.
     pub(crate) fact: PpsFact,
+    /// What is larger in its spec than the limits, if something is.
+    pub(crate) exceeded_limit: Option<String>,
     pub(crate) dirty: Dirty,
     /// Pods on a node without some of the topology keys.
-    pub(crate) missing_labels: BTreeMap<Arc<str>, MissingLabels>,
+    pub(crate) missing_labels: BTreeSet<Arc<str>>,
     /// Entries that are kept only while the workload has fewer Pods than it wants: their names do not say whether it
     /// wants them.
     pub(crate) surplus: BTreeSet<Arc<str>>,
@@ -41,13 +44,6 @@ pub(crate) enum Source {
     /// A complete list, or a read that began after all that is known: what it says is right, even if its version is
     /// older. After etcd was restored from a backup, all versions are.
     List,
-}
-
-/// The node of a Pod, and the topology keys that it lacks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MissingLabels {
-    pub(crate) node: String,
-    pub(crate) keys: Vec<String>,
 }
 
 /// The part of a status that is not about single Pods.
@@ -77,29 +73,16 @@ pub(crate) struct MovedEntry {
     pub(crate) after: Option<Arc<str>>,
 }
 
-impl MissingLabels {
-    pub(crate) fn of(spec: &Spec, state: &PodState) -> Option<Self> {
-        let keys = record::missing_keys(spec, |key| state.node_topology_labels.contains_key(key));
-        (!keys.is_empty()).then(|| Self {
-            node: state.node_name.clone(),
-            keys: keys.into_iter().map(str::to_owned).collect(),
-        })
-    }
-
-    /// Whether the spec still names all these keys.
-    pub(crate) fn are_named_by(&self, spec: &Spec) -> bool {
-        self.keys.iter().all(|key| spec.topology_keys().any(|named| named == key))
-    }
-}
-
 impl TrackedPps {
     pub(crate) fn new(workload: WorkloadKey, fact: PpsFact) -> Self {
         let capacity = Capacity::of(&fact.status.pod_states);
+        let exceeded_limit = limits::exceeded(&fact.spec);
         Self {
             workload,
             fact,
+            exceeded_limit,
             dirty: Dirty::all(),
-            missing_labels: BTreeMap::new(),
+            missing_labels: BTreeSet::new(),
             surplus: BTreeSet::new(),
             capacity,
             held_drops: BTreeSet::new(),
@@ -120,10 +103,13 @@ impl TrackedPps {
         self.in_flight.is_some()
     }
 
-    /// The spec, and the newer one that waits for the answer to the write in flight.
+    /// The spec, and the newer one that waits for the answer to the write in flight; without those that are larger than
+    /// the limits.
     pub(crate) fn specs(&self) -> impl Iterator<Item = &Spec> + Clone {
+        let known = self.exceeded_limit.is_none().then_some(&self.fact);
         let superseding = self.superseding.as_ref().map(|(fact, _)| fact);
-        [Some(&self.fact), superseding].into_iter().flatten().map(|fact| &fact.spec)
+        let superseding = superseding.filter(|fact| limits::exceeded(&fact.spec).is_none());
+        [known, superseding].into_iter().flatten().map(|fact| &fact.spec)
     }
 
     /// Something has happened that concerns this entry.
@@ -190,6 +176,7 @@ impl TrackedPps {
             return None;
         }
         self.capacity.measure(&fact.status.pod_states);
+        self.exceeded_limit = limits::exceeded(&fact.spec);
         Some(std::mem::replace(&mut self.fact, fact))
     }
 

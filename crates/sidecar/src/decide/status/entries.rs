@@ -1,8 +1,9 @@
 //! What becomes of each dirty entry: recorded, kept or dropped.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use pps_core::Spec;
 use pps_core::demand::Wanted;
 use pps_core::pps::{PodState, RetentionPolicy};
 use pps_core::record::{self, RunningPod};
@@ -11,20 +12,21 @@ use pps_core::workload::{PodOwnership, WorkloadPresence, retains_state};
 
 use super::drop_check::{DropCause, DroppedEntry};
 use super::view::View;
-use crate::decide::inventory::{Absence, EntryChange, MissingLabels};
+use crate::decide::inventory::{Absence, EntryChange};
 use crate::facts::{NodeFact, PodFact};
 
 /// What becomes of the entries of one PPS. The maps and sets start from what the tracked object has.
 #[derive(Default)]
 pub(super) struct EntryDecisions {
     pub(super) changes: Vec<EntryChange>,
-    pub(super) missing_labels: BTreeMap<Arc<str>, MissingLabels>,
+    pub(super) missing_labels: BTreeSet<Arc<str>>,
     pub(super) surplus: BTreeSet<Arc<str>>,
     pub(super) deferred: BTreeSet<Arc<str>>,
     pub(super) forgotten: Vec<(String, Arc<str>)>,
     pub(super) unconfirmed_nodes: BTreeSet<String>,
     pub(super) borrowed: Vec<Arc<str>>,
     pub(super) drops: Vec<DroppedEntry>,
+    pub(super) awaited_labels: BTreeSet<Arc<str>>,
     /// Whether an entry still waits for what becomes of the Pods of the workload for which it was recorded: until then
     /// the status names that workload.
     pub(super) keeps_target: bool,
@@ -48,7 +50,7 @@ impl EntryDecisions {
             // The spec may name other keys now, and another writer may have removed entries.
             let states = &pps.fact.status.pod_states;
             missing_labels
-                .retain(|pod, missing| states.contains(pod) && missing.are_named_by(&pps.fact.spec));
+                .retain(|pod| states.get(pod).is_some_and(|state| lacks_key(&pps.fact.spec, &state)));
         }
         Self {
             missing_labels,
@@ -111,8 +113,7 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, decisions: &mut EntryDecisions) 
                 }
             }
             // A write that was not stored may have noted keys that the entry has after all.
-            let has_all = |state: &PodState| MissingLabels::of(&view.pps.fact.spec, state).is_none();
-            if before.as_ref().is_none_or(has_all) {
+            if before.as_ref().is_none_or(|state| !lacks_key(&view.pps.fact.spec, state)) {
                 decisions.missing_labels.remove(&pod);
             }
             if matches!(keep, EntryDecision::KeepAsSurplus) {
@@ -120,7 +121,12 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, decisions: &mut EntryDecisions) 
             }
             return;
         }
-        EntryDecision::Record(state) => Some(state),
+        EntryDecision::Record(state) => {
+            if let Some(node) = node_without_label_of(view, &pod, &state) {
+                decisions.awaited_labels.insert(node);
+            }
+            Some(state)
+        }
         EntryDecision::Drop(cause) => {
             let node = before.as_ref().map(|before| before.node_name.clone()).unwrap_or_default();
             if cause == DropCause::NodeGone {
@@ -131,9 +137,8 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, decisions: &mut EntryDecisions) 
         }
     };
     decisions.missing_labels.remove(&pod);
-    let missing = after.as_ref().and_then(|state| MissingLabels::of(&view.pps.fact.spec, state));
-    if let Some(missing) = missing {
-        decisions.missing_labels.insert(pod.clone(), missing);
+    if after.as_ref().is_some_and(|state| lacks_key(&view.pps.fact.spec, state)) {
+        decisions.missing_labels.insert(pod.clone());
     }
     if let Some(patch) = entry_patch(before.as_ref(), after.as_ref()) {
         let node_before = before.as_ref().map(|before| &before.node_name);
@@ -177,6 +182,18 @@ fn decide_one(
     }
 }
 
+/// The new node of a Pod, if the state has a label that the node does not have yet.
+fn node_without_label_of(view: &View<'_>, pod: &Arc<str>, state: &PodState) -> Option<Arc<str>> {
+    let name = view.pod(pod)?.node.as_ref().filter(|name| view.new_nodes.contains_key(*name))?;
+    let node = view.nodes.get(name)?;
+    state.node_topology_labels.keys().any(|key| node.label(key).is_none()).then(|| name.clone())
+}
+
+/// Whether a state lacks a topology key that the spec names.
+fn lacks_key(spec: &Spec, state: &PodState) -> bool {
+    spec.topology_keys().any(|key| !state.node_topology_labels.contains_key(key))
+}
+
 fn record(
     view: &View<'_>,
     pod: &PodFact,
@@ -184,10 +201,14 @@ fn record(
     node: &NodeFact,
     before: Option<&PodState>,
 ) -> PodState {
-    let annotation =
-        |key: &str| pod.annotations.iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value);
+    // They are sorted, and a user decides how many there are.
+    let annotation = |key: &str| {
+        let at = pod.annotations.binary_search_by(|(name, _)| (**name).cmp(key)).ok()?;
+        Some(&*pod.annotations[at].1)
+    };
     let running = RunningPod {
         node_name,
+        is_node_new: view.new_nodes.contains_key(node_name),
         node_label: &|key| node.label(key),
         annotation: &annotation,
         pod_ips: &pod.ips,

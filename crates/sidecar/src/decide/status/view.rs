@@ -1,5 +1,6 @@
 //! All that the decision about one PPS may look at, and the questions that it asks.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use pps_core::pps::{NodeDeletionPolicy, PodState};
@@ -20,6 +21,8 @@ pub(crate) struct View<'a> {
     pub(crate) superseded_by: Option<&'a NamespacedName>,
     pub(crate) pods: &'a Pods,
     pub(crate) nodes: &'a Store<Arc<str>, NodeFact>,
+    /// Nodes that may not have all their labels yet.
+    pub(crate) new_nodes: &'a HashMap<Arc<str>, bool>,
     pub(crate) absences: &'a NodeAbsences,
 }
 
