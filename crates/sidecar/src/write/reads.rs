@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Node;
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::api::ListParams;
 use kube::{Api, Resource};
@@ -72,7 +73,13 @@ impl Writer {
         let reads = stream::iter(check.pods()).map(|key| self.read_pod(key)).buffer_unordered(READS_AT_ONCE);
         let pods: BTreeMap<Arc<str>, PodFact> =
             reads.try_filter_map(|pod| async { Ok(pod) }).try_collect().await?;
-        Ok(check.refuted(workload.as_ref(), &pods))
+        let mut nodes = BTreeSet::new();
+        for node in check.nodes() {
+            if self.exists_node(&node).await? {
+                nodes.insert(node);
+            }
+        }
+        Ok(check.refuted(workload.as_ref(), &pods, &nodes))
     }
 
     async fn read_workload(
@@ -104,6 +111,12 @@ impl Writer {
         let api: Api<ReadPps> = Api::namespaced(self.client.clone(), &key.namespace);
         let result = read(&api, &key).await.map(|object| object.map(|object| Box::new(wire::pps_fact(object))));
         WriteResult::PpsRead(key, known_version, result)
+    }
+
+    async fn exists_node(&self, name: &str) -> Result<bool, Failure> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        let params = ListParams::default().fields(&format!("metadata.name={name}"));
+        Ok(!bounded(api.list_metadata(&params)).await?.items.is_empty())
     }
 
     async fn read_pod(&self, key: NamespacedName) -> Result<Option<(Arc<str>, PodFact)>, Failure> {

@@ -34,6 +34,9 @@ pub(crate) const NAMED_NODES: [&str; 5] = ["n0", "n1", "n2", "n3", "n9"];
 /// and with `v`.
 pub(crate) const PPS_OBJECTS: [(&str, &[usize]); 4] = [("w", &[0]), ("p", &[0, 1]), ("v", &[1]), ("d", &[2])];
 
+/// By so much the versions go back when etcd is restored.
+const RESTORE_STEP: u64 = 1_000_000;
+
 pub(crate) type Name = &'static str;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -162,7 +165,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new(options: &[SpecOptions]) -> Self {
-        let mut cluster = Self { version: 100, ..Self::default() };
+        let mut cluster = Self { version: 1000 * RESTORE_STEP, ..Self::default() };
         for (number, replicas) in [(0, 3), (1, 2), (2, 2)] {
             cluster.create_workload(number, json!({"replicas": replicas}));
         }
@@ -332,14 +335,17 @@ impl Cluster {
 
     /// Each PPS is as it was some versions ago, if it existed, and versions start again from a lower number.
     pub(crate) fn restore_backup(&mut self) {
-        let at = self.version.saturating_sub(10);
-        let earlier = |uid: &str| self.history.range(..=at).rev().map(|(_, pps)| pps).find(|pps| pps.uid == uid).cloned();
+        let earlier = |uid: &str| {
+            let versions: Vec<&Pps> = self.history.values().filter(|pps| pps.uid == uid).collect();
+            versions.get(versions.len() / 2).map(|pps| (*pps).clone())
+        };
         let restored: Vec<(Name, Pps)> = self
             .objects
             .iter()
             .map(|(name, object)| (*name, earlier(&object.uid).unwrap_or_else(|| object.clone())))
             .collect();
-        self.version /= 2;
+        // No version is used twice: of an object with the same UID, etcd could not tell the two apart.
+        self.version = self.version / RESTORE_STEP * RESTORE_STEP - RESTORE_STEP;
         for (name, object) in restored {
             self.store(name, object);
         }

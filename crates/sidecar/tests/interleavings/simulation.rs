@@ -24,8 +24,8 @@ mod generation;
 mod watches;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
-/// At rest, no PPS may need more writes than this.
-const MAX_WRITES_AT_REST: usize = 3;
+/// At rest, no PPS may need more writes than this: each missing Node may be confirmed alone.
+const MAX_WRITES_AT_REST: usize = 3 + NAMED_NODES.len();
 
 /// A write that the index has handed out.
 #[derive(Debug)]
@@ -307,7 +307,8 @@ impl Simulation {
             let (name, pod) = self.cluster.pods.get_key_value(&*key.name)?;
             Some((key.name, pod_fact(name, pod, &self.interest)))
         });
-        check.refuted(workload.as_ref(), &pods.collect())
+        let nodes = check.nodes().into_iter().filter(|node| self.cluster.nodes.contains_key(&**node));
+        check.refuted(workload.as_ref(), &pods.collect(), &nodes.collect())
     }
 
     /// Nobody waits for the response to this write any longer. The request may be on its way, if the reads before it

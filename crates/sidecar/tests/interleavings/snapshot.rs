@@ -118,6 +118,8 @@ pub(crate) struct Snapshot {
     pub(crate) absences: BTreeMap<Name, NodeAbsence>,
     /// Nodes that have appeared and may not have all their labels yet.
     pub(crate) new_nodes: BTreeSet<Name>,
+    /// The label keys that each Node was last delivered with.
+    pub(crate) node_labels: BTreeMap<Name, BTreeSet<String>>,
     /// PPS and Pod of entries whose drop the cluster has not confirmed since the last rest.
     pub(crate) held: BTreeSet<(Name, String)>,
 }

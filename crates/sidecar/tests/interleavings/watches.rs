@@ -1,6 +1,7 @@
 //! The six watches (0 Pods, 1 Nodes, 2 PPS, 3 to 5 the workload kinds): what changes in the cluster is queued
 //! as events, which reach the index late, in pieces, and sometimes as a new list.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pps_sidecar::decide::index::Work;
@@ -172,6 +173,13 @@ impl Simulation {
     fn deliver_node(&mut self) -> bool {
         let Some(event) = self.nodes.pop_front() else { return false };
         let before: Vec<Name> = self.snapshot.nodes.objects.keys().copied().collect();
+        if let WatchEvent::Apply(name, _, fact) = &event {
+            let keys: BTreeSet<String> = fact.labels.iter().map(|(key, _)| key.to_string()).collect();
+            let had = self.snapshot.node_labels.insert(name, keys.clone()).unwrap_or_default();
+            if before.contains(name) && !had.is_subset(&keys) {
+                self.snapshot.new_nodes.remove(name);
+            }
+        }
         self.index.apply_nodes(self.snapshot.nodes.apply(event, Arc::from));
         let after = &self.snapshot.nodes.objects;
         self.snapshot.new_nodes.retain(|name| after.contains_key(name));

@@ -67,9 +67,14 @@ impl Index {
                 let name = self.interner.intern(&name);
                 self.interner.intern_pairs(&mut fact.labels);
                 let put = self.nodes.put(&name, fact);
-                if put == Put::New {
-                    self.new_nodes.insert(name.clone(), false);
-                    self.work.new_nodes.insert(name.clone());
+                match &put {
+                    Put::New => {
+                        self.new_nodes.insert(name.clone(), false);
+                        self.work.new_nodes.insert(name.clone());
+                    }
+                    // A label that the node has had was taken away.
+                    Put::Changed(before) if self.has_lost_label(&name, before) => self.on_node_settled(&name),
+                    Put::Changed(_) | Put::Known => {}
                 }
                 if put != Put::Known {
                     self.on_node_changed(&name);
@@ -93,6 +98,11 @@ impl Index {
                 self.retry_all();
             }
         }
+    }
+
+    fn has_lost_label(&self, node: &Arc<str>, before: &NodeFact) -> bool {
+        let now = self.nodes.get(node);
+        now.is_some_and(|now| before.labels.iter().any(|(key, _)| now.label(key).is_none()))
     }
 
     /// A node has existed for so long that a label which it lacks is not on its way.

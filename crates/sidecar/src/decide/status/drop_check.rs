@@ -1,5 +1,5 @@
 //! The last check before entries are dropped. What the watches have shown may be late, and a state that was dropped is
-//! lost. So the shell reads the workload and the Pods of these entries from the API server, and the same rules decide
+//! lost. So the shell reads the workload, and the Pods and nodes of these entries, from the API server, and the same rules decide
 //! again from what it answers.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,11 +69,18 @@ impl DropCheck {
         self.drops.iter().map(|drop| drop.pod.clone()).collect()
     }
 
-    /// The entries that must stay, given the workload and the Pods that the API server has now.
+    /// The nodes that have to be looked for.
+    pub fn nodes(&self) -> BTreeSet<Arc<str>> {
+        let of_gone_nodes = self.drops.iter().filter(|drop| drop.cause == DropCause::NodeGone);
+        of_gone_nodes.map(|drop| drop.node.as_str().into()).collect()
+    }
+
+    /// The entries that must stay, given the workload, the Pods and the nodes that the API server has now.
     pub fn refuted(
         &self,
         workload: Option<&WorkloadFact>,
         pods: &BTreeMap<Arc<str>, PodFact>,
+        nodes: &BTreeSet<Arc<str>>,
     ) -> BTreeSet<Arc<str>> {
         if self.decided_from.as_ref() != workload {
             return self.all();
@@ -85,7 +92,10 @@ impl DropCheck {
                 DropCause::NotRetained { wanted } => {
                     retains_state(self.retention, self.presence, wanted, ownership)
                 }
-                DropCause::NodeGone => !is_forgettable(self.node_deletion, ownership, pod, &drop.node),
+                DropCause::NodeGone => {
+                    nodes.contains(drop.node.as_str())
+                        || !is_forgettable(self.node_deletion, ownership, pod, &drop.node)
+                }
             }
         };
         self.drops.iter().filter(must_stay).map(|drop| drop.pod.clone()).collect()

@@ -82,10 +82,21 @@ fn a_node_that_is_ready_before_its_zone_label_does_not_wipe_a_recorded_zone() {
     assert_eq!(world.pod_states("p"), json!({"w-0": {"nodeTopologyLabels": {"zone": "c"}}}));
     world.accept("p");
 
-    // It is taken away while the node is new, and does not come back.
+    // Somebody takes it away again.
+    world.node("node-1", &[("host", "node-1")]);
+    assert_eq!(world.pod_states("p"), json!({"w-0": {"nodeTopologyLabels": null}}));
+}
+
+#[test]
+fn a_label_that_does_not_come_is_waited_for_only_while_the_node_is_new() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    world.index.apply_nodes(Update::Delete("node-1".into()));
     world.node("node-1", &[("host", "node-1")]);
     world.settle("p");
-    assert_eq!(world.status("p")["podStates"]["w-0"], state("node-1", "c"));
+    assert_eq!(world.status("p")["podStates"]["w-0"], state("node-1", "a"));
+    assert_eq!(world.status("p")["conditions"][0]["status"], "True", "nothing is missing yet");
     world.index.take_work();
     world.index.on_node_settled(&"node-1".into());
     assert!(world.index.take_work().statuses.contains(&key("p")));

@@ -74,9 +74,10 @@ fn a_living_pod_in_the_cluster_refutes_the_drop_of_its_state() {
             ("w-1", ready(Some("uid-w"))),
             ("w-2", PodFact { terminating: true, ..ready(Some("uid-w")) }),
         ]),
+        &BTreeSet::new(),
     );
     assert_eq!(names(&refuted), ["w-0", "w-1"]);
-    assert!(check.refuted(None, &pods(&[])).is_empty());
+    assert!(check.refuted(None, &pods(&[]), &BTreeSet::new()).is_empty());
 }
 
 #[test]
@@ -86,10 +87,28 @@ fn a_workload_that_has_changed_in_the_cluster_refutes_all_drops() {
     world.index.apply_pods(Update::Delete(key("w-2")));
     let scaled = world.index.workload(&workload("w")).unwrap().clone();
     let check = check(&mut world);
-    assert!(check.refuted(Some(&scaled), &pods(&[])).is_empty());
+    assert!(check.refuted(Some(&scaled), &pods(&[]), &BTreeSet::new()).is_empty());
     let wanted = WorkloadFact { demand: Demand::of_ordinals(Ordinals::new(0, 3, [])), ..scaled };
-    assert_eq!(names(&check.refuted(Some(&wanted), &pods(&[]))), ["w-2"]);
-    assert_eq!(names(&check.refuted(None, &pods(&[]))), ["w-2"]);
+    assert_eq!(names(&check.refuted(Some(&wanted), &pods(&[]), &BTreeSet::new())), ["w-2"]);
+    assert_eq!(names(&check.refuted(None, &pods(&[]), &BTreeSet::new())), ["w-2"]);
+}
+
+#[test]
+fn a_node_that_is_back_in_the_cluster_refutes_the_drop_of_its_states() {
+    let mut world = World::new();
+    world.workload("w", "uid-w", 1, &[]);
+    let mut spec = spec("w");
+    spec["nodeDeletionPolicy"] = "Forget".into();
+    world.object("p", &spec, &json!({"targetUID": "uid-w", "podStates": {"w-0": state("node-9", "a")}}));
+    world.settle("p");
+    world.index.on_node_overdue(&"node-9".into());
+    world.settle("p");
+    world.index.on_node_gone(&"node-9".into());
+    let workload = world.index.workload(&workload("w")).cloned();
+    let check = check(&mut world);
+    assert_eq!(names(&check.nodes()), ["node-9"]);
+    assert!(check.refuted(workload.as_ref(), &pods(&[]), &BTreeSet::new()).is_empty());
+    assert_eq!(names(&check.refuted(workload.as_ref(), &pods(&[]), &check.nodes())), ["w-0"]);
 }
 
 #[test]
