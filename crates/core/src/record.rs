@@ -153,7 +153,10 @@ mod tests {
     fn keeps_labels_that_a_new_node_of_the_same_name_does_not_have_yet() {
         let on = |node_name: &str, labels: &[(&str, &str)]| PodState {
             node_name: node_name.into(),
-            node_topology_labels: labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+            node_topology_labels: labels
+                .iter()
+                .map(|(key, value)| ((*key).into(), (*value).into()))
+                .collect(),
             ..PodState::default()
         };
         let recorded = |node_name, is_node_new, has: &'static [(&str, &str)]| {

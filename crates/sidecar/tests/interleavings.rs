@@ -40,7 +40,7 @@ use serde_json::Value;
 use self::cluster::{Cluster, NODES, Name, PODS, PPS_OBJECTS, Pod, SpecOptions};
 use self::model::{expected_status, parse_status, running_state, wants};
 use self::simulation::Simulation;
-use self::steps::{ClusterChange, Step, spec_options, step};
+use self::steps::{ClusterChange, Step, race, spec_options, step};
 
 /// Runs `cases` cases, unless `PROPTEST_CASES` says otherwise, from a printed seed. A test prints it before
 /// it starts, and libtest shows what a failed test has printed.
@@ -58,7 +58,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(600))]
+    #![proptest_config(config(400))]
 
     #[test]
     fn decisions_match_the_model_and_converge_on_the_cluster(
@@ -120,6 +120,30 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(config(300))]
+
+    /// Each race begins with everything recorded, and the ground truth judges each write.
+    #[test]
+    fn races_between_watches_drop_no_needed_state(
+        options in vec(spec_options(), PPS_OBJECTS.len()),
+        races in vec((race(), any::<bool>()), 1..16),
+    ) {
+        let mut simulation = Simulation::new(Cluster::new(&options));
+        simulation.settle();
+        for (race, has_recovered) in &races {
+            if *has_recovered {
+                simulation.settle();
+                simulation.recover_workloads();
+                simulation.settle();
+            }
+            simulation.apply(race);
+        }
+        simulation.settle();
+        assert_at_rest(&mut simulation);
+    }
+}
+
 /// What happens before the first step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Start {
@@ -147,7 +171,11 @@ enum WriteTiming {
 impl Simulation {
     fn apply_with(&mut self, timing: WriteTiming, step: &Step) {
         match (timing, step) {
-            (WriteTiming::Interleaved, Step::Change(ClusterChange::AnnotateWorkload(..)) | Step::Race { .. }) => {}
+            // Races and backups are changes of the cluster that the other timings do not make.
+            (
+                WriteTiming::Interleaved,
+                Step::Change(ClusterChange::AnnotateWorkload(..)) | Step::Race { .. } | Step::RestoreBackup,
+            ) => {}
             // The outcome does depend on which kinds are watched at the end.
             (WriteTiming::Interleaved, _)
             | (_, Step::ToggleWatchedKind(_) | Step::ToggleForbiddenKind(_)) => {

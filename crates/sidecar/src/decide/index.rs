@@ -20,8 +20,8 @@ use std::sync::Arc;
 use pps_core::Reason;
 
 pub use self::decisions::StatusWrite;
-pub use super::status::DropCheck;
 use super::inventory::{Dirty, KindCoverage, NodeAbsences, OBJECT_OVERHEAD, Pods, TrackedPps, Workloads};
+pub use super::status::DropCheck;
 use crate::facts::interest::{Interest, NewKeys};
 use crate::facts::interner::Interner;
 use crate::facts::store::Store;

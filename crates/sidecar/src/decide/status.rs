@@ -18,8 +18,8 @@ use pps_core::Reason;
 use pps_core::status::Recording;
 use serde_json::{Map, Value};
 
-use self::entries::EntryDecisions;
 pub use self::drop_check::DropCheck;
+use self::entries::EntryDecisions;
 pub(crate) use self::view::View;
 use super::inventory::InFlight;
 

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
 use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::{Api, Resource};
 use pps_core::kinds;
@@ -38,7 +38,11 @@ pub(crate) enum WorkloadSource {
 
 impl Writer {
     /// Writes a status. If it drops entries, they are checked first; the write is sent only if all drops are confirmed.
-    pub(crate) async fn write_checked_status(self, write: StatusWrite, source: WorkloadSource) -> WriteResult {
+    pub(crate) async fn write_checked_status(
+        self,
+        write: StatusWrite,
+        source: WorkloadSource,
+    ) -> WriteResult {
         if let Some(check) = &write.drops {
             let result = self.refuted_drops(check, source).await;
             if !result.as_ref().is_ok_and(BTreeSet::is_empty) {
@@ -109,7 +113,8 @@ impl Writer {
     /// Reads a PPS whose writes keep conflicting.
     pub(crate) async fn read_pps(self, key: NamespacedName, known_version: String) -> WriteResult {
         let api: Api<ReadPps> = Api::namespaced(self.client.clone(), &key.namespace);
-        let result = read(&api, &key).await.map(|object| object.map(|object| Box::new(wire::pps_fact(object))));
+        let result =
+            read(&api, &key).await.map(|object| object.map(|object| Box::new(wire::pps_fact(object))));
         WriteResult::PpsRead(key, known_version, result)
     }
 

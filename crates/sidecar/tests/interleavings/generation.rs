@@ -68,7 +68,8 @@ impl Simulation {
     /// Asserts, once everything is delivered and written, that a PPS exists for each workload that asks for one, and that
     /// no generated one is left for a workload that does not.
     pub(crate) fn assert_generated(&self) {
-        for (number, workload) in self.cluster.workloads.iter().filter(|(_, workload)| !workload.terminating) {
+        for (number, workload) in self.cluster.workloads.iter().filter(|(_, workload)| !workload.terminating)
+        {
             if !self.snapshot.kinds.contains_key(number) {
                 continue;
             }
@@ -77,7 +78,10 @@ impl Simulation {
                 assert!(of_workload.count() > 0, "no PPS was generated for {number}");
             } else if !self.snapshot.forbidden.contains(number) {
                 let mut left = of_workload.filter(|object| !object.terminating);
-                assert!(left.all(|object| object.generated_for.is_none()), "a generated PPS is left for {number}");
+                assert!(
+                    left.all(|object| object.generated_for.is_none()),
+                    "a generated PPS is left for {number}"
+                );
             }
         }
     }

@@ -17,11 +17,19 @@ impl Cluster {
             return;
         }
         let status = parse_status(&object.status);
-        for (pod, _) in patch["status"]["podStates"].as_object().into_iter().flatten().filter(|(_, entry)| entry.is_null())
+        for (pod, _) in patch["status"]["podStates"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(_, entry)| entry.is_null())
         {
             let state = &status.pod_states[pod.as_str()];
             let why = self.why_needed(object, status.target_uid.as_ref(), pod, state);
-            assert!(why.is_none(), "{name}: the state of {pod} is dropped although {}\n{patch}\n{self:?}", why.unwrap());
+            assert!(
+                why.is_none(),
+                "{name}: the state of {pod} is dropped although {}\n{patch}\n{self:?}",
+                why.unwrap()
+            );
         }
     }
 
@@ -40,7 +48,8 @@ impl Cluster {
             })
         };
         let living = pod.filter(|pod| !pod.terminating).filter(is_own);
-        let is_backed = living.is_some_and(|pod| pod.ready || pod.node.is_some_and(|node| node != state.node_name));
+        let is_backed =
+            living.is_some_and(|pod| pod.ready || pod.node.is_some_and(|node| node != state.node_name));
         if object.options.forget && !self.nodes.contains_key(state.node_name.as_str()) {
             return is_backed.then_some("a Pod backs it");
         }
@@ -53,7 +62,9 @@ impl Cluster {
         match workload.filter(|workload| !workload.terminating) {
             None => (workload.is_none() && target_uid.is_none()).then_some("its workload is yet to come"),
             Some(workload) if target_uid.is_some_and(|uid| *uid != workload.uid) => None,
-            Some(_) if object.options.retention == RetentionPolicy::WhenDeleted => Some("the workload exists"),
+            Some(_) if object.options.retention == RetentionPolicy::WhenDeleted => {
+                Some("the workload exists")
+            }
             Some(workload) => wants(object.target, workload, pod_name).then_some("the workload wants it"),
         }
     }

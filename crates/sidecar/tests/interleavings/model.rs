@@ -127,7 +127,9 @@ fn name_holder(pod: Option<&Pod>, workload: Option<&Workload>, recorded_for: Opt
                 NameHolder::Owned
             }
         }
-        (owner @ Some(_), Some(_)) if owner.as_ref() == recorded_for && !pod.terminating => NameHolder::Former,
+        (owner @ Some(_), Some(_)) if owner.as_ref() == recorded_for && !pod.terminating => {
+            NameHolder::Former
+        }
         (Some(_), Some(_)) => NameHolder::Foreign,
         // The workload is deleted; the garbage collector has yet to delete this Pod.
         (Some(_), None) if !pod.terminating => NameHolder::Owned,
@@ -150,7 +152,8 @@ pub(crate) fn running_state(
         [("zone", options.zone, zone_label(node)), ("host", options.host, host_label(node_name, node))]
     {
         // A label that a new Node of the recorded name does not have yet may still come.
-        let awaited = before.filter(|before| snapshot.new_nodes.contains(node_name) && before.node_name == node_name);
+        let awaited =
+            before.filter(|before| snapshot.new_nodes.contains(node_name) && before.node_name == node_name);
         let value = value.or_else(|| awaited?.node_topology_labels.get(key).cloned());
         if let Some(value) = value.filter(|_| is_named) {
             state.node_topology_labels.insert(key.to_owned(), value);
@@ -268,8 +271,8 @@ pub(crate) fn expected_status(
         }
         let is_wanted = present.is_some_and(|workload| may_want(object.target, workload, &pod_name, living));
         let is_awaited = workload.is_none() && base.target_uid.is_none();
-        let stays = is_awaited
-            || should_keep(options.retention, present.is_none(), is_replaced, is_wanted, holder);
+        let stays =
+            is_awaited || should_keep(options.retention, present.is_none(), is_replaced, is_wanted, holder);
         waits_for_former |= is_replaced
             && options.retention != RetentionPolicy::Retain
             && (holder == NameHolder::Former

@@ -14,9 +14,7 @@ use super::cluster::{
     Cluster, NAMED_NODES, Name, Node, PPS_OBJECTS, PatchResponse, Pod, Pps, WORKLOADS, Workload,
 };
 use super::model::{ExpectedStatus, HEALTHY, expected_status, parse_status};
-use super::snapshot::{
-    NodeAbsence, Snapshot, WatchCache, WatchQueue, group_kind, pod_fact, workload_fact,
-};
+use super::snapshot::{NodeAbsence, Snapshot, WatchCache, WatchQueue, group_kind, pod_fact, workload_fact};
 
 #[path = "generation.rs"]
 mod generation;

@@ -94,6 +94,8 @@ pub(crate) enum ClusterChange {
     ScaleUp(u8, u8),
     /// A Node is deleted with its Pods.
     LoseNode(u8),
+    /// A Node is deleted, and another machine registers with its name; it is not labelled yet.
+    ReplaceNode(u8),
     CreateWorkload(u8, Value),
     /// Deletes the workload and creates it again: the same name, another UID.
     ReplaceWorkload(u8),
@@ -174,6 +176,7 @@ fn cluster_change() -> impl Strategy<Value = ClusterChange> {
             .prop_map(|(node, zone, host)| C::PutNode(node, zone, host)),
         1 => node().prop_map(C::DeleteNode),
         1 => node().prop_map(C::LoseNode),
+        1 => node().prop_map(C::ReplaceNode),
     ];
     let workloads = prop_oneof![
         5 => (0_u8..3, workload_spec()).prop_map(|(number, spec)| C::EditWorkload(number, spec)),
@@ -199,12 +202,13 @@ fn cluster_change() -> impl Strategy<Value = ClusterChange> {
 }
 
 /// Two changes of one workload, each of which would let states be dropped, or keep them.
-fn race() -> impl Strategy<Value = Step> {
+pub(crate) fn race() -> impl Strategy<Value = Step> {
     use ClusterChange as C;
     let change = |number: u8| {
         prop_oneof![
             2 => Just(C::ScaleToZero(number)),
             3 => (0_u8..4).prop_map(move |node| C::ScaleUp(number, node)),
+            3 => Just(C::EditWorkload(number, json!({"replicas": 3}))),
             2 => Just(C::Recreate(number)),
             1 => Just(C::ReplaceWorkload(number)),
             1 => Just(C::OrphanWorkload(number)),
@@ -212,6 +216,8 @@ fn race() -> impl Strategy<Value = Step> {
             1 => Just(C::DeleteWorkload(number)),
             1 => any::<bool>().prop_map(move |annotated| C::AnnotateWorkload(number, annotated)),
             2 => (0_u8..4).prop_map(C::LoseNode),
+            2 => (0_u8..4).prop_map(|node| C::PutNode(node, Some(1), true)),
+            1 => (0_u8..4).prop_map(C::ReplaceNode),
             3 => (any::<u8>(), 0_u8..8, 0_u8..4).prop_map(|(pod, owner, node)|
                 C::CreatePod { pod, owner, node: Some(node), ready: true, ip: 1 }),
             1 => any::<u8>().prop_map(C::DeletePod),
@@ -219,7 +225,7 @@ fn race() -> impl Strategy<Value = Step> {
     };
     let delivered = proptest::array::uniform6(proptest::bool::weighted(0.7));
     (0_u8..3)
-        .prop_flat_map(move |number| ([change(number), change(number)], delivered.clone()))
+        .prop_flat_map(move |number| ([change(number), change(number)], delivered))
         .prop_map(|(changes, delivered)| Step::Race { changes, delivered })
 }
 
@@ -277,10 +283,10 @@ impl Simulation {
                 for (watch, is_delivered) in delivered.iter().enumerate() {
                     while *is_delivered && !self.is_stalled(watch) && self.deliver(watch) {}
                 }
-                self.change_cluster(second);
                 for node in self.missing_nodes() {
                     self.confirm_missing(node);
                 }
+                self.change_cluster(second);
                 self.write_all_due();
             }
             Step::Stall(watch) => self.toggle_stall(usize::from(*watch)),
@@ -337,7 +343,7 @@ impl Simulation {
         self.look_up_node(node);
     }
 
-    fn write_all_due(&mut self) {
+    pub(crate) fn write_all_due(&mut self) {
         for (name, _) in PPS_OBJECTS {
             if self.decide_if_due(name) {
                 self.finish_last_write();
@@ -415,6 +421,13 @@ impl Simulation {
                     }
                 }
             }
+            C::ReplaceNode(node) => {
+                let name = pick(&NODES, *node);
+                if self.cluster.nodes.remove(name).is_some() {
+                    self.queue_node(name);
+                }
+                self.put_node(name, None, false);
+            }
             C::LoseNode(node) => {
                 let node = pick(&NODES, *node);
                 for (name, _) in PODS {
@@ -432,7 +445,7 @@ impl Simulation {
             C::OrphanWorkload(number) => {
                 let number = usize::from(*number);
                 if let Some(workload) = self.cluster.workloads.remove(&number) {
-                    self.change_owners(number, Some(workload.uid), None);
+                    self.change_owners(number, Some(&workload.uid), None);
                     self.queue_workload(number);
                 }
             }
@@ -440,7 +453,7 @@ impl Simulation {
                 let number = usize::from(*number);
                 let uid = self.cluster.workloads.get(&number).map(|workload| workload.uid.clone());
                 if uid.is_some() {
-                    self.change_owners(number, None, uid);
+                    self.change_owners(number, None, uid.as_ref());
                 }
             }
             C::TerminateWorkload(number) => {
@@ -513,10 +526,10 @@ impl Simulation {
     }
 
     /// Gives the Pods of a workload another controller.
-    fn change_owners(&mut self, number: usize, from: Option<String>, to: Option<String>) {
+    fn change_owners(&mut self, number: usize, from: Option<&String>, to: Option<&String>) {
         for (name, _) in PODS.into_iter().filter(|(_, workload)| *workload == number) {
-            if let Some(pod) = self.cluster.pods.get(name).filter(|pod| pod.owner == from) {
-                let pod = Pod { owner: to.clone(), ..pod.clone() };
+            if let Some(pod) = self.cluster.pods.get(name).filter(|pod| pod.owner.as_ref() == from) {
+                let pod = Pod { owner: to.cloned(), ..pod.clone() };
                 self.put_pod(name, pod);
             }
         }

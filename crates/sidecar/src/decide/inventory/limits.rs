@@ -23,8 +23,10 @@ pub(crate) fn exceeded(spec: &Spec) -> Option<String> {
             })
         })
         .or_else(|| {
-            let annotations = spec.persistent_pod_annotations.iter().map(|annotation| annotation.key.as_str());
-            let length = spec.topology_keys().chain(annotations).map(str::len).find(|it| *it > MAX_KEY_LENGTH)?;
+            let annotations =
+                spec.persistent_pod_annotations.iter().map(|annotation| annotation.key.as_str());
+            let length =
+                spec.topology_keys().chain(annotations).map(str::len).find(|it| *it > MAX_KEY_LENGTH)?;
             Some(format!("a key in spec has {length} characters: use at most {MAX_KEY_LENGTH}"))
         })
 }

@@ -96,11 +96,7 @@ pub(super) fn recording(
 ) -> Recording {
     let is_exceeded = capacity.as_ref().is_some_and(|capacity| !capacity.ok);
     let (exceeded, near) = if is_exceeded { (capacity, None) } else { (None, capacity) };
-    obstacle
-        .or(exceeded)
-        .or_else(missing_label)
-        .or(near)
-        .unwrap_or_else(|| progress(view, recorded))
+    obstacle.or(exceeded).or_else(missing_label).or(near).unwrap_or_else(|| progress(view, recorded))
 }
 
 /// No problem.
@@ -129,8 +125,7 @@ pub(super) fn missing_label(
     let changed = changes.iter().find(|change| change.pod == *pod);
     let known = || view.pps.fact.status.pod_states.get(pod);
     let state = changed.map_or_else(known, |change| change.after.clone())?;
-    let keys =
-        record::missing_keys(&view.pps.fact.spec, |key| state.node_topology_labels.contains_key(key));
+    let keys = record::missing_keys(&view.pps.fact.spec, |key| state.node_topology_labels.contains_key(key));
     let replace_deprecated =
         |key: &&str| Some(format!("use {} instead of {key}", record::successor_of(key)?));
     let advice = keys

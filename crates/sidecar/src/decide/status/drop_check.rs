@@ -59,9 +59,7 @@ impl DropCheck {
     /// The Pods that have to be read.
     pub fn pods(&self) -> impl Iterator<Item = NamespacedName> {
         let namespace = &self.workload.object.namespace;
-        self.drops
-            .iter()
-            .map(|drop| NamespacedName { namespace: namespace.clone(), name: drop.pod.clone() })
+        self.drops.iter().map(|drop| NamespacedName { namespace: namespace.clone(), name: drop.pod.clone() })
     }
 
     /// The names of the Pods whose entries are dropped.
