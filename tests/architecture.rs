@@ -107,7 +107,14 @@ fn the_wall_clock_is_only_read_for_timestamps() {
 
 #[test]
 fn decisions_know_no_cluster_no_runtime_and_no_clock() {
-    let timed = ["schedule.rs", "missing_nodes.rs", "unschedulable.rs", "refusals.rs", "event_budget.rs"];
+    let timed = [
+        "schedule.rs",
+        "missing_nodes.rs",
+        "new_nodes.rs",
+        "unschedulable.rs",
+        "refusals.rs",
+        "event_budget.rs",
+    ];
     let timed = timed.map(|file| format!("crates/sidecar/src/decide/{file}"));
     let decides =
         |file: &str| file == "crates/sidecar/src/decide.rs" || file.starts_with("crates/sidecar/src/decide/");

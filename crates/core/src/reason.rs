@@ -17,6 +17,8 @@ pub enum Reason {
     WorkloadKindNotWatched,
     /// The sidecar lacks the permission to list or watch workloads of this kind.
     WorkloadKindForbidden,
+    /// Workloads of this kind cannot be listed for another reason than a missing permission. The sidecar retries.
+    WorkloadKindUnavailable,
     /// The whitelist names a kind that cannot be watched.
     WorkloadKindUnsupported,
     /// The whitelist cannot be read.
@@ -29,6 +31,12 @@ pub enum Reason {
     CapacityExceeded,
     /// OpenKruise's manager runs in the cluster and writes the same objects.
     ConflictingRecorder,
+    /// A PPS cannot be read, so nothing is recorded in it.
+    UnreadableObject,
+    /// Another client changes a PPS between each read of it and the write that follows, so nothing is recorded in it.
+    WriteConflicts,
+    /// A field of the PPS is larger than the limit, so nothing is recorded.
+    LimitExceeded,
     /// Another PPS names the same workload and takes precedence.
     Superseded,
     /// The sidecar generated a PPS for an annotated workload.
@@ -59,12 +67,16 @@ impl Reason {
             Self::WorkloadNotFound => "WorkloadNotFound",
             Self::WorkloadKindNotWatched => "WorkloadKindNotWatched",
             Self::WorkloadKindForbidden => "WorkloadKindForbidden",
+            Self::WorkloadKindUnavailable => "WorkloadKindUnavailable",
             Self::WorkloadKindUnsupported => "WorkloadKindUnsupported",
             Self::MalformedWhitelist => "MalformedWhitelist",
             Self::TopologyKeyMissing => "TopologyKeyMissing",
             Self::NearCapacity => "NearCapacity",
             Self::CapacityExceeded => "CapacityExceeded",
             Self::ConflictingRecorder => "ConflictingRecorder",
+            Self::UnreadableObject => "UnreadableObject",
+            Self::WriteConflicts => "WriteConflicts",
+            Self::LimitExceeded => "LimitExceeded",
             Self::Superseded => "Superseded",
             Self::Generated => "Generated",
             Self::Deleted => "Deleted",

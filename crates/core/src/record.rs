@@ -8,6 +8,8 @@ use crate::pps::{PodAnnotation, PodState, Spec, ValueFrom};
 pub struct RunningPod<'a> {
     /// The node on which the Pod runs.
     pub node_name: &'a str,
+    /// Whether the node has only just appeared: what labels it with its zone may not have run yet.
+    pub is_node_new: bool,
     /// Looks up a label of the node.
     pub node_label: &'a dyn Fn(&str) -> Option<&'a str>,
     /// Looks up an annotation of the Pod.
@@ -18,7 +20,8 @@ pub struct RunningPod<'a> {
 
 /// The state to record for a running Pod. `before` is the state that was recorded for a Pod of that name earlier.
 ///
-/// Labels are read from the node each time. An empty or missing annotation never replaces a recorded value: a
+/// Labels are read from the node each time; only those that a new node of the recorded name does not have yet are kept. An
+/// empty or missing annotation never replaces a recorded value: a
 /// network plugin writes it only after the Pod has started, and blanks it when it tears the Pod down.
 ///
 /// ```
@@ -34,7 +37,13 @@ pub struct RunningPod<'a> {
 /// )?;
 /// let node_label = |key: &str| (key == "topology.kubernetes.io/zone").then_some("zone-a");
 /// let annotation = |key: &str| (key == "example.io/ip").then_some("10.0.0.7");
-/// let pod = RunningPod { node_name: "node-1", node_label: &node_label, annotation: &annotation, pod_ips: &[] };
+/// let pod = RunningPod {
+///     node_name: "node-1",
+///     is_node_new: false,
+///     node_label: &node_label,
+///     annotation: &annotation,
+///     pod_ips: &[],
+/// };
 ///
 /// let state = record(&spec, &pod, None);
 /// assert_eq!(state.node_name, "node-1");
@@ -47,9 +56,14 @@ pub struct RunningPod<'a> {
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 pub fn record(spec: &Spec, pod: &RunningPod<'_>, before: Option<&PodState>) -> PodState {
+    let awaited = before.filter(|before| pod.is_node_new && before.node_name == pod.node_name);
+    let awaited_label = |key: &str| awaited?.node_topology_labels.get(key).map(String::as_str);
     let labels = spec
         .topology_keys()
-        .filter_map(|key| (pod.node_label)(key).map(|value| (key.to_owned(), value.to_owned())))
+        .filter_map(|key| {
+            let value = (pod.node_label)(key).or_else(|| awaited_label(key))?;
+            Some((key.to_owned(), value.to_owned()))
+        })
         .collect();
     let annotations: BTreeMap<String, String> = spec
         .persistent_pod_annotations
@@ -127,11 +141,38 @@ mod tests {
         let pod_ips: Vec<String> = ips.iter().map(ToString::to_string).collect();
         let pod = RunningPod {
             node_name: "node-1",
+            is_node_new: false,
             node_label: &label,
             annotation: &annotation,
             pod_ips: &pod_ips,
         };
         record(&spec(), &pod, before)
+    }
+
+    #[test]
+    fn keeps_labels_that_a_new_node_of_the_same_name_does_not_have_yet() {
+        let on = |node_name: &str, labels: &[(&str, &str)]| PodState {
+            node_name: node_name.into(),
+            node_topology_labels: labels
+                .iter()
+                .map(|(key, value)| ((*key).into(), (*value).into()))
+                .collect(),
+            ..PodState::default()
+        };
+        let recorded = |node_name, is_node_new, has: &'static [(&str, &str)]| {
+            let node_label = |key: &str| has.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
+            let pod = RunningPod {
+                node_name,
+                is_node_new,
+                node_label: &node_label,
+                annotation: &|_| None,
+                pod_ips: &[],
+            };
+            record(&spec(), &pod, Some(&on("a", &[("zone", "z"), ("host", "a"), ("unnamed", "x")])))
+        };
+        assert_eq!(recorded("a", true, &[("host", "b")]), on("a", &[("zone", "z"), ("host", "b")]));
+        assert_eq!(recorded("a", false, &[("host", "b")]), on("a", &[("host", "b")]));
+        assert_eq!(recorded("b", true, &[("host", "b")]), on("b", &[("host", "b")]), "another node");
     }
 
     #[test]

@@ -78,6 +78,9 @@ pub enum WorkloadPresence {
     Replaced,
     /// It does not exist, or it is terminating.
     Gone,
+    /// It does not exist, and the states do not say for which workload they were recorded, as after a restore: they
+    /// wait for the next workload of the name.
+    Awaited,
 }
 
 /// Who owns the Pod for which a state was recorded.
@@ -89,6 +92,9 @@ pub enum PodOwnership {
     Terminating,
     /// The workload owns the Pod, which is not terminating.
     Owned,
+    /// The Pod belongs to the earlier workload for which the state was recorded, and is not terminating. A workload that
+    /// was created again under the same name may still adopt it.
+    Former,
     /// The Pod has no controller owner, so the workload may still adopt it.
     Orphan,
     /// The Pod has another controller owner.
@@ -104,9 +110,11 @@ pub fn retains_state(
     wanted: bool,
     ownership: PodOwnership,
 ) -> bool {
-    let lives = matches!(ownership, PodOwnership::Owned | PodOwnership::Orphan);
+    let lives = lives(ownership);
     match (retention, presence) {
-        (RetentionPolicy::Retain, _) | (RetentionPolicy::WhenDeleted, WorkloadPresence::Present) => true,
+        (RetentionPolicy::Retain, _)
+        | (_, WorkloadPresence::Awaited)
+        | (RetentionPolicy::WhenDeleted, WorkloadPresence::Present) => true,
         (RetentionPolicy::WhenScaled, WorkloadPresence::Present) => {
             wanted || ownership != PodOwnership::Absent
         }
@@ -114,6 +122,11 @@ pub fn retains_state(
         (_, WorkloadPresence::Gone) => lives || ownership == PodOwnership::Foreign,
         (_, WorkloadPresence::Replaced) => lives || ownership == PodOwnership::Terminating,
     }
+}
+
+/// Whether a Pod lives that the workload owns or may adopt.
+fn lives(ownership: PodOwnership) -> bool {
+    matches!(ownership, PodOwnership::Owned | PodOwnership::Former | PodOwnership::Orphan)
 }
 
 /// Which node the Pod is bound to, compared with the node in its recorded state.
@@ -138,8 +151,7 @@ pub fn forgets_state(
     ready: bool,
     place: PodLocation,
 ) -> bool {
-    let lives = matches!(ownership, PodOwnership::Owned | PodOwnership::Orphan);
-    policy == NodeDeletionPolicy::Forget && !(lives && (ready || place == PodLocation::OtherNode))
+    policy == NodeDeletionPolicy::Forget && !(lives(ownership) && (ready || place == PodLocation::OtherNode))
 }
 
 #[cfg(test)]
@@ -194,10 +206,10 @@ mod tests {
 
     #[test]
     fn keeps_states_by_retention_policy_workload_and_pod() {
-        use PodOwnership::{Absent, Foreign, Orphan, Owned, Terminating};
+        use PodOwnership::{Absent, Foreign, Former, Orphan, Owned, Terminating};
         use RetentionPolicy::{Retain, WhenDeleted, WhenScaled};
-        use WorkloadPresence::{Gone, Present, Replaced};
-        let all = [Absent, Terminating, Owned, Orphan, Foreign];
+        use WorkloadPresence::{Awaited, Gone, Present, Replaced};
+        let all = [Absent, Terminating, Owned, Former, Orphan, Foreign];
         let kept = |retention, presence, wanted| -> Vec<PodOwnership> {
             all.into_iter()
                 .filter(|ownership| retains_state(retention, presence, wanted, *ownership))
@@ -206,12 +218,15 @@ mod tests {
         for (presence, wanted) in [(Present, true), (Present, false), (Replaced, true), (Gone, false)] {
             assert_eq!(kept(Retain, presence, wanted), all);
         }
+        for retention in [WhenScaled, WhenDeleted, Retain] {
+            assert_eq!(kept(retention, Awaited, false), all);
+        }
         assert_eq!(kept(WhenDeleted, Present, false), all);
         assert_eq!(kept(WhenScaled, Present, true), all);
-        assert_eq!(kept(WhenScaled, Present, false), [Terminating, Owned, Orphan, Foreign]);
+        assert_eq!(kept(WhenScaled, Present, false), [Terminating, Owned, Former, Orphan, Foreign]);
         for retention in [WhenScaled, WhenDeleted] {
-            assert_eq!(kept(retention, Gone, false), [Owned, Orphan, Foreign]);
-            assert_eq!(kept(retention, Replaced, true), [Terminating, Owned, Orphan]);
+            assert_eq!(kept(retention, Gone, false), [Owned, Former, Orphan, Foreign]);
+            assert_eq!(kept(retention, Replaced, true), [Terminating, Owned, Former, Orphan]);
         }
     }
 
@@ -219,12 +234,12 @@ mod tests {
     fn forgets_states_of_gone_nodes_unless_a_living_pod_needs_them() {
         use NodeDeletionPolicy::{Forget, Keep};
         use PodLocation::{OtherNode, SameNode, Unbound};
-        use PodOwnership::{Absent, Foreign, Orphan, Owned, Terminating};
-        for ownership in [Absent, Terminating, Owned, Orphan, Foreign] {
+        use PodOwnership::{Absent, Foreign, Former, Orphan, Owned, Terminating};
+        for ownership in [Absent, Terminating, Owned, Former, Orphan, Foreign] {
             for (ready, place) in [(false, Unbound), (false, SameNode), (true, SameNode), (false, OtherNode)]
             {
                 assert!(!forgets_state(Keep, ownership, ready, place));
-                let needed = matches!(ownership, Owned | Orphan) && (ready || place == OtherNode);
+                let needed = matches!(ownership, Owned | Former | Orphan) && (ready || place == OtherNode);
                 assert_eq!(
                     forgets_state(Forget, ownership, ready, place),
                     !needed,

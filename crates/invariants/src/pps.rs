@@ -162,6 +162,7 @@ fn recorded(object: &PersistentPodState, state: &PodState) {
     let annotation = |key: &str| state.annotations.get(key).map(String::as_str);
     let pod_ips = ["10.0.0.7".to_owned(), "fd00::7".to_owned()];
     let running = RunningPod {
+        is_node_new: false,
         node_name: &state.node_name,
         node_label: &label,
         annotation: &annotation,

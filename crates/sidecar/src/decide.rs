@@ -8,14 +8,17 @@
 //! | `notices` | what users were told |
 //! | [`refusals`] | which refused writes wait, and how long |
 //! | [`event_budget`] | how many Events may be published |
-//! | `schedule`, `missing_nodes`, `unschedulable` | when a write, a lookup or an eviction is due |
+//! | `schedule`, `missing_nodes`, `unschedulable`, `conflicts` | when a write, a lookup, an eviction or a read is due |
+//! | `new_nodes` | which nodes may not have all their labels yet |
 
 mod alias;
+pub mod conflicts;
 pub mod event_budget;
 mod generated_pps;
 pub mod index;
 mod inventory;
 pub mod missing_nodes;
+pub mod new_nodes;
 mod notices;
 mod pod_eviction;
 pub mod refusals;

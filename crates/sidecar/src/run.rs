@@ -1,6 +1,8 @@
 //! Run: sets up all parts and loops until a signal arrives. `turn` has what happens in each turn of the loop.
 
 mod conflicting_recorder;
+mod conflicts;
+mod drops;
 mod kinds;
 mod leadership;
 mod logging;

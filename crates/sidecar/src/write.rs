@@ -2,7 +2,9 @@
 
 pub(crate) mod events;
 mod failure;
+pub(crate) mod reads;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +22,7 @@ pub(crate) use self::failure::Failure;
 use self::failure::{classify, no_answer};
 use crate::decide::index::StatusWrite;
 use crate::decide::{GeneratedPps, PodEviction};
-use crate::facts::WorkloadKey;
+use crate::facts::{NamespacedName, PpsFact, WorkloadKey};
 use crate::lead::Permit;
 use crate::observe::wire::{Pod, PpsObject};
 
@@ -31,6 +33,10 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) enum WriteResult {
     /// Of a status write: the new resource version.
     Status(StatusWrite, Result<String, Failure>),
+    /// Of a status write that was not sent: the entries that must not be dropped, or why they could not be checked.
+    DropsUnconfirmed(StatusWrite, Result<BTreeSet<Arc<str>>, Failure>),
+    /// Of a read of a PPS after conflicts: the version that was known before, and the object, if it exists.
+    PpsRead(NamespacedName, String, Result<Option<Box<PpsFact>>, Failure>),
     Generated(WorkloadKey, GeneratedPps, Result<ApplyResult, Failure>),
     Eviction(PodEviction, Result<(), Failure>),
     /// Of a read: whether a node exists, on which a later write depends.

@@ -16,6 +16,8 @@
 
 #[path = "interleavings/cluster.rs"]
 mod cluster;
+#[path = "interleavings/ground_truth.rs"]
+mod ground_truth;
 #[path = "interleavings/model.rs"]
 mod model;
 #[path = "interleavings/simulation.rs"]
@@ -25,7 +27,7 @@ mod snapshot;
 #[path = "interleavings/steps.rs"]
 mod steps;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 
 use pps_core::Spec;
@@ -38,7 +40,7 @@ use serde_json::Value;
 use self::cluster::{Cluster, NODES, Name, PODS, PPS_OBJECTS, Pod, SpecOptions};
 use self::model::{expected_status, parse_status, running_state, wants};
 use self::simulation::Simulation;
-use self::steps::{Step, spec_options, step};
+use self::steps::{ClusterChange, Step, race, spec_options, step};
 
 /// Runs `cases` cases, unless `PROPTEST_CASES` says otherwise, from a printed seed. A test prints it before
 /// it starts, and libtest shows what a failed test has printed.
@@ -56,7 +58,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(300))]
+    #![proptest_config(config(400))]
 
     #[test]
     fn decisions_match_the_model_and_converge_on_the_cluster(
@@ -118,6 +120,30 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(config(300))]
+
+    /// Each race begins with everything recorded, and the ground truth judges each write.
+    #[test]
+    fn races_between_watches_drop_no_needed_state(
+        options in vec(spec_options(), PPS_OBJECTS.len()),
+        races in vec((race(), any::<bool>()), 1..16),
+    ) {
+        let mut simulation = Simulation::new(Cluster::new(&options));
+        simulation.settle();
+        for (race, has_recovered) in &races {
+            if *has_recovered {
+                simulation.settle();
+                simulation.recover_workloads();
+                simulation.settle();
+            }
+            simulation.apply(race);
+        }
+        simulation.settle();
+        assert_at_rest(&mut simulation);
+    }
+}
+
 /// What happens before the first step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Start {
@@ -145,11 +171,18 @@ enum WriteTiming {
 impl Simulation {
     fn apply_with(&mut self, timing: WriteTiming, step: &Step) {
         match (timing, step) {
+            // Races and backups are changes of the cluster that the other timings do not make.
+            (
+                WriteTiming::Interleaved,
+                Step::Change(ClusterChange::AnnotateWorkload(..)) | Step::Race { .. } | Step::RestoreBackup,
+            ) => {}
             // The outcome does depend on which kinds are watched at the end.
             (WriteTiming::Interleaved, _)
             | (_, Step::ToggleWatchedKind(_) | Step::ToggleForbiddenKind(_)) => {
                 self.apply(step);
             }
+            // Whether a PPS was generated for a while does depend on the timing.
+            (_, Step::Change(ClusterChange::AnnotateWorkload(..))) => {}
             (_, Step::Change(change)) => {
                 self.change_cluster(change);
                 if timing == WriteTiming::AfterEachChange {
@@ -215,7 +248,7 @@ fn outcome(simulation: &Simulation) -> BTreeMap<Name, Outcome> {
     let objects = simulation.cluster.objects.iter();
     objects
         .filter_map(|(name, object)| {
-            let expected = expected_status(simulation.snapshot(), name)?;
+            let expected = expected_status(simulation.snapshot(), name, &BTreeSet::new())?;
             if !expected.may_be_healthy() {
                 return None;
             }
@@ -236,6 +269,8 @@ fn outcome(simulation: &Simulation) -> BTreeMap<Name, Outcome> {
 /// and the recorded states agree with the cluster.
 fn assert_at_rest(simulation: &mut Simulation) {
     simulation.assert_up_to_date();
+    simulation.assert_generated();
+    simulation.assert_aliases();
     for (name, _) in PPS_OBJECTS {
         if simulation.cluster.objects.contains_key(name) {
             assert!(!simulation.decide(name), "{name}: a write is needed that the index did not announce");
@@ -243,7 +278,7 @@ fn assert_at_rest(simulation: &mut Simulation) {
     }
     let cluster = &simulation.cluster;
     for (name, object) in cluster.objects.iter().filter(|(_, object)| !object.terminating) {
-        let Some(expected) = expected_status(simulation.snapshot(), name) else {
+        let Some(expected) = expected_status(simulation.snapshot(), name, &BTreeSet::new()) else {
             panic!("{name}: the model cannot decide this status at rest")
         };
         let states = parse_status(&object.status).pod_states;
@@ -270,7 +305,7 @@ fn assert_at_rest(simulation: &mut Simulation) {
 fn assert_forgotten(simulation: &Simulation) {
     let cluster = &simulation.cluster;
     for (name, object) in cluster.objects.iter().filter(|(_, object)| !object.terminating) {
-        let expected = expected_status(simulation.snapshot(), name).unwrap();
+        let expected = expected_status(simulation.snapshot(), name, &BTreeSet::new()).unwrap();
         assert!(
             expected.confirmations.is_empty(),
             "{name}: not confirmed, or confirmed without effect: {:?}",

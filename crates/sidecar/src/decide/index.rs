@@ -23,10 +23,11 @@ pub use self::decisions::StatusWrite;
 use super::alias::Aliases;
 use super::inventory::{Dirty, KindCoverage, NodeAbsences, OBJECT_OVERHEAD, Pods, TrackedPps, Workloads};
 use super::notices::Notices;
+pub use super::status::DropCheck;
 use crate::facts::interest::{Interest, NewKeys};
 use crate::facts::interner::Interner;
 use crate::facts::store::Store;
-use crate::facts::{GroupKind, NamespacedName, NodeFact, Notice, Subject, WorkloadKey};
+use crate::facts::{GroupKind, NamespacedName, NodeFact, Notice, Subject, WorkloadFact, WorkloadKey};
 
 /// Work that has come up since it was last taken.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub struct Work {
     pub generated: BTreeSet<WorkloadKey>,
     /// Nodes that went missing, or are missing no longer.
     pub absences: BTreeSet<Arc<str>>,
+    /// Nodes that have appeared. Each is new until [`Index::on_node_settled`].
+    pub new_nodes: BTreeSet<Arc<str>>,
     /// Pods that may have to be deleted, since they wait for a node that no longer exists.
     pub evictions: BTreeSet<NamespacedName>,
     /// What users must know.
@@ -53,12 +56,16 @@ pub struct Index {
     pods: Pods,
     nodes: Store<Arc<str>, NodeFact>,
     absences: NodeAbsences,
+    /// Nodes that have only just appeared, and whether a state has a label that the node may get back.
+    new_nodes: HashMap<Arc<str>, bool>,
     workloads: Workloads,
     /// Whether it is known which kinds of workloads can be watched at all.
     kinds_known: bool,
     objects: BTreeMap<NamespacedName, TrackedPps>,
     /// Follows the lists of the objects; the objects themselves are in `objects`, which is sorted.
     listed_objects: Store<NamespacedName, ()>,
+    /// Whether a list of the objects is being read.
+    is_listing_objects: bool,
     /// The objects that name each workload.
     by_target: HashMap<WorkloadKey, BTreeSet<NamespacedName>>,
     /// For a Pod of one workload: the objects of other workloads that have an entry with its name, and must be examined
@@ -83,10 +90,12 @@ impl Index {
             pods: Pods::default(),
             nodes: Store::default(),
             absences: NodeAbsences::default(),
+            new_nodes: HashMap::new(),
             workloads: Workloads::new(GroupKind::stateful_set()),
             kinds_known: false,
             objects: BTreeMap::new(),
             listed_objects: Store::default(),
+            is_listing_objects: false,
             by_target: HashMap::new(),
             borrowed: HashMap::new(),
             generating: HashMap::new(),
@@ -124,6 +133,11 @@ impl Index {
         self.absences.of(node).is_some()
     }
 
+    /// A workload, as the watches have shown it.
+    pub fn workload(&self, key: &WorkloadKey) -> Option<&WorkloadFact> {
+        self.workloads.get(key)
+    }
+
     /// Whether this Pod has the policy's annotation and waits for a node.
     pub fn is_pending(&self, pod: &NamespacedName) -> bool {
         self.pods.is_pending(pod)
@@ -157,6 +171,11 @@ impl Index {
         })
     }
 
+    /// How many objects cannot be read.
+    pub fn unreadable_count(&self) -> usize {
+        self.objects.values().filter(|object| object.fact.unreadable.is_some()).count()
+    }
+
     /// Brings up again all work that could not be decided while a list was incomplete, or was dropped by a standby.
     pub fn retry_all(&mut self) {
         if self.is_complete() {
@@ -181,6 +200,15 @@ impl Index {
         }
     }
 
+    /// Tries again every drop that the API server has not confirmed.
+    pub fn retry_held_drops(&mut self) {
+        for (key, object) in &mut self.objects {
+            if object.release_drops() {
+                self.work.statuses.insert(key.clone());
+            }
+        }
+    }
+
     /// Reports to users, once until the workload's annotations change.
     pub fn report(&mut self, workload: &WorkloadKey, reason: Reason, message: String) {
         let Some(fact) = self.workloads.get(workload) else { return };
@@ -198,9 +226,9 @@ impl Index {
 
     // ---- What is dirty -------------------------------------------------------------------------------
 
-    fn mark(&mut self, key: &NamespacedName, mark: impl FnOnce(&mut Dirty)) {
+    fn mark(&mut self, key: &NamespacedName, mark: impl FnOnce(&mut TrackedPps)) {
         if let Some(object) = self.objects.get_mut(key) {
-            mark(&mut object.dirty);
+            mark(object);
             self.work.statuses.insert(key.clone());
         }
     }
@@ -217,7 +245,7 @@ impl Index {
             .collect();
         let concerned = if claimed.is_empty() { self.objects_with_entry(key) } else { claimed };
         for object in concerned.into_iter().chain(self.borrowed.remove(key).into_iter().flatten()) {
-            self.mark(&object, |dirty| dirty.mark_entry(&key.name));
+            self.mark(&object, |object| object.note_entry(&key.name));
             self.mark_surplus(&object);
         }
     }
@@ -257,7 +285,7 @@ impl Index {
         let claims: Vec<NamespacedName> =
             self.by_target.get(workload).into_iter().flatten().cloned().collect();
         for object in claims {
-            self.mark(&object, Dirty::mark_all);
+            self.mark(&object, TrackedPps::note_all);
         }
     }
 
@@ -266,7 +294,7 @@ impl Index {
         let claimed = self.by_target.iter().filter(|(workload, _)| workload.kind == *kind);
         let objects: Vec<NamespacedName> = claimed.flat_map(|(_, objects)| objects).cloned().collect();
         for object in objects {
-            self.mark(&object, Dirty::mark_all);
+            self.mark(&object, TrackedPps::note_all);
         }
     }
 
@@ -286,7 +314,7 @@ impl Index {
     /// Whether objects that target workloads of this kind can be decided.
     fn is_decidable(&self, kind: &GroupKind) -> bool {
         match self.workloads.coverage(kind) {
-            KindCoverage::Listed | KindCoverage::Forbidden => true,
+            KindCoverage::Listed | KindCoverage::Forbidden | KindCoverage::Unavailable => true,
             KindCoverage::Unlisted => false,
             KindCoverage::NotWatched => self.kinds_known,
         }

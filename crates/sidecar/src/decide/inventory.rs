@@ -2,6 +2,7 @@
 
 mod capacity;
 mod dirty;
+pub(crate) mod limits;
 mod node_absences;
 mod pods;
 mod tracked_pps;
@@ -11,5 +12,5 @@ pub(crate) use self::capacity::{EntryChange, FittedChanges, OBJECT_OVERHEAD};
 pub(crate) use self::dirty::Dirty;
 pub(crate) use self::node_absences::{Absence, NodeAbsences, forgets_nodes};
 pub(crate) use self::pods::Pods;
-pub(crate) use self::tracked_pps::{Header, InFlight, MissingLabels, MovedEntry, TrackedPps};
+pub(crate) use self::tracked_pps::{Header, InFlight, MovedEntry, Source, TrackedPps};
 pub(crate) use self::workloads::{KindCoverage, Workloads};

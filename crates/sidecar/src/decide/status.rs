@@ -6,20 +6,22 @@
 //! [`Capacity::fit`]: super::inventory::Capacity::fit
 
 mod condition;
+mod drop_check;
 mod entries;
 mod header;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pps_core::Reason;
 use pps_core::status::Recording;
 use serde_json::{Map, Value};
 
+pub use self::drop_check::DropCheck;
 use self::entries::EntryDecisions;
 pub(crate) use self::view::View;
-use super::inventory::{InFlight, MissingLabels};
+use super::inventory::InFlight;
 
 /// What should become of a PPS.
 pub(crate) struct Decision {
@@ -29,16 +31,20 @@ pub(crate) struct Decision {
     pub(crate) recorded: usize,
     /// The write, to be applied to the tracked object once the API server has stored it.
     pub(crate) write: InFlight,
-    pub(crate) missing_labels: BTreeMap<Arc<str>, MissingLabels>,
+    pub(crate) missing_labels: BTreeSet<Arc<str>>,
     pub(crate) surplus: BTreeSet<Arc<str>>,
     /// Pods whose states wait for room.
     pub(crate) deferred: BTreeSet<Arc<str>>,
     /// Node and Pod of entries that are dropped because their node is gone.
     pub(crate) forgotten: Vec<(String, Arc<str>)>,
+    /// What has to be read before the write is sent, if it drops entries.
+    pub(crate) drops: Option<DropCheck>,
     /// Nodes that the API server has to confirm as gone before their entries are dropped.
     pub(crate) unconfirmed_nodes: BTreeSet<String>,
     /// Kept entries whose Pod name is used by a Pod of another owner.
     pub(crate) borrowed: Vec<Arc<str>>,
+    /// New nodes without a label that a state has kept.
+    pub(crate) awaited_labels: BTreeSet<Arc<str>>,
     /// What to report about the capacity, if little or none is left.
     pub(crate) capacity: Option<Recording>,
 }
@@ -66,8 +72,10 @@ pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Decision 
 
     let recorded = header::recorded_after(pps, &fitted.changes);
     let capacity = condition::capacity(pps, &fitted, recorded, size_limit);
-    let recording = condition::recording(view, obstacle, &entries.missing_labels, capacity.clone(), recorded);
-    let header = header::decide(view, records, recorded, &recording, now);
+    let missing_label = || condition::missing_label(view, &entries.missing_labels, &fitted.changes);
+    let recording = condition::recording(view, obstacle, missing_label, capacity.clone(), recorded);
+    let takes_over = records && !entries.keeps_target;
+    let header = header::decide(view, takes_over, recorded, &recording, now);
     let status = header::status_patch(pps, &header, &fitted.changes);
     Decision {
         status,
@@ -77,8 +85,10 @@ pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Decision 
         surplus: entries.surplus,
         deferred: fitted.deferred,
         forgotten: entries.forgotten,
+        drops: DropCheck::new(view, entries.drops),
         unconfirmed_nodes: entries.unconfirmed_nodes,
         borrowed: entries.borrowed,
+        awaited_labels: entries.awaited_labels,
         capacity,
     }
 }

@@ -23,6 +23,7 @@ impl Worker {
 
     pub(super) fn on_kind_up(&mut self, id: &WatchId, is_listed: bool) {
         if self.discovery.is_current(id) {
+            self.index.set_kind_failing(&id.kind, false);
             self.discovery.mark_up(id, is_listed);
             self.follow_discovery();
         }
@@ -30,6 +31,7 @@ impl Worker {
 
     pub(super) fn on_kind_down(&mut self, id: &WatchId, is_forbidden: bool) {
         if self.discovery.is_current(id) {
+            self.index.set_kind_failing(&id.kind, true);
             self.discovery.mark_down(id, is_forbidden);
             self.follow_discovery();
         }
@@ -42,6 +44,7 @@ impl Worker {
                     info!(kind = %id.kind, version = resource.version, "watching this workload kind");
                     self.index.watch_kind(id.kind.clone());
                     let (kind, name) = (id.kind.clone(), resource_name(&resource));
+                    self.kind_resources.insert(kind.clone(), resource.clone());
                     let watch = self.watches.clone().watch_kind(id, resource);
                     let task = self.tasks.spawn(format!("watch of {name}"), watch);
                     if let Some((before, _)) = self.kind_watches.insert(kind, (task, name)) {
@@ -54,6 +57,7 @@ impl Worker {
                         task.abort();
                         self.metrics.remove_watch(&name);
                     }
+                    self.kind_resources.remove(&kind);
                     self.index.unwatch_kind(&kind);
                 }
                 WatchAction::SetForbidden(kind, is_forbidden) => self.index.forbid_kind(&kind, is_forbidden),

@@ -5,6 +5,7 @@ use std::time::Instant;
 use tracing::info;
 
 use super::worker::Worker;
+use crate::decide::conflicts::Conflicts;
 use crate::facts::Notice;
 use crate::lead::HANDOVER_WINDOW;
 
@@ -23,6 +24,7 @@ impl Worker {
         self.refusals.clear();
         self.evictions.take_all();
         self.unschedulable.clear();
+        self.conflicts = Conflicts::default();
         if self.term.has_begun() {
             self.index.retry_all();
             for notice in self.term.take_held_back(HANDOVER_WINDOW) {

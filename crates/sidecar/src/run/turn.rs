@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tracing::info;
 
-use super::worker::{OVERSIZED_RETRY_INTERVAL, Worker};
+use super::worker::{DROP_RETRY_INTERVAL, OVERSIZED_RETRY_INTERVAL, Worker};
 use crate::decide::schedule::Candidates;
 use crate::facts::NamespacedName;
 use crate::facts::store::Update;
@@ -37,6 +37,7 @@ impl Worker {
             Observation::PersistentPodStates(update) => {
                 if let Update::Delete(key) = &update {
                     self.status_writes.forget(key);
+                    self.conflicts.forget(key);
                 }
                 self.index.apply_objects(update);
             }
@@ -127,6 +128,9 @@ impl Worker {
                 self.evictions.mark(pod, now);
             }
         }
+        for node in &work.new_nodes {
+            self.new_nodes.observe(node, now);
+        }
         for node in &work.absences {
             self.on_node_absence(node, now);
         }
@@ -150,6 +154,13 @@ impl Worker {
         self.generated_writes.sweep(now);
         self.evictions.sweep(now);
         self.update_gauges(now);
+        while let Some(node) = self.new_nodes.take_settled(now) {
+            self.index.on_node_settled(&node);
+        }
+        if now >= self.retry_drops_at {
+            self.retry_drops_at = now + DROP_RETRY_INTERVAL;
+            self.index.retry_held_drops();
+        }
         if now >= self.retry_oversized_at {
             self.retry_oversized_at = now + OVERSIZED_RETRY_INTERVAL;
             self.index.retry_exceeded();
@@ -174,6 +185,7 @@ impl Worker {
             pending,
             oldest.map_or(Duration::ZERO, |oldest| now.saturating_duration_since(oldest)),
         );
+        self.metrics.set_unwritable(self.index.unreadable_count(), self.conflicts.persistent());
         let (largest, near, exceeded) = self.index.sizes();
         self.metrics.set_sizes(largest, near, exceeded);
     }

@@ -6,15 +6,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::Client;
+use pps_core::kinds;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::supervisor::Supervisor;
 use super::term::CurrentTerm;
 use crate::args::Args;
+use crate::decide::conflicts::Conflicts;
 use crate::decide::event_budget::EventBudget;
 use crate::decide::index::Index;
 use crate::decide::missing_nodes::MissingNodes;
+use crate::decide::new_nodes::NewNodes;
 use crate::decide::refusals::Refusals;
 use crate::decide::schedule::Batch;
 use crate::decide::unschedulable::UnschedulablePods;
@@ -31,19 +34,29 @@ use crate::write::{Failure, WriteResult, Writer};
 /// How often a write that was too large is tried again: etcd's limit may have been raised.
 pub(super) const OVERSIZED_RETRY_INTERVAL: Duration = Duration::from_mins(10);
 
+/// How long a new node may lack a label, unless the grace period of missing nodes is shorter.
+const LABEL_GRACE_PERIOD: Duration = Duration::from_mins(5);
+
+/// How often drops that were not confirmed are tried again, if nothing is heard of the Pods before.
+pub(super) const DROP_RETRY_INTERVAL: Duration = Duration::from_secs(30);
+
 pub(super) struct Worker {
     pub(super) index: Index,
     pub(super) discovery: Discovery,
     pub(super) tasks: Supervisor,
     /// The task that watches each kind, with its resource name in metrics.
     pub(super) kind_watches: HashMap<GroupKind, (AbortHandle, Arc<str>)>,
+    /// How the objects of each of these kinds are read.
+    pub(super) kind_resources: HashMap<GroupKind, kinds::Resource>,
     pub(super) status_writes: Batch<NamespacedName>,
     pub(super) generated_writes: Batch<WorkloadKey>,
     pub(super) refusals: Refusals,
     pub(super) evictions: Batch<NamespacedName>,
+    pub(super) conflicts: Conflicts,
     pub(super) unschedulable: UnschedulablePods,
     pub(super) evicts_pending_pods: bool,
     pub(super) missing_nodes: MissingNodes,
+    pub(super) new_nodes: NewNodes,
     /// The writes in flight, each with whether it is a retry.
     pub(super) in_flight: JoinSet<(bool, WriteResult)>,
     pub(super) retries_in_flight: usize,
@@ -60,6 +73,7 @@ pub(super) struct Worker {
     pub(super) watches_pods: bool,
     pub(super) is_synced: bool,
     pub(super) retry_oversized_at: Instant,
+    pub(super) retry_drops_at: Instant,
     pub(super) manager: Manager,
     pub(super) health: Health,
     pub(super) metrics: Arc<Metrics>,
@@ -82,13 +96,16 @@ impl Worker {
             discovery: Discovery::new(&args.config_namespace),
             tasks: Supervisor::default(),
             kind_watches: HashMap::new(),
+            kind_resources: HashMap::new(),
             status_writes: Batch::default(),
             generated_writes: Batch::default(),
             refusals: Refusals::default(),
             evictions: Batch::default(),
+            conflicts: Conflicts::default(),
             unschedulable: UnschedulablePods::new(args.node_grace_period),
             evicts_pending_pods: args.evict_pending_pods,
             missing_nodes: MissingNodes::new(args.node_grace_period),
+            new_nodes: NewNodes::new(args.node_grace_period.min(LABEL_GRACE_PERIOD)),
             in_flight: JoinSet::new(),
             retries_in_flight: 0,
             max_writes: args.max_writes.into(),
@@ -103,6 +120,7 @@ impl Worker {
             watches_pods: false,
             is_synced: false,
             retry_oversized_at: Instant::now() + OVERSIZED_RETRY_INTERVAL,
+            retry_drops_at: Instant::now() + DROP_RETRY_INTERVAL,
             manager: Manager::default(),
             health,
             metrics,

@@ -10,7 +10,7 @@ use super::worker::Worker;
 use crate::decide::GeneratedPps;
 use crate::decide::index::StatusWrite;
 use crate::facts::{NamespacedName, WorkloadKey};
-use crate::telemetry::metrics::{WriteOutcome, WrittenResource};
+use crate::telemetry::metrics::{DropCheckOutcome, WriteOutcome, WrittenResource};
 use crate::write::{ApplyResult, Failure, WriteResult};
 
 /// After how many refusals to create an object it counts as one that cannot be read: after some seconds, in which a watch
@@ -23,10 +23,11 @@ impl Worker {
         let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let Some(write) = self.index.status_write(key, &time) else { return };
         let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
+        let source = self.workload_source(&write.workload.kind);
         self.begin_write(is_retry, async move {
             let start = Instant::now();
             let bytes = write.patch.to_string().len();
-            let result = writer.write_status(write).await;
+            let result = writer.write_checked_status(write, source).await;
             if let WriteResult::Status(write, Ok(_)) = &result {
                 let duration = start.elapsed();
                 metrics.observe_status_write(bytes, write.entries, duration);
@@ -45,7 +46,15 @@ impl Worker {
         if self.refusals.holds_back(&workload, &generated, Instant::now()) {
             return self.index.on_generated_pps_written(&workload, true);
         }
-        self.begin_write(is_retry, self.writer.clone().write_generated_pps(workload, generated));
+        let writer = self.writer.clone();
+        if let GeneratedPps::Delete { is_alias: false, .. } = &generated {
+            let decided_from = self.index.workload(&workload).cloned();
+            let source = self.workload_source(&workload.kind);
+            let delete = writer.delete_generated_pps(workload, generated, decided_from, source);
+            self.begin_write(is_retry, delete);
+        } else {
+            self.begin_write(is_retry, writer.write_generated_pps(workload, generated));
+        }
     }
 
     pub(super) fn on_write_done(&mut self, (is_retry, result): (bool, WriteResult)) {
@@ -55,6 +64,10 @@ impl Worker {
                 self.on_status_written(&write, &resource_version);
             }
             WriteResult::Status(write, Err(failure)) => self.on_status_failed(&write, &failure),
+            WriteResult::DropsUnconfirmed(write, result) => self.on_drops_unconfirmed(&write, result),
+            WriteResult::PpsRead(key, known_version, result) => {
+                self.on_pps_read(&key, &known_version, result);
+            }
             WriteResult::Generated(workload, generated, result) => {
                 self.on_generated(&workload, generated, result);
             }
@@ -67,7 +80,11 @@ impl Worker {
         debug!(object = %write.key, entries = write.entries, "status written");
         self.metrics.count_write(WrittenResource::PpsStatus, WriteOutcome::Success);
         self.status_writes.written(&write.key, write.recorded, Instant::now());
+        self.conflicts.forget(&write.key);
         self.index.on_status_written(&write.key, &write.uid, resource_version);
+        if write.drops.is_some() {
+            self.metrics.count_drop_check(DropCheckOutcome::Confirmed);
+        }
         self.report_forgotten_states(write);
     }
 
@@ -87,6 +104,9 @@ impl Worker {
             warn!(object = %write.key, error = %failure, "cannot write a status; retrying");
         }
         self.index.on_status_not_written(&write.key, &write.uid);
+        if matches!(failure, Failure::Conflict) {
+            self.on_conflict(write);
+        }
     }
 
     fn on_generated(

@@ -35,6 +35,7 @@ pub struct Metrics {
     node_lookups: Family<LookupLabel, Counter>,
     states_forgotten: Counter,
     events_dropped: Counter,
+    drop_checks: Family<DropCheckLabel, Counter>,
     status_patch_bytes: Counter,
     status_patch_entries: Counter,
     status_write_duration: Histogram,
@@ -47,6 +48,7 @@ pub struct Metrics {
     largest_object: Gauge,
     objects_at_capacity: Family<LevelLabel, Gauge>,
     conflicting_recorder: Gauge,
+    unwritable_objects: Family<CauseLabel, Gauge>,
     ready: Gauge,
     leader: Gauge,
 }
@@ -81,6 +83,14 @@ pub(crate) enum LookupOutcome {
     Unknown,
 }
 
+/// What the reads before a drop of states have shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum DropCheckOutcome {
+    Confirmed,
+    Refuted,
+    Unknown,
+}
+
 /// What is kept in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrackedCounts {
@@ -103,8 +113,18 @@ struct LevelLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabel {
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LookupLabel {
     result: LookupOutcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DropCheckLabel {
+    result: DropCheckOutcome,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -131,6 +151,20 @@ impl WriteOutcome {
 
 impl LookupOutcome {
     const ALL: [Self; 3] = [Self::Found, Self::NotFound, Self::Unknown];
+}
+
+impl DropCheckOutcome {
+    const ALL: [Self; 3] = [Self::Confirmed, Self::Refuted, Self::Unknown];
+}
+
+impl EncodeLabelValue for DropCheckOutcome {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        encoder.write_str(match self {
+            Self::Confirmed => "confirmed",
+            Self::Refuted => "refuted",
+            Self::Unknown => "unknown",
+        })
+    }
 }
 
 impl EncodeLabelValue for WrittenResource {
@@ -247,6 +281,16 @@ impl Default for Metrics {
                 "events_dropped",
                 "Events that were not published: too many, or refused by the API server",
             ),
+            unwritable_objects: add(
+                own,
+                "unwritable_objects",
+                "PersistentPodStates in which nothing can be recorded",
+            ),
+            drop_checks: add(
+                own,
+                "drop_checks",
+                "Reads of the workload and its Pods before a status write drops states",
+            ),
             conflicting_recorder: add(
                 own,
                 "conflicting_recorder",
@@ -287,7 +331,11 @@ impl Metrics {
         for result in LookupOutcome::ALL {
             drop(self.node_lookups.get_or_create(&LookupLabel { result }));
         }
+        for result in DropCheckOutcome::ALL {
+            drop(self.drop_checks.get_or_create(&DropCheckLabel { result }));
+        }
         self.set_sizes(0, 0, 0);
+        self.set_unwritable(0, 0);
         self.set_tracked(&TrackedCounts {
             pods: 0,
             nodes: 0,
@@ -333,6 +381,10 @@ impl Metrics {
 
     pub(crate) fn count_node_lookup(&self, result: LookupOutcome) {
         self.node_lookups.get_or_create(&LookupLabel { result }).inc();
+    }
+
+    pub(crate) fn count_drop_check(&self, result: DropCheckOutcome) {
+        self.drop_checks.get_or_create(&DropCheckLabel { result }).inc();
     }
 
     pub(crate) fn count_forgotten_states(&self, states: usize) {
@@ -384,6 +436,13 @@ impl Metrics {
         self.largest_object.set(gauge(largest));
         for (level, count) in [("near", near), ("exceeded", exceeded)] {
             self.objects_at_capacity.get_or_create(&LevelLabel { level }).set(gauge(count));
+        }
+    }
+
+    /// Sets how many objects cannot be read, and how many keep conflicting.
+    pub(crate) fn set_unwritable(&self, unreadable: usize, conflicting: usize) {
+        for (cause, count) in [("unreadable", unreadable), ("conflicts", conflicting)] {
+            self.unwritable_objects.get_or_create(&CauseLabel { cause }).set(gauge(count));
         }
     }
 

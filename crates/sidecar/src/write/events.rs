@@ -85,7 +85,11 @@ fn action_of(reason: Reason) -> &'static str {
         Reason::MalformedWhitelist | Reason::WorkloadKindUnsupported | Reason::WorkloadKindForbidden => {
             "Watch"
         }
-        Reason::NearCapacity | Reason::CapacityExceeded | Reason::ConflictingRecorder => "Record",
+        Reason::NearCapacity
+        | Reason::CapacityExceeded
+        | Reason::ConflictingRecorder
+        | Reason::UnreadableObject
+        | Reason::WriteConflicts => "Record",
         Reason::StatesForgotten | Reason::PodEvicted | Reason::PodNotEvicted => "Forget",
         _ => "Generate",
     }

@@ -34,6 +34,9 @@ pub(crate) const NAMED_NODES: [&str; 5] = ["n0", "n1", "n2", "n3", "n9"];
 /// and with `v`.
 pub(crate) const PPS_OBJECTS: [(&str, &[usize]); 4] = [("w", &[0]), ("p", &[0, 1]), ("v", &[1]), ("d", &[2])];
 
+/// By so much the versions go back when etcd is restored.
+const RESTORE_STEP: u64 = 1_000_000;
+
 pub(crate) type Name = &'static str;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,6 +64,8 @@ pub(crate) struct Node {
 pub(crate) struct Workload {
     pub(crate) uid: String,
     pub(crate) terminating: bool,
+    /// Whether its annotations ask for a generated PPS that requires `zone`.
+    pub(crate) annotated: bool,
     pub(crate) spec: Value,
 }
 
@@ -71,6 +76,8 @@ pub(crate) struct Pps {
     pub(crate) generation: i64,
     pub(crate) created: String,
     pub(crate) terminating: bool,
+    /// UID of the workload for which the sidecar generated it, if it did.
+    pub(crate) generated_for: Option<String>,
     /// The number of the targeted workload.
     pub(crate) target: usize,
     /// What `spec` was made from; the model reads these options instead of the spec.
@@ -145,6 +152,8 @@ pub(crate) struct Cluster {
     pub(crate) nodes: BTreeMap<Name, Node>,
     pub(crate) workloads: BTreeMap<usize, Workload>,
     pub(crate) objects: BTreeMap<Name, Pps>,
+    /// The aliases, as the API server has them.
+    pub(crate) aliases: BTreeMap<String, Value>,
     /// Every version of every PPS.
     pub(crate) history: BTreeMap<u64, Pps>,
     /// Pods that were Ready on a Node at some time.
@@ -153,11 +162,12 @@ pub(crate) struct Cluster {
     pub(crate) foreign: BTreeSet<(String, String)>,
     version: u64,
     uids: u64,
+    workload_uids: u64,
 }
 
 impl Cluster {
     pub(crate) fn new(options: &[SpecOptions]) -> Self {
-        let mut cluster = Self { version: 100, ..Self::default() };
+        let mut cluster = Self { version: 1000 * RESTORE_STEP, ..Self::default() };
         for (number, replicas) in [(0, 3), (1, 2), (2, 2)] {
             cluster.create_workload(number, json!({"replicas": replicas}));
         }
@@ -177,8 +187,9 @@ impl Cluster {
 
     pub(crate) fn create_workload(&mut self, number: usize, spec: Value) {
         if !self.workloads.contains_key(&number) {
-            let uid = self.new_uid();
-            self.workloads.insert(number, Workload { uid, terminating: false, spec });
+            self.workload_uids += 1;
+            let uid = format!("uid-w{}", self.workload_uids);
+            self.workloads.insert(number, Workload { uid, terminating: false, annotated: false, spec });
         }
     }
 
@@ -204,6 +215,7 @@ impl Cluster {
             generation: 1,
             created,
             terminating: false,
+            generated_for: None,
             target,
             options,
             spec: options.spec(target),
@@ -217,6 +229,12 @@ impl Cluster {
     pub(crate) fn edit_pps(&mut self, number: usize, options: SpecOptions) -> bool {
         let (name, targets) = PPS_OBJECTS[number];
         let Some(mut object) = self.objects.get(name).cloned() else { return false };
+        let options = if object.generated_for.is_none() {
+            options
+        } else {
+            // Users set only the fields that the annotations do not give.
+            SpecOptions { retention: options.retention, forget: options.forget, ..object.options }
+        };
         object.target = targets[usize::from(options.target) % targets.len()];
         let spec = options.spec(object.target);
         if object.spec == spec {
@@ -267,6 +285,102 @@ impl Cluster {
         assert_ne!(before, object.status, "this patch changes nothing: {patch}");
         self.store(name, object);
         PatchResponse::Applied(self.version)
+    }
+
+    /// Receives a generated PPS, which has the zone alone. Returns whether it was created.
+    pub(crate) fn create_generated(&mut self, name: Name, body: &Value) -> bool {
+        let owner = &body["metadata"]["ownerReferences"][0];
+        let number = (0..WORKLOADS.len()).find(|number| WORKLOADS[*number].2 == owner["name"]).unwrap();
+        let object = PPS_OBJECTS.iter().position(|(object, _)| *object == name).unwrap();
+        let options = SpecOptions {
+            target: 0,
+            zone: true,
+            host: false,
+            ip: false,
+            net: false,
+            retention: RetentionPolicy::WhenScaled,
+            forget: false,
+        };
+        let is_created = self.create_pps(object, options);
+        if is_created && let Some(mut object) = self.objects.get(name).cloned() {
+            assert_eq!(object.target, number);
+            object.generated_for = owner["uid"].as_str().map(str::to_owned);
+            self.store(name, object);
+        }
+        is_created
+    }
+
+    /// Receives a change of a generated PPS: its owner, since users cannot change what the annotations give. Returns
+    /// whether it was accepted.
+    pub(crate) fn update_generated(&mut self, name: Name, patch: &Value) -> bool {
+        let metadata = &patch["metadata"];
+        let Some(mut object) = self.objects.get(name).cloned() else { return false };
+        let version = object.version.to_string();
+        if metadata["uid"] != object.uid || metadata["resourceVersion"] != version {
+            return false;
+        }
+        assert!(object.generated_for.is_some(), "{name} is not the sidecar's");
+        assert!(patch["spec"].is_null(), "{patch}");
+        object.generated_for = metadata["ownerReferences"][0]["uid"].as_str().map(str::to_owned);
+        self.store(name, object);
+        true
+    }
+
+    /// Receives an alias. Returns whether it was created.
+    pub(crate) fn create_alias(&mut self, name: &str, body: &Value) -> bool {
+        if self.aliases.contains_key(name) {
+            return false;
+        }
+        self.version += 1;
+        let mut alias = body.clone();
+        alias["metadata"]["uid"] = self.new_uid().into();
+        alias["metadata"]["resourceVersion"] = self.version.to_string().into();
+        self.aliases.insert(name.to_owned(), alias);
+        true
+    }
+
+    /// Receives the deletion of an alias. Returns whether it is gone.
+    pub(crate) fn delete_alias(&mut self, name: &str, uid: &str, version: &str) -> bool {
+        let Some(alias) = self.aliases.get(name) else { return true };
+        if alias["metadata"]["uid"] != uid || alias["metadata"]["resourceVersion"] != version {
+            return false;
+        }
+        self.aliases.remove(name);
+        true
+    }
+
+    /// Receives the deletion of a generated PPS.
+    pub(crate) fn delete_generated(&mut self, name: Name, uid: &str, version: &str) -> bool {
+        let Some(object) = self.objects.get(name) else { return true };
+        if object.uid != uid || object.version.to_string() != version {
+            return false;
+        }
+        assert!(object.generated_for.is_some(), "{name} is not the sidecar's");
+        let workload = self.workloads.get(&object.target);
+        assert!(
+            workload.is_none_or(|workload| !workload.annotated),
+            "{name} is deleted although the annotations of its workload ask for it\n{self:?}"
+        );
+        self.objects.remove(name);
+        true
+    }
+
+    /// Each PPS is as it was some versions ago, if it existed, and versions start again from a lower number.
+    pub(crate) fn restore_backup(&mut self) {
+        let earlier = |uid: &str| {
+            let versions: Vec<&Pps> = self.history.values().filter(|pps| pps.uid == uid).collect();
+            versions.get(versions.len() / 2).map(|pps| (*pps).clone())
+        };
+        let restored: Vec<(Name, Pps)> = self
+            .objects
+            .iter()
+            .map(|(name, object)| (*name, earlier(&object.uid).unwrap_or_else(|| object.clone())))
+            .collect();
+        // No version is used twice: of an object with the same UID, etcd could not tell the two apart.
+        self.version = self.version / RESTORE_STEP * RESTORE_STEP - RESTORE_STEP;
+        for (name, object) in restored {
+            self.store(name, object);
+        }
     }
 
     fn store(&mut self, name: Name, mut object: Pps) {

@@ -52,6 +52,8 @@ enum NameHolder {
     Terminating,
     /// A living Pod of the workload.
     Owned,
+    /// A living Pod of the workload that had the name before, for which the states were recorded.
+    Former,
     /// A living Pod without a controller.
     Orphan,
     /// A Pod of another owner.
@@ -115,7 +117,7 @@ fn governing_pps(snapshot: &Snapshot, target: usize) -> Option<Name> {
         .map(|(name, _)| *name)
 }
 
-fn name_holder(pod: Option<&Pod>, workload: Option<&Workload>) -> NameHolder {
+fn name_holder(pod: Option<&Pod>, workload: Option<&Workload>, recorded_for: Option<&String>) -> NameHolder {
     let Some(pod) = pod else { return NameHolder::Nothing };
     match (&pod.owner, workload) {
         (Some(owner), Some(workload)) if *owner == workload.uid => {
@@ -124,6 +126,9 @@ fn name_holder(pod: Option<&Pod>, workload: Option<&Workload>) -> NameHolder {
             } else {
                 NameHolder::Owned
             }
+        }
+        (owner @ Some(_), Some(_)) if owner.as_ref() == recorded_for && !pod.terminating => {
+            NameHolder::Former
         }
         (Some(_), Some(_)) => NameHolder::Foreign,
         // The workload is deleted; the garbage collector has yet to delete this Pod.
@@ -146,6 +151,10 @@ pub(crate) fn running_state(
     for (key, is_named, value) in
         [("zone", options.zone, zone_label(node)), ("host", options.host, host_label(node_name, node))]
     {
+        // A label that a new Node of the recorded name does not have yet may still come.
+        let awaited =
+            before.filter(|before| snapshot.new_nodes.contains(node_name) && before.node_name == node_name);
+        let value = value.or_else(|| awaited?.node_topology_labels.get(key).cloned());
         if let Some(value) = value.filter(|_| is_named) {
             state.node_topology_labels.insert(key.to_owned(), value);
         }
@@ -175,7 +184,7 @@ fn should_keep(
     is_wanted: bool,
     holder: NameHolder,
 ) -> bool {
-    let lives = matches!(holder, NameHolder::Owned | NameHolder::Orphan);
+    let lives = is_living(holder);
     match retention {
         RetentionPolicy::Retain => true,
         _ if is_workload_gone => lives || holder == NameHolder::Foreign,
@@ -185,8 +194,17 @@ fn should_keep(
     }
 }
 
-/// What the status of this PPS must say; `None` if the snapshot does not suffice to decide it.
-pub(crate) fn expected_status(snapshot: &Snapshot, name: Name) -> Option<ExpectedStatus> {
+fn is_living(holder: NameHolder) -> bool {
+    matches!(holder, NameHolder::Owned | NameHolder::Former | NameHolder::Orphan)
+}
+
+/// What the status of this PPS must say; `None` if the snapshot does not suffice to decide it. `held` are entries whose
+/// drop the cluster has not confirmed, and that stay for now.
+pub(crate) fn expected_status(
+    snapshot: &Snapshot,
+    name: Name,
+    held: &BTreeSet<String>,
+) -> Option<ExpectedStatus> {
     let object = snapshot.pps.objects.get(name).filter(|object| !object.terminating)?;
     let (options, base) = (object.options, parse_status(&object.status));
     let expect = |entries, reason, desired| ExpectedStatus {
@@ -202,9 +220,12 @@ pub(crate) fn expected_status(snapshot: &Snapshot, name: Name) -> Option<Expecte
     let Some(kind) = snapshot.kinds.get(&object.target) else {
         return snapshot.kinds_known.then(|| unchanged("WorkloadKindNotWatched", base.desired));
     };
+    if snapshot.forbidden.contains(&object.target) {
+        return Some(unchanged("WorkloadKindForbidden", base.desired));
+    }
     if kind.listed.is_none() {
-        let is_forbidden = snapshot.forbidden.contains(&object.target);
-        return is_forbidden.then(|| unchanged("WorkloadKindForbidden", base.desired));
+        let is_failing = snapshot.failing.contains(&object.target);
+        return is_failing.then(|| unchanged("WorkloadKindUnavailable", base.desired));
     }
     let desired = workload
         .map_or(Some(0), |workload| replicas(object.target, workload))
@@ -220,13 +241,15 @@ pub(crate) fn expected_status(snapshot: &Snapshot, name: Name) -> Option<Expecte
     let living = snapshot.pods.objects.values().filter(|pod| is_owned(pod) && !pod.terminating).count();
     let mut expected = expect(BTreeMap::new(), "WorkloadNotFound", desired);
     let (mut must_report_keys, mut may_report_keys) = (false, false);
+    let mut waits_for_former = false;
     let owned = snapshot.pods.objects.iter().filter(|(_, pod)| is_owned(pod));
     let owned = owned.map(|(name, _)| (*name).to_owned());
     let names: BTreeSet<String> = base.pod_states.keys().cloned().chain(owned).collect();
     for pod_name in names {
         let before = base.pod_states.get(&pod_name);
         let pod = snapshot.pods.objects.get(pod_name.as_str());
-        let holder = name_holder(pod, workload);
+        let holder = name_holder(pod, workload, base.target_uid.as_ref());
+        let is_held = held.contains(&pod_name);
         let runs = pod.filter(|pod| present.is_some() && holder == NameHolder::Owned && pod.ready);
         if let Some(pod) = runs.filter(|pod| pod.node.is_some()) {
             let current = running_state(snapshot, options, pod, before);
@@ -239,15 +262,22 @@ pub(crate) fn expected_status(snapshot: &Snapshot, name: Name) -> Option<Expecte
         }
         let Some(before) = before else { continue };
         let absence = snapshot.absences.iter().find(|(node, _)| **node == before.node_name);
-        let lives = matches!(holder, NameHolder::Owned | NameHolder::Orphan);
+        let lives = is_living(holder);
         let runs_elsewhere = pod.and_then(|pod| pod.node).is_some_and(|node| node != before.node_name);
         let is_backed = lives && (pod.is_some_and(|pod| pod.ready) || runs_elsewhere);
         let absence = absence.map(|(_, absence)| *absence).filter(|_| options.forget && !is_backed);
-        if absence == Some(NodeAbsence::ConfirmedGone) {
+        if absence == Some(NodeAbsence::ConfirmedGone) && !is_held {
             continue;
         }
         let is_wanted = present.is_some_and(|workload| may_want(object.target, workload, &pod_name, living));
-        if should_keep(options.retention, present.is_none(), is_replaced, is_wanted, holder) {
+        let is_awaited = workload.is_none() && base.target_uid.is_none();
+        let stays =
+            is_awaited || should_keep(options.retention, present.is_none(), is_replaced, is_wanted, holder);
+        waits_for_former |= is_replaced
+            && options.retention != RetentionPolicy::Retain
+            && (holder == NameHolder::Former
+                || (is_held && (!stays || absence == Some(NodeAbsence::ConfirmedGone))));
+        if stays || is_held {
             if absence == Some(NodeAbsence::Overdue) {
                 expected.confirmations.push(before.node_name.clone());
             }
@@ -258,7 +288,9 @@ pub(crate) fn expected_status(snapshot: &Snapshot, name: Name) -> Option<Expecte
     let Some(present) = present else {
         return Some(expected);
     };
-    expected.target_uid = Some(present.uid.clone());
+    if !waits_for_former {
+        expected.target_uid = Some(present.uid.clone());
+    }
     expected.reasons = match (must_report_keys, may_report_keys) {
         (true, _) => vec!["TopologyKeyMissing"],
         // What was reported of a Pod may stay as long as its entry does.

@@ -8,17 +8,22 @@ use pps_core::status::RECORDING;
 use pps_sidecar::decide::index::{Index, StatusWrite};
 use pps_sidecar::facts::interest::Interest;
 use pps_sidecar::facts::{NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
+use serde_json::Value;
 
-use super::cluster::{Cluster, NAMED_NODES, Name, Node, PPS_OBJECTS, PatchResponse, Pod, Pps, Workload};
+use super::cluster::{
+    Cluster, NAMED_NODES, Name, Node, PPS_OBJECTS, PatchResponse, Pod, Pps, WORKLOADS, Workload,
+};
 use super::model::{ExpectedStatus, HEALTHY, expected_status, parse_status};
-use super::snapshot::{NodeAbsence, Snapshot, WatchCache, WatchQueue};
+use super::snapshot::{NodeAbsence, Snapshot, WatchCache, WatchQueue, group_kind, pod_fact, workload_fact};
 
+#[path = "generation.rs"]
+mod generation;
 #[path = "watches.rs"]
 mod watches;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
-/// At rest, no PPS may need more writes than this.
-const MAX_WRITES_AT_REST: usize = 3;
+/// At rest, no PPS may need more writes than this: each missing Node may be confirmed alone.
+const MAX_WRITES_AT_REST: usize = 3 + NAMED_NODES.len();
 
 /// A write that the index has handed out.
 #[derive(Debug)]
@@ -30,8 +35,8 @@ pub(crate) struct PendingWrite {
     response: Option<PatchResponse>,
     /// Whether the object that it was made for is still the one that the index knows.
     is_current: bool,
-    /// The newest version that the watch has delivered while the write was pending.
-    watched: Option<Pps>,
+    /// The newest version that the watch has delivered while the write was pending, and whether in a list.
+    watched: Option<(Pps, bool)>,
 }
 
 /// The index with everything that goes into it and comes out of it.
@@ -53,6 +58,13 @@ pub(crate) struct Simulation {
     /// The Nodes whose absence the index wants to have confirmed.
     unconfirmed: BTreeSet<Name>,
     pending: Vec<PendingWrite>,
+    /// The workloads whose generated PPS the index wants to decide, and what it wants done.
+    due_generated: BTreeSet<usize>,
+    generated: Vec<generation::PendingGenerated>,
+    /// The watches that deliver nothing for now.
+    stalled: BTreeSet<usize>,
+    /// Whether Pods cannot be read for now.
+    are_reads_failing: bool,
     /// Requests whose sender no longer waits for the response. The API server may still serve them.
     abandoned: Vec<(Name, StatusWrite)>,
     writes: [usize; PPS_OBJECTS.len()],
@@ -82,6 +94,10 @@ impl Simulation {
             due: BTreeSet::new(),
             unconfirmed: BTreeSet::new(),
             pending: Vec::new(),
+            due_generated: BTreeSet::new(),
+            generated: Vec::new(),
+            stalled: BTreeSet::new(),
+            are_reads_failing: false,
             abandoned: Vec::new(),
             writes: [0; PPS_OBJECTS.len()],
         };
@@ -93,17 +109,29 @@ impl Simulation {
     pub(crate) fn restart(&mut self) {
         let other_kinds: BTreeSet<usize> =
             self.snapshot.kinds.keys().copied().filter(|number| *number > 0).collect();
-        let unserved = self.pending.drain(..).filter(|pending| pending.response.is_none());
-        self.abandoned.extend(unserved.map(|pending| (pending.name, pending.write)));
+        for pending in std::mem::take(&mut self.pending) {
+            if pending.response.is_none() {
+                self.abandon(pending);
+            }
+        }
         self.interest = Interest::default();
         self.index = Index::new(self.interest.clone());
-        self.snapshot = Snapshot::default();
+        let before = std::mem::take(&mut self.snapshot);
         self.pods.clear();
         self.nodes.clear();
         self.are_pods_and_nodes_watched = false;
         self.due.clear();
+        self.due_generated.clear();
+        self.generated.clear();
         self.unconfirmed.clear();
         self.start_watches(&other_kinds);
+        // What the API server refuses, it still refuses.
+        for number in before.forbidden {
+            self.toggle_forbidden_kind(number);
+        }
+        for number in before.failing {
+            self.toggle_failing_kind(number);
+        }
     }
 
     fn start_watches(&mut self, other_kinds: &BTreeSet<usize>) {
@@ -156,8 +184,8 @@ impl Simulation {
     /// Lets the index decide the status of a PPS, and compares the decision with the model's. Returns whether
     /// there is something to write.
     pub(crate) fn decide(&mut self, name: Name) -> bool {
-        let expected = self.expected_status(name);
         let write = self.index.status_write(&key(name), NOW);
+        let expected = self.expected_status(name, write.as_ref());
         let confirmations = self.index.take_unconfirmed_nodes();
         self.take_work();
         let Some(expected) = expected else {
@@ -178,7 +206,7 @@ impl Simulation {
     }
 
     /// What the model expects, unless the index must wait: for a pending write, or for the watches.
-    fn expected_status(&self, name: Name) -> Option<ExpectedStatus> {
+    fn expected_status(&self, name: Name, write: Option<&StatusWrite>) -> Option<ExpectedStatus> {
         let snapshot = &self.snapshot;
         let is_pending = self.pending.iter().any(|pending| pending.name == name && pending.is_current);
         // Each PPS waits only for the keys that it names itself. This is the product's own judgement, but not
@@ -188,7 +216,15 @@ impl Simulation {
             self.interest.is_met(&spec, snapshot.nodes.listed, snapshot.pods.listed)
         });
         let is_listed = snapshot.pps.listed.is_some() && snapshot.kinds[&0].listed.is_some();
-        if is_pending || !is_interest_met || !is_listed { None } else { expected_status(snapshot, name) }
+        if is_pending || !is_interest_met || !is_listed {
+            return None;
+        }
+        // An entry whose drop was not confirmed may stay, or its drop may be tried again.
+        let is_dropped = |pod: &String| {
+            write.is_some_and(|write| write.patch["status"]["podStates"].get(pod).is_some_and(Value::is_null))
+        };
+        let held = snapshot.held.iter().filter(|(pps, pod)| *pps == name && !is_dropped(pod));
+        expected_status(snapshot, name, &held.map(|(_, pod)| pod.clone()).collect())
     }
 
     fn assert_decision(&self, name: Name, write: Option<&StatusWrite>, expected: &ExpectedStatus) {
@@ -229,17 +265,83 @@ impl Simulation {
         }
     }
 
-    /// The API server receives a pending write, unless it has already.
+    /// The API server receives a pending write, unless it has already. Before that, the workload and the Pods whose
+    /// entries it drops are read; if that refutes a drop, the write is not sent.
     pub(crate) fn serve_write(&mut self, number: usize) {
-        let Some(pending) = self.pending.get_mut(number).filter(|pending| pending.response.is_none()) else {
+        let Some(pending) = self.pending.get(number).filter(|pending| pending.response.is_none()) else {
             return;
         };
+        let refuted = self.refuted_drops(&pending.write);
+        if !refuted.is_empty() {
+            let pending = self.pending.swap_remove(number);
+            self.index.on_drops_unconfirmed(&key(pending.name), &pending.uid, &refuted);
+            self.snapshot.held.extend(refuted.iter().map(|pod| (pending.name, pod.to_string())));
+            if let Some((watched, is_listed)) = pending.watched {
+                self.update_known_pps(pending.name, watched, is_listed);
+            }
+            self.take_work();
+            return;
+        }
+        let pending = &mut self.pending[number];
         let name = pending.name;
+        self.cluster.assert_drops_no_needed_state(name, &pending.write.patch);
         let response = self.cluster.patch_status(name, &pending.write.patch);
         pending.response = Some(response.clone());
         if matches!(response, PatchResponse::Applied(_)) {
             self.queue_pps(name);
         }
+    }
+
+    /// What reading the cluster shows about the drops of a write: those that must not be made. All of them if it cannot
+    /// be read.
+    fn refuted_drops(&self, write: &StatusWrite) -> BTreeSet<Arc<str>> {
+        let Some(check) = &write.drops else { return BTreeSet::new() };
+        let number = (0..WORKLOADS.len()).find(|number| group_kind(*number) == check.workload.kind).unwrap();
+        if self.are_reads_failing || self.snapshot.forbidden.contains(&number) {
+            return check.all();
+        }
+        let workload = self.cluster.workloads.get(&number).map(|workload| workload_fact(number, workload));
+        let pods = check.pods().filter_map(|key| {
+            let (name, pod) = self.cluster.pods.get_key_value(&*key.name)?;
+            Some((key.name, pod_fact(name, pod, &self.interest)))
+        });
+        let nodes = check.nodes().into_iter().filter(|node| self.cluster.nodes.contains_key(&**node));
+        check.refuted(workload.as_ref(), &pods.collect(), &nodes.collect())
+    }
+
+    /// Nobody waits for the response to this write any longer. The request may be on its way, if the reads before it
+    /// were done.
+    fn abandon(&mut self, pending: PendingWrite) {
+        if self.refuted_drops(&pending.write).is_empty() {
+            self.abandoned.push((pending.name, pending.write));
+        }
+    }
+
+    /// etcd is restored from a backup: the PPS objects are as they were, their versions start again from a lower number,
+    /// and all watches begin with a list. No request of before is answered.
+    pub(crate) fn restore_backup(&mut self) {
+        while !self.pending.is_empty() {
+            self.answer_write(0, true);
+        }
+        self.abandoned.clear();
+        while !self.generated.is_empty() {
+            self.serve_generated(0);
+        }
+        self.cluster.restore_backup();
+        for watch in 0..6 {
+            self.relist(watch);
+        }
+    }
+
+    /// Pods can no longer be read, or can be read again.
+    pub(crate) fn toggle_reads(&mut self) {
+        self.are_reads_failing = !self.are_reads_failing;
+    }
+
+    /// The pause after an unconfirmed drop is over.
+    pub(crate) fn retry_held_drops(&mut self) {
+        self.index.retry_held_drops();
+        self.take_work();
     }
 
     /// The API server receives a request whose sender no longer waits.
@@ -257,10 +359,12 @@ impl Simulation {
         if number >= self.pending.len() {
             return;
         }
-        let pending = self.pending.swap_remove(number);
-        let name = pending.name;
-        match pending.response.filter(|_| !is_lost) {
+        let mut pending = self.pending.swap_remove(number);
+        let (name, watched) = (pending.name, pending.watched.take());
+        let mut is_stored = false;
+        match pending.response.take().filter(|_| !is_lost) {
             Some(PatchResponse::Applied(version)) => {
+                is_stored = true;
                 self.index.on_status_written(&key(name), &pending.uid, &version.to_string());
                 if pending.is_current {
                     self.snapshot.pps.objects.insert(name, self.cluster.history[&version].clone());
@@ -269,12 +373,13 @@ impl Simulation {
             response => {
                 self.index.on_status_not_written(&key(name), &pending.uid);
                 if response.is_none() {
-                    self.abandoned.push((name, pending.write));
+                    self.abandon(pending);
                 }
             }
         }
-        if let Some(watched) = pending.watched {
-            self.update_known_pps(name, watched);
+        if let Some((watched, is_listed)) = watched {
+            // A list that shows an older version than the one just stored was read before.
+            self.update_known_pps(name, watched, is_listed && !is_stored);
         }
         self.take_work();
     }
@@ -283,6 +388,7 @@ impl Simulation {
     pub(crate) fn finish_last_write(&mut self) {
         let last = self.pending.len() - 1;
         self.serve_write(last);
+        // It is still there if it was sent.
         self.answer_write(last, false);
     }
 
@@ -291,12 +397,22 @@ impl Simulation {
     /// Delivers and writes everything, until nothing is left to do.
     pub(crate) fn settle(&mut self) {
         self.finish_discovery();
-        while !self.pending.is_empty() {
+        self.are_reads_failing = false;
+        self.stalled.clear();
+        while let Some(count) = self.pending.len().checked_sub(1) {
             self.serve_write(0);
-            self.answer_write(0, false);
+            if self.pending.len() > count {
+                self.answer_write(0, false);
+            }
         }
         self.abandoned.clear();
         while self.deliver_all() {}
+        self.settle_generated();
+        for node in self.snapshot.new_nodes.clone() {
+            self.settle_node(node);
+        }
+        self.snapshot.held.clear();
+        self.retry_held_drops();
         self.writes = [0; PPS_OBJECTS.len()];
         loop {
             let Some(name) = self.due.pop_first() else {
@@ -313,6 +429,51 @@ impl Simulation {
                     "{name}: more than {MAX_WRITES_AT_REST} writes at rest"
                 );
                 self.finish_last_write();
+                let held = &self.snapshot.held;
+                let forbidden = &self.snapshot.forbidden;
+                assert!(held.is_empty() || !forbidden.is_empty(), "not confirmed at rest: {held:?}");
+            }
+            while self.deliver_all() {}
+            self.settle_generated();
+            // A changed interest may have had them listed for the first time.
+            for node in self.snapshot.new_nodes.clone() {
+                self.settle_node(node);
+            }
+        }
+    }
+
+    /// Delivers all queued events of the watches that are not stalled.
+    pub(crate) fn deliver_unstalled(&mut self) {
+        for watch in (0..6).filter(|watch| !self.stalled.contains(watch)).collect::<Vec<_>>() {
+            while self.deliver(watch) {}
+        }
+    }
+
+    pub(crate) fn is_stalled(&self, watch: usize) -> bool {
+        self.stalled.contains(&watch)
+    }
+
+    /// A watch delivers nothing from now on, or delivers again.
+    pub(crate) fn toggle_stall(&mut self, watch: usize) {
+        if !self.stalled.remove(&watch) {
+            self.stalled.insert(watch);
+        }
+    }
+
+    fn settle_generated(&mut self) {
+        let mut rounds = 0;
+        while !self.generated.is_empty() || !self.due_generated.is_empty() {
+            // What cannot be confirmed for lack of a permission would be tried forever.
+            rounds += 1;
+            if rounds > 20 {
+                assert!(!self.snapshot.forbidden.is_empty(), "generation does not come to rest");
+                break;
+            }
+            for number in 0..WORKLOADS.len() {
+                self.generate(number);
+            }
+            while !self.generated.is_empty() {
+                self.serve_generated(0);
             }
             while self.deliver_all() {}
         }

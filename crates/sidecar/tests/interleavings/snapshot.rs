@@ -46,6 +46,10 @@ impl<T> WatchCache<T> {
         self.listing = Some((revision, BTreeSet::new()));
     }
 
+    pub(crate) fn is_listing(&self) -> bool {
+        self.listing.is_some()
+    }
+
     pub(crate) fn note_listed(&mut self, name: Name) {
         if let Some((_, listed)) = &mut self.listing {
             listed.insert(name);
@@ -107,9 +111,17 @@ pub(crate) struct Snapshot {
     pub(crate) kinds: BTreeMap<usize, WatchCache<Workload>>,
     /// The watched kinds that the sidecar may not list.
     pub(crate) forbidden: BTreeSet<usize>,
+    /// The watched kinds whose watch fails.
+    pub(crate) failing: BTreeSet<usize>,
     /// Whether discovery has finished.
     pub(crate) kinds_known: bool,
     pub(crate) absences: BTreeMap<Name, NodeAbsence>,
+    /// Nodes that have appeared and may not have all their labels yet.
+    pub(crate) new_nodes: BTreeSet<Name>,
+    /// The label keys that each Node was last delivered with.
+    pub(crate) node_labels: BTreeMap<Name, BTreeSet<String>>,
+    /// PPS and Pod of entries whose drop the cluster has not confirmed since the last rest.
+    pub(crate) held: BTreeSet<(Name, String)>,
 }
 
 impl Snapshot {
@@ -179,6 +191,10 @@ pub(crate) fn workload_fact(number: usize, workload: &Workload) -> WorkloadFact 
     if workload.terminating {
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     }
+    if workload.annotated {
+        metadata["annotations"] = json!({"kruise.io/auto-generate-persistent-pod-state": "true",
+            "kruise.io/required-persistent-topology": "zone"});
+    }
     let workload = json!({"metadata": metadata, "spec": workload.spec});
     match number {
         0 => wire::workload_fact(&parse(workload)),
@@ -197,6 +213,25 @@ pub(crate) fn pps_fact(name: &str, object: &Pps) -> Box<PpsFact> {
     if object.terminating {
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     }
+    if let Some(uid) = &object.generated_for {
+        let (api_version, kind, name) = WORKLOADS[object.target];
+        metadata["labels"] = json!({"app.kubernetes.io/managed-by": "pps-sidecar"});
+        metadata["managedFields"] =
+            own_fields(&json!({"f:targetRef": {}, "f:requiredPersistentTopology": {}}));
+        metadata["ownerReferences"] =
+            json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}]);
+    }
     let object = json!({"metadata": metadata, "spec": object.spec, "status": object.status});
     Box::new(wire::object_fact(parse(object)))
+}
+
+/// The fields that the sidecar owns when it has made an object.
+fn own_fields(spec: &Value) -> Value {
+    json!([{"manager": "pps-sidecar", "operation": "Update", "fieldsV1": {"f:spec": spec}}])
+}
+
+pub(crate) fn alias_fact(alias: &Value) -> Box<PpsFact> {
+    let mut alias = alias.clone();
+    alias["metadata"]["managedFields"] = own_fields(&json!({"f:targetRef": {}}));
+    Box::new(wire::object_fact(parse(alias)))
 }

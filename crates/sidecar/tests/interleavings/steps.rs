@@ -16,9 +16,19 @@ pub(crate) enum Step {
     /// A watch delivers so many events.
     Deliver(u8, u8),
     DeliverAll,
+    /// Two changes of one workload and its Pods, of which only some watches deliver the first and none the second before
+    /// everything that is due is written.
+    Race {
+        changes: [ClusterChange; 2],
+        /// The watches that deliver the first change.
+        delivered: [bool; 6],
+    },
+    /// A watch delivers nothing from now on, or delivers again.
+    Stall(u8),
     Relist(u8),
     ToggleWatchedKind(u8),
     ToggleForbiddenKind(u8),
+    ToggleFailingKind(u8),
     FinishDiscovery,
     Decide(u8),
     ServeWrite(u8),
@@ -31,6 +41,18 @@ pub(crate) enum Step {
     Write(u8),
     EndGracePeriod(u8),
     LookUpNode(u8),
+    /// The grace period of a missing Node ends, and the Node is looked up at once.
+    ConfirmMissing(u8),
+    /// A Node is new no longer.
+    SettleNode(u8),
+    /// Reads of Pods fail, or work again.
+    ToggleReads,
+    /// etcd is restored from a backup.
+    RestoreBackup,
+    /// The pause after a drop that was not confirmed is over.
+    RetryHeldDrops,
+    Generate(u8),
+    ServeGenerated,
     Restart,
 }
 
@@ -56,8 +78,24 @@ pub(crate) enum ClusterChange {
     PutNode(u8, Option<u8>, bool),
     DeleteNode(u8),
     EditWorkload(u8, Value),
+    /// Sets or removes the annotations that ask for a generated PPS.
+    AnnotateWorkload(u8, bool),
     TerminateWorkload(u8),
     DeleteWorkload(u8),
+    /// Deletes the workload and leaves its Pods, without a controller.
+    OrphanWorkload(u8),
+    /// The workload takes over the Pods of its names that have no controller.
+    AdoptPods(u8),
+    /// The workload is scaled to zero, and its Pods are gone.
+    ScaleToZero(u8),
+    /// The workload is deleted with its Pods, and created again.
+    Recreate(u8),
+    /// The workload is scaled up, and its Pods are Ready on this Node.
+    ScaleUp(u8, u8),
+    /// A Node is deleted with its Pods.
+    LoseNode(u8),
+    /// A Node is deleted, and another machine registers with its name; it is not labelled yet.
+    ReplaceNode(u8),
     CreateWorkload(u8, Value),
     /// Deletes the workload and creates it again: the same name, another UID.
     ReplaceWorkload(u8),
@@ -137,9 +175,16 @@ fn cluster_change() -> impl Strategy<Value = ClusterChange> {
         2 => (node(), proptest::option::of(1_u8..3), any::<bool>())
             .prop_map(|(node, zone, host)| C::PutNode(node, zone, host)),
         1 => node().prop_map(C::DeleteNode),
+        1 => node().prop_map(C::LoseNode),
+        1 => node().prop_map(C::ReplaceNode),
     ];
     let workloads = prop_oneof![
         5 => (0_u8..3, workload_spec()).prop_map(|(number, spec)| C::EditWorkload(number, spec)),
+        3 => (0_u8..3, any::<bool>()).prop_map(|(number, annotated)| C::AnnotateWorkload(number, annotated)),
+        1 => (0_u8..3).prop_map(C::OrphanWorkload),
+        2 => (0_u8..3).prop_map(C::AdoptPods),
+        2 => (0_u8..3).prop_map(C::ScaleToZero),
+        3 => (0_u8..3, 0_u8..4).prop_map(|(number, node)| C::ScaleUp(number, node)),
         1 => (0_u8..3).prop_map(C::TerminateWorkload),
         1 => (0_u8..3).prop_map(C::DeleteWorkload),
         2 => (0_u8..3, workload_spec()).prop_map(|(number, spec)| C::CreateWorkload(number, spec)),
@@ -156,24 +201,62 @@ fn cluster_change() -> impl Strategy<Value = ClusterChange> {
     prop_oneof![8 => pods, 2 => nodes, 4 => workloads, 3 => objects]
 }
 
+/// Two changes of one workload, each of which would let states be dropped, or keep them.
+pub(crate) fn race() -> impl Strategy<Value = Step> {
+    use ClusterChange as C;
+    let change = |number: u8| {
+        prop_oneof![
+            2 => Just(C::ScaleToZero(number)),
+            3 => (0_u8..4).prop_map(move |node| C::ScaleUp(number, node)),
+            3 => Just(C::EditWorkload(number, json!({"replicas": 3}))),
+            2 => Just(C::Recreate(number)),
+            1 => Just(C::ReplaceWorkload(number)),
+            1 => Just(C::OrphanWorkload(number)),
+            1 => Just(C::AdoptPods(number)),
+            1 => Just(C::DeleteWorkload(number)),
+            1 => any::<bool>().prop_map(move |annotated| C::AnnotateWorkload(number, annotated)),
+            2 => (0_u8..4).prop_map(C::LoseNode),
+            2 => (0_u8..4).prop_map(|node| C::PutNode(node, Some(1), true)),
+            1 => (0_u8..4).prop_map(C::ReplaceNode),
+            3 => (any::<u8>(), 0_u8..8, 0_u8..4).prop_map(|(pod, owner, node)|
+                C::CreatePod { pod, owner, node: Some(node), ready: true, ip: 1 }),
+            1 => any::<u8>().prop_map(C::DeletePod),
+        ]
+    };
+    let delivered = proptest::array::uniform6(proptest::bool::weighted(0.7));
+    (0_u8..3)
+        .prop_flat_map(move |number| ([change(number), change(number)], delivered))
+        .prop_map(|(changes, delivered)| Step::Race { changes, delivered })
+}
+
 pub(crate) fn step() -> impl Strategy<Value = Step> {
     let number = || 0_u8..4;
     prop_oneof![
         24 => cluster_change().prop_map(Step::Change),
         6 => (0_u8..6, 1_u8..6).prop_map(|(watch, count)| Step::Deliver(watch, count)),
         6 => Just(Step::DeliverAll),
+        6 => race(),
+        3 => prop_oneof![3 => Just(0_u8), 3 => 3_u8..6, 1 => 1_u8..3].prop_map(Step::Stall),
         2 => (0_u8..6).prop_map(Step::Relist),
         1 => (1_u8..3).prop_map(Step::ToggleWatchedKind),
         1 => (1_u8..3).prop_map(Step::ToggleForbiddenKind),
+        1 => (1_u8..3).prop_map(Step::ToggleFailingKind),
         1 => Just(Step::FinishDiscovery),
         8 => number().prop_map(Step::Decide),
         4 => (0_u8..2).prop_map(Step::ServeWrite),
         1 => number().prop_map(Step::ServeAbandoned),
         5 => (0_u8..2, proptest::bool::weighted(0.25))
             .prop_map(|(write, is_lost)| Step::AnswerWrite { write, is_lost }),
-        4 => number().prop_map(Step::Write),
+        8 => number().prop_map(Step::Write),
+        2 => any::<u8>().prop_map(Step::ConfirmMissing),
         2 => any::<u8>().prop_map(Step::EndGracePeriod),
         2 => any::<u8>().prop_map(Step::LookUpNode),
+        2 => (0_u8..4).prop_map(Step::SettleNode),
+        1 => Just(Step::ToggleReads),
+        1 => Just(Step::RetryHeldDrops),
+        1 => Just(Step::RestoreBackup),
+        4 => (0_u8..3).prop_map(Step::Generate),
+        2 => Just(Step::ServeGenerated),
         1 => Just(Step::Restart),
     ]
 }
@@ -189,15 +272,28 @@ impl Simulation {
             Step::Change(change) => self.change_cluster(change),
             Step::Deliver(watch, count) => {
                 for _ in 0..*count {
-                    self.deliver(usize::from(*watch));
+                    if !self.is_stalled(usize::from(*watch)) {
+                        self.deliver(usize::from(*watch));
+                    }
                 }
             }
-            Step::DeliverAll => {
-                self.deliver_all();
+            Step::DeliverAll => self.deliver_unstalled(),
+            Step::Race { changes: [first, second], delivered } => {
+                self.change_cluster(first);
+                for (watch, is_delivered) in delivered.iter().enumerate() {
+                    while *is_delivered && !self.is_stalled(watch) && self.deliver(watch) {}
+                }
+                for node in self.missing_nodes() {
+                    self.confirm_missing(node);
+                }
+                self.change_cluster(second);
+                self.write_all_due();
             }
+            Step::Stall(watch) => self.toggle_stall(usize::from(*watch)),
             Step::Relist(watch) => self.relist(usize::from(*watch)),
             Step::ToggleWatchedKind(number) => self.toggle_watched_kind(usize::from(*number)),
             Step::ToggleForbiddenKind(number) => self.toggle_forbidden_kind(usize::from(*number)),
+            Step::ToggleFailingKind(number) => self.toggle_failing_kind(usize::from(*number)),
             Step::FinishDiscovery => self.finish_discovery(),
             Step::Decide(number) => {
                 self.decide_if_due(object(*number));
@@ -216,13 +312,42 @@ impl Simulation {
                 let is_any = missing.is_empty() || *node < 50;
                 self.end_grace_period(pick(if is_any { &NAMED_NODES } else { &missing }, *node));
             }
+            Step::ConfirmMissing(number) => {
+                let missing = self.missing_nodes();
+                if !missing.is_empty() {
+                    self.confirm_missing(pick(&missing, *number));
+                }
+            }
             Step::LookUpNode(number) => {
                 let unconfirmed = self.unconfirmed_nodes();
                 if !unconfirmed.is_empty() {
                     self.look_up_node(pick(&unconfirmed, *number));
                 }
             }
+            Step::SettleNode(node) => self.settle_node(pick(&NODES, *node)),
+            Step::ToggleReads => self.toggle_reads(),
+            Step::RestoreBackup => self.restore_backup(),
+            Step::RetryHeldDrops => self.retry_held_drops(),
+            Step::Generate(number) => {
+                self.generate(usize::from(*number));
+            }
+            Step::ServeGenerated => self.serve_generated(0),
             Step::Restart => self.restart(),
+        }
+    }
+
+    /// The grace period of a missing Node ends, and the Node is looked up if the index asks for that.
+    fn confirm_missing(&mut self, node: Name) {
+        self.end_grace_period(node);
+        self.write_all_due();
+        self.look_up_node(node);
+    }
+
+    pub(crate) fn write_all_due(&mut self) {
+        for (name, _) in PPS_OBJECTS {
+            if self.decide_if_due(name) {
+                self.finish_last_write();
+            }
         }
     }
 
@@ -269,6 +394,68 @@ impl Simulation {
             C::EditWorkload(number, spec) => {
                 self.edit_workload(*number, |workload| workload.spec.clone_from(spec));
             }
+            C::ScaleToZero(number) => {
+                self.edit_workload(*number, |workload| workload.spec = json!({"replicas": 0}));
+                for (name, _) in PODS.into_iter().filter(|(_, workload)| *workload == usize::from(*number)) {
+                    self.delete_pod(name);
+                }
+            }
+            C::Recreate(number) => {
+                for (name, _) in PODS.into_iter().filter(|(_, workload)| *workload == usize::from(*number)) {
+                    self.delete_pod(name);
+                }
+                self.change_cluster(&C::ReplaceWorkload(*number));
+            }
+            C::ScaleUp(number, node) => {
+                self.edit_workload(*number, |workload| workload.spec = json!({"replicas": 3}));
+                let number = usize::from(*number);
+                let owner = self.cluster.workloads.get(&number).map(|workload| workload.uid.clone());
+                let node = pick(&NODES, *node);
+                if !self.cluster.nodes.contains_key(node) {
+                    self.put_node(node, Some(1), true);
+                }
+                for (name, _) in PODS.into_iter().filter(|(_, workload)| *workload == number).take(3) {
+                    if owner.is_some() && !self.cluster.pods.contains_key(name) {
+                        let (owner, node) = (owner.clone(), Some(node));
+                        self.put_pod(name, Pod { owner, node, ready: true, ..Pod::default() });
+                    }
+                }
+            }
+            C::ReplaceNode(node) => {
+                let name = pick(&NODES, *node);
+                if self.cluster.nodes.remove(name).is_some() {
+                    self.queue_node(name);
+                }
+                self.put_node(name, None, false);
+            }
+            C::LoseNode(node) => {
+                let node = pick(&NODES, *node);
+                for (name, _) in PODS {
+                    if self.cluster.pods.get(name).is_some_and(|pod| pod.node == Some(node)) {
+                        self.delete_pod(name);
+                    }
+                }
+                if self.cluster.nodes.remove(node).is_some() {
+                    self.queue_node(node);
+                }
+            }
+            C::AnnotateWorkload(number, annotated) => {
+                self.edit_workload(*number, |workload| workload.annotated = *annotated);
+            }
+            C::OrphanWorkload(number) => {
+                let number = usize::from(*number);
+                if let Some(workload) = self.cluster.workloads.remove(&number) {
+                    self.change_owners(number, Some(&workload.uid), None);
+                    self.queue_workload(number);
+                }
+            }
+            C::AdoptPods(number) => {
+                let number = usize::from(*number);
+                let uid = self.cluster.workloads.get(&number).map(|workload| workload.uid.clone());
+                if uid.is_some() {
+                    self.change_owners(number, None, uid.as_ref());
+                }
+            }
             C::TerminateWorkload(number) => {
                 self.edit_workload(*number, |workload| workload.terminating = true);
             }
@@ -288,6 +475,9 @@ impl Simulation {
                 if let Some(workload) = self.cluster.workloads.remove(&number) {
                     self.queue_workload(number);
                     self.cluster.create_workload(number, workload.spec);
+                    if let Some(created) = self.cluster.workloads.get_mut(&number) {
+                        created.annotated = workload.annotated;
+                    }
                     self.queue_workload(number);
                 }
             }
@@ -332,6 +522,16 @@ impl Simulation {
         if let Some(mut pod) = self.cluster.pods.get(name).cloned() {
             edit(&mut pod);
             self.put_pod(name, pod);
+        }
+    }
+
+    /// Gives the Pods of a workload another controller.
+    fn change_owners(&mut self, number: usize, from: Option<&String>, to: Option<&String>) {
+        for (name, _) in PODS.into_iter().filter(|(_, workload)| *workload == number) {
+            if let Some(pod) = self.cluster.pods.get(name).filter(|pod| pod.owner.as_ref() == from) {
+                let pod = Pod { owner: to.cloned(), ..pod.clone() };
+                self.put_pod(name, pod);
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The six watches (0 Pods, 1 Nodes, 2 PPS, 3 to 5 the workload kinds): what changes in the cluster is queued
 //! as events, which reach the index late, in pieces, and sometimes as a new list.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pps_sidecar::decide::index::Work;
@@ -121,6 +122,7 @@ impl Simulation {
         }
         self.kinds[number].clear();
         self.snapshot.forbidden.remove(&number);
+        self.snapshot.failing.remove(&number);
         self.index.unwatch_kind(&group_kind(number));
         self.take_work();
     }
@@ -131,6 +133,15 @@ impl Simulation {
             let is_forbidden =
                 self.snapshot.forbidden.insert(number) || !self.snapshot.forbidden.remove(&number);
             self.index.forbid_kind(&group_kind(number), is_forbidden);
+            self.take_work();
+        }
+    }
+
+    /// The watch of a workload kind fails, or works again.
+    pub(crate) fn toggle_failing_kind(&mut self, number: usize) {
+        if self.snapshot.kinds.contains_key(&number) {
+            let is_failing = self.snapshot.failing.insert(number) || !self.snapshot.failing.remove(&number);
+            self.index.set_kind_failing(&group_kind(number), is_failing);
             self.take_work();
         }
     }
@@ -161,7 +172,18 @@ impl Simulation {
 
     fn deliver_node(&mut self) -> bool {
         let Some(event) = self.nodes.pop_front() else { return false };
+        let before: Vec<Name> = self.snapshot.nodes.objects.keys().copied().collect();
+        if let WatchEvent::Apply(name, _, fact) = &event {
+            let keys: BTreeSet<String> = fact.labels.iter().map(|(key, _)| key.to_string()).collect();
+            let had = self.snapshot.node_labels.insert(name, keys.clone()).unwrap_or_default();
+            if before.contains(name) && !had.is_subset(&keys) {
+                self.snapshot.new_nodes.remove(name);
+            }
+        }
         self.index.apply_nodes(self.snapshot.nodes.apply(event, Arc::from));
+        let after = &self.snapshot.nodes.objects;
+        self.snapshot.new_nodes.retain(|name| after.contains_key(name));
+        self.snapshot.new_nodes.extend(after.keys().filter(|name| !before.contains(name)));
         true
     }
 
@@ -181,7 +203,8 @@ impl Simulation {
             }
             WatchEvent::Apply(name, object, fact) => {
                 self.snapshot.pps.note_listed(name);
-                self.update_known_pps(name, object);
+                let is_listed = self.snapshot.pps.is_listing();
+                self.update_known_pps(name, object, is_listed);
                 Update::Apply(key(name), fact)
             }
             WatchEvent::Delete(name) => {
@@ -190,6 +213,10 @@ impl Simulation {
                 Update::Delete(key(name))
             }
             WatchEvent::ListEnd => {
+                let aliases: Vec<String> = self.cluster.aliases.keys().cloned().collect();
+                for alias in aliases {
+                    self.deliver_alias(&alias);
+                }
                 self.snapshot.pps.end_list();
                 self.mark_obsolete_writes();
                 Update::Done
@@ -200,14 +227,16 @@ impl Simulation {
     }
 
     /// Takes a version of a PPS that a watch or a response has delivered. While a write of that PPS is
-    /// pending, it is set aside.
-    pub(super) fn update_known_pps(&mut self, name: Name, object: Pps) {
+    /// pending, it is set aside. What a list says is right even if its version is older, as after etcd was restored.
+    pub(super) fn update_known_pps(&mut self, name: Name, object: Pps, is_listed: bool) {
         match self.snapshot.pps.objects.get(name) {
             Some(known) if known.uid == object.uid => {
                 let pending = self.pending.iter_mut().find(|one| one.name == name && one.is_current);
                 if let Some(pending) = pending {
-                    pending.watched = Some(object);
-                } else if object.version > known.version {
+                    // An event after a list is newer than the list.
+                    let was_listed = pending.watched.take().is_some_and(|(_, was_listed)| was_listed);
+                    pending.watched = Some((object, is_listed || was_listed));
+                } else if is_listed || object.version > known.version {
                     self.snapshot.pps.objects.insert(name, object);
                 }
             }
@@ -216,6 +245,13 @@ impl Simulation {
                 self.mark_obsolete_writes();
             }
         }
+    }
+
+    /// A Node is new no longer.
+    pub(crate) fn settle_node(&mut self, node: Name) {
+        self.snapshot.new_nodes.remove(node);
+        self.index.on_node_settled(&Arc::from(node));
+        self.take_work();
     }
 
     /// Marks the pending writes whose object is deleted or replaced.
@@ -229,7 +265,13 @@ impl Simulation {
 
     /// Takes the work that the index has handed out.
     pub(super) fn take_work(&mut self) {
-        let Work { statuses, absences, relist, .. } = self.index.take_work();
+        let Work { statuses, generated, absences, relist, .. } = self.index.take_work();
+        for workload in generated {
+            let number = (0..WORKLOADS.len()).find(|number| {
+                WORKLOADS[*number].2 == &*workload.object.name && group_kind(*number) == workload.kind
+            });
+            self.due_generated.extend(number);
+        }
         for object in statuses {
             let (name, _) = PPS_OBJECTS.iter().find(|(name, _)| **name == *object.name).unwrap();
             self.due.insert(name);

@@ -11,7 +11,7 @@ use crate::decide::alias;
 use crate::decide::generated_pps::{self, GeneratedPps};
 use crate::decide::inventory::TrackedPps;
 use crate::decide::pod_eviction::{self, PodEviction};
-use crate::decide::status::{View, decide, is_blocked};
+use crate::decide::status::{DropCheck, View, decide, is_blocked};
 use crate::facts::{NamespacedName, WorkloadKey};
 
 /// A status to be written.
@@ -31,6 +31,8 @@ pub struct StatusWrite {
     pub workload: WorkloadKey,
     /// Entries that it drops because their node is gone: node and Pod.
     pub forgotten: Vec<(String, Arc<str>)>,
+    /// What has to be read and checked before it is sent, if it drops entries.
+    pub drops: Option<DropCheck>,
     /// Since when the Pods have been Ready that it records on their node for the first time, in Unix seconds.
     pub newly_recorded: Vec<i64>,
 }
@@ -53,6 +55,11 @@ impl Index {
         }
         let decision = decide(&self.view(key, object), self.size_limit, now);
         self.absences.request_confirmation(decision.unconfirmed_nodes);
+        for node in &decision.awaited_labels {
+            if let Some(is_awaited) = self.new_nodes.get_mut(node) {
+                *is_awaited = true;
+            }
+        }
         self.follow_borrowed(key, decision.borrowed);
         self.report_capacity(key, decision.capacity.as_ref());
         let object = self.objects.get_mut(key)?;
@@ -72,6 +79,7 @@ impl Index {
             recorded: decision.recorded,
             workload: object.workload.clone(),
             forgotten: decision.forgotten,
+            drops: decision.drops,
             newly_recorded: decision.write.changes.iter().filter_map(|change| change.ready_since).collect(),
         };
         object.begin_write(decision.write);
@@ -86,6 +94,7 @@ impl Index {
             superseded_by: self.governing(&pps.workload).filter(|other| *other != key),
             pods: &self.pods,
             nodes: &self.nodes,
+            new_nodes: &self.new_nodes,
             absences: &self.absences,
         }
     }
@@ -107,7 +116,8 @@ impl Index {
     /// Whether what is kept of Pods and Nodes has all the keys that an object names. Until then only this object
     /// waits.
     fn is_interest_met(&self, object: &TrackedPps) -> bool {
-        self.interest.is_met(&object.fact.spec, self.nodes.complete(), self.pods.complete())
+        object.exceeded_limit.is_some()
+            || self.interest.is_met(&object.fact.spec, self.nodes.complete(), self.pods.complete())
     }
 
     /// Notes that these entries have to be examined when the Pods of their names change.

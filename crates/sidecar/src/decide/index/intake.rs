@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use pps_core::{Spec, generate};
+use pps_core::{Reason, Spec, generate};
 
 use super::Index;
 use crate::decide::alias::Alias;
 use crate::decide::generated_pps::target_of;
-use crate::decide::inventory::TrackedPps;
+use crate::decide::inventory::{Source, TrackedPps, limits};
 use crate::facts::store::{Put, Update};
 use crate::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact, WorkloadKey};
 
@@ -69,18 +69,30 @@ impl Index {
                 let name = self.interner.intern(&name);
                 fact.labels.sort_unstable();
                 self.interner.intern_pairs(&mut fact.labels);
-                if self.nodes.put(&name, fact) != Put::Known {
+                let put = self.nodes.put(&name, fact);
+                match &put {
+                    Put::New => {
+                        self.new_nodes.insert(name.clone(), false);
+                        self.work.new_nodes.insert(name.clone());
+                    }
+                    // A label that the node has had was taken away.
+                    Put::Changed(before) if self.has_lost_label(&name, before) => self.on_node_settled(&name),
+                    Put::Changed(_) | Put::Known => {}
+                }
+                if put != Put::Known {
                     self.on_node_changed(&name);
                 }
             }
             Update::Delete(name) => {
                 if self.nodes.remove(&name).is_some() {
+                    self.new_nodes.remove(&name);
                     self.on_node_changed(&name);
                 }
             }
             Update::Done => {
                 for name in self.nodes.done() {
                     self.nodes.remove(&name);
+                    self.new_nodes.remove(&name);
                     self.mark_node(&name);
                 }
                 for node in self.absences.named() {
@@ -88,6 +100,18 @@ impl Index {
                 }
                 self.retry_all();
             }
+        }
+    }
+
+    fn has_lost_label(&self, node: &Arc<str>, before: &NodeFact) -> bool {
+        let now = self.nodes.get(node);
+        now.is_some_and(|now| before.labels.iter().any(|(key, _)| now.label(key).is_none()))
+    }
+
+    /// A node has existed for so long that a label which it lacks is not on its way.
+    pub fn on_node_settled(&mut self, node: &Arc<str>) {
+        if self.new_nodes.remove(node) == Some(true) {
+            self.mark_node(node);
         }
     }
 
@@ -116,6 +140,13 @@ impl Index {
     /// Sets whether the API server refuses to list or watch workloads of this kind.
     pub fn forbid_kind(&mut self, kind: &GroupKind, forbidden: bool) {
         if self.workloads.set_forbidden(kind, forbidden) {
+            self.mark_kind(kind);
+        }
+    }
+
+    /// Sets whether the watch of this kind fails.
+    pub fn set_kind_failing(&mut self, kind: &GroupKind, failing: bool) {
+        if self.workloads.set_failing(kind, failing) {
             self.mark_kind(kind);
         }
     }
@@ -182,13 +213,18 @@ impl Index {
     /// Takes an update of the watch of PPS objects.
     pub fn apply_objects(&mut self, update: Update<NamespacedName, Box<PpsFact>>) {
         match update {
-            Update::Begin(revision) => self.listed_objects.begin(revision),
+            Update::Begin(revision) => {
+                self.is_listing_objects = true;
+                self.listed_objects.begin(revision);
+            }
             Update::Apply(key, fact) => {
                 self.listed_objects.put(&key, ());
-                self.apply_object(&key, *fact);
+                let source = if self.is_listing_objects { Source::List } else { Source::Event };
+                self.apply_object(&key, *fact, source);
             }
             Update::Delete(key) => self.delete_object(&key),
             Update::Done => {
+                self.is_listing_objects = false;
                 for key in self.listed_objects.done() {
                     self.delete_object(&key);
                 }
@@ -197,7 +233,24 @@ impl Index {
         }
     }
 
-    pub(super) fn apply_object(&mut self, key: &NamespacedName, mut fact: PpsFact) {
+    /// Takes what a read of an object has shown; nothing if there is no such object. `known_version` is the version that was
+    /// known when the read began: if an event has brought another one since, the read may be older.
+    pub fn on_object_read(&mut self, key: &NamespacedName, known_version: &str, fact: Option<Box<PpsFact>>) {
+        if self.resource_version(key) != Some(known_version) {
+            return;
+        }
+        match fact {
+            Some(fact) => self.apply_object(key, *fact, Source::List),
+            None => self.delete_object(key),
+        }
+    }
+
+    /// The version of an object that is known.
+    pub fn resource_version(&self, key: &NamespacedName) -> Option<&str> {
+        self.objects.get(key).map(|object| object.fact.resource_version.as_str())
+    }
+
+    pub(super) fn apply_object(&mut self, key: &NamespacedName, mut fact: PpsFact, source: Source) {
         let key = &self.interner.intern_name(key);
         self.forget_alias(key);
         if let Some(alias) = Alias::of(&fact) {
@@ -213,7 +266,7 @@ impl Index {
         let replaced = if let Some(object) = self.objects.get_mut(key)
             && object.fact.uid == fact.uid
         {
-            let Some(replaced) = object.refresh(fact) else { return };
+            let Some(replaced) = object.refresh(fact, source) else { return };
             object.workload = workload.clone();
             Some(replaced)
         } else {
@@ -227,6 +280,20 @@ impl Index {
         }
         self.by_target.entry(workload.clone()).or_default().insert(key.clone());
         self.on_object_changed(key, &workload);
+        self.report_unreadable(key);
+    }
+
+    /// Reports an object that cannot be read on its workload, because nothing can be written into the object itself.
+    fn report_unreadable(&mut self, key: &NamespacedName) {
+        let Some(object) = self.objects.get(key) else { return };
+        if let Some(error) = &object.fact.unreadable {
+            let message = format!(
+                "correct or delete PersistentPodState {}: it cannot be read, so nothing is recorded in it: {error}",
+                key.name
+            );
+            let workload = object.workload.clone();
+            self.report(&workload, Reason::UnreadableObject, message);
+        }
     }
 
     fn delete_object(&mut self, key: &NamespacedName) {
@@ -285,6 +352,9 @@ impl Index {
 
     /// Adds the keys that a spec names to what is kept of Pods and Nodes.
     fn extend_interest(&mut self, spec: &Spec) {
+        if limits::exceeded(spec).is_some() {
+            return;
+        }
         let grown = self.interest.add_keys(spec);
         self.work.relist.labels |= grown.labels;
         self.work.relist.annotations |= grown.annotations;

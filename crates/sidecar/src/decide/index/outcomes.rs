@@ -1,9 +1,10 @@
 //! Outcomes: what became of writes, and what lookups of nodes have shown.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Index;
-use crate::decide::inventory::{Absence, MovedEntry, TrackedPps, forgets_nodes};
+use crate::decide::inventory::{Absence, MovedEntry, Source, TrackedPps, forgets_nodes};
 use crate::facts::{NamespacedName, WorkloadKey};
 
 impl Index {
@@ -12,14 +13,21 @@ impl Index {
         let Some(object) = self.objects.get_mut(key).filter(|object| object.fact.uid == uid) else { return };
         if let Some(moved) = object.finish_write(resource_version, &mut self.interner) {
             self.follow_moved_entries(key, moved);
-            self.end_write(key);
+            self.end_write(key, true);
         }
     }
 
     /// The write of this object was not stored, or nobody knows whether it was.
     pub fn on_status_not_written(&mut self, key: &NamespacedName, uid: &str) {
         if self.written_object(key, uid).is_some_and(TrackedPps::abandon_write) {
-            self.end_write(key);
+            self.end_write(key, false);
+        }
+    }
+
+    /// The write of this object was not sent, because the API server does not confirm that these entries can be dropped.
+    pub fn on_drops_unconfirmed(&mut self, key: &NamespacedName, uid: &str, pods: &BTreeSet<Arc<str>>) {
+        if self.written_object(key, uid).is_some_and(|object| object.hold_drops(pods)) {
+            self.end_write(key, false);
         }
     }
 
@@ -39,14 +47,15 @@ impl Index {
     }
 
     /// No write of this object is in flight any longer: what waited for that goes on.
-    fn end_write(&mut self, key: &NamespacedName) {
+    fn end_write(&mut self, key: &NamespacedName, is_stored: bool) {
         let Some(object) = self.objects.get_mut(key) else { return };
         let superseding = object.take_superseding();
         if !object.dirty.is_clean() {
             self.work.statuses.insert(key.clone());
         }
-        if let Some(fact) = superseding {
-            self.apply_object(key, fact);
+        if let Some((fact, source)) = superseding {
+            // A list that shows an older version than the one just stored was read before.
+            self.apply_object(key, fact, if is_stored { Source::Event } else { source });
         }
     }
 
@@ -103,7 +112,7 @@ impl Index {
 
     fn set_absence(&mut self, node: &Arc<str>, absence: Absence) {
         for (object, pod) in self.absences.set(node, absence) {
-            self.mark(&object, |dirty| dirty.mark_entry(&pod));
+            self.mark(&object, |object| object.note_entry(&pod));
         }
     }
 }

@@ -6,9 +6,11 @@ mod condition;
 mod generated;
 mod interest;
 mod kinds;
+mod limits;
 mod node_deletion;
 mod recording;
 mod retention;
+mod stale;
 mod writes;
 
 use pps_core::demand::Demand;
@@ -45,6 +47,9 @@ impl World {
         world.node("node-1", &[("zone", "a"), ("host", "node-1")]);
         world.node("node-2", &[("zone", "b"), ("host", "node-2")]);
         world.index.apply_nodes(Update::Done);
+        for node in ["node-1", "node-2"] {
+            world.index.on_node_settled(&node.into());
+        }
         world
     }
 

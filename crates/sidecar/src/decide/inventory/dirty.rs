@@ -39,6 +39,10 @@ impl Dirty {
         self.all
     }
 
+    pub(crate) fn has_entry(&self, pod: &Arc<str>) -> bool {
+        self.entries.contains(pod)
+    }
+
     /// The marked entries; none if [everything](Self::is_all) is marked.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Arc<str>> {
         self.entries.iter()

@@ -1,13 +1,14 @@
 //! One PPS: the object as the API server has it, what may have to change, and the write that is on its way.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pps_core::pps::{Condition, PodState};
-use pps_core::{Spec, record};
+use pps_core::Spec;
+use pps_core::pps::Condition;
 
 use super::capacity::{Capacity, EntryChange};
 use super::dirty::Dirty;
+use super::limits;
 use crate::facts::interner::Interner;
 use crate::facts::{PpsFact, PpsStatus, WorkloadKey};
 
@@ -18,25 +19,33 @@ pub(crate) struct TrackedPps {
     pub(crate) workload: WorkloadKey,
     /// The object as the API server has it, as far as is known.
     pub(crate) fact: PpsFact,
+    /// What is larger in its spec than the limits, if something is.
+    pub(crate) exceeded_limit: Option<String>,
     pub(crate) dirty: Dirty,
     /// Pods on a node without some of the topology keys.
-    pub(crate) missing_labels: BTreeMap<Arc<str>, MissingLabels>,
+    pub(crate) missing_labels: BTreeSet<Arc<str>>,
     /// Entries that are kept only while the workload has fewer Pods than it wants: their names do not say whether it
     /// wants them.
     pub(crate) surplus: BTreeSet<Arc<str>>,
     pub(crate) capacity: Capacity,
     /// What to do so that the policy finds the object, if it does not.
     pub(crate) hidden: Option<String>,
+    /// Entries whose drop the API server has not confirmed. They stay until something is heard of them, or until the
+    /// next retry.
+    held_drops: BTreeSet<Arc<str>>,
     in_flight: Option<InFlight>,
     /// What a watch reported while a write was on its way, perhaps because of that very write.
-    superseding: Option<PpsFact>,
+    superseding: Option<(PpsFact, Source)>,
 }
 
-/// The node of a Pod, and the topology keys that it lacks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MissingLabels {
-    pub(crate) node: String,
-    pub(crate) keys: Vec<String>,
+/// Where a version of an object comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A single event: it may be late, so an older version than the known one is no news.
+    Event,
+    /// A complete list, or a read that began after all that is known: what it says is right, even if its version is
+    /// older. After etcd was restored from a backup, all versions are.
+    List,
 }
 
 /// The part of a status that is not about single Pods.
@@ -66,32 +75,20 @@ pub(crate) struct MovedEntry {
     pub(crate) after: Option<Arc<str>>,
 }
 
-impl MissingLabels {
-    pub(crate) fn of(spec: &Spec, state: &PodState) -> Option<Self> {
-        let keys = record::missing_keys(spec, |key| state.node_topology_labels.contains_key(key));
-        (!keys.is_empty()).then(|| Self {
-            node: state.node_name.clone(),
-            keys: keys.into_iter().map(str::to_owned).collect(),
-        })
-    }
-
-    /// Whether the spec still names all these keys.
-    pub(crate) fn are_named_by(&self, spec: &Spec) -> bool {
-        self.keys.iter().all(|key| spec.topology_keys().any(|named| named == key))
-    }
-}
-
 impl TrackedPps {
     pub(crate) fn new(workload: WorkloadKey, fact: PpsFact) -> Self {
         let capacity = Capacity::of(&fact.status.pod_states);
+        let exceeded_limit = limits::exceeded(&fact.spec);
         Self {
             workload,
             fact,
+            exceeded_limit,
             dirty: Dirty::all(),
-            missing_labels: BTreeMap::new(),
+            missing_labels: BTreeSet::new(),
             surplus: BTreeSet::new(),
             capacity,
             hidden: None,
+            held_drops: BTreeSet::new(),
             in_flight: None,
             superseding: None,
         }
@@ -109,9 +106,50 @@ impl TrackedPps {
         self.in_flight.is_some()
     }
 
-    /// The spec, and the newer one that waits for the answer to the write in flight.
+    /// The spec, and the newer one that waits for the answer to the write in flight; without those that are larger than
+    /// the limits.
     pub(crate) fn specs(&self) -> impl Iterator<Item = &Spec> + Clone {
-        [Some(&self.fact), self.superseding.as_ref()].into_iter().flatten().map(|fact| &fact.spec)
+        let known = self.exceeded_limit.is_none().then_some(&self.fact);
+        let superseding = self.superseding.as_ref().map(|(fact, _)| fact);
+        let superseding = superseding.filter(|fact| limits::exceeded(&fact.spec).is_none());
+        [known, superseding].into_iter().flatten().map(|fact| &fact.spec)
+    }
+
+    /// Something has happened that concerns this entry.
+    pub(crate) fn note_entry(&mut self, pod: &Arc<str>) {
+        self.held_drops.remove(pod);
+        self.dirty.mark_entry(pod);
+    }
+
+    /// Something has happened that may concern every entry.
+    pub(crate) fn note_all(&mut self) {
+        self.held_drops.clear();
+        self.dirty.mark_all();
+    }
+
+    /// Whether this entry must not be dropped for now.
+    pub(crate) fn is_drop_held(&self, pod: &Arc<str>) -> bool {
+        self.held_drops.contains(pod)
+    }
+
+    /// The write in flight was not sent: the API server does not confirm that these entries can be dropped. Returns
+    /// whether there was one. What has been heard of an entry in the meantime is decided again at once.
+    pub(crate) fn hold_drops(&mut self, pods: &BTreeSet<Arc<str>>) -> bool {
+        if self.in_flight.is_none() {
+            return false;
+        }
+        let heard_of = |pod: &Arc<str>| self.dirty.is_all() || self.dirty.has_entry(pod);
+        self.held_drops.extend(pods.iter().filter(|pod| !heard_of(pod)).cloned());
+        self.abandon_write()
+    }
+
+    /// Marks the entries whose drop is held, so that it is tried again. Returns whether there are any.
+    pub(crate) fn release_drops(&mut self) -> bool {
+        let held = std::mem::take(&mut self.held_drops);
+        for pod in &held {
+            self.dirty.mark_entry(pod);
+        }
+        !held.is_empty()
     }
 
     pub(crate) fn mark_surplus(&mut self) {
@@ -122,17 +160,26 @@ impl TrackedPps {
 
     /// Takes the object as a watch or a read reports it; returns what it replaces. Returns nothing if it is no news: an
     /// older version, or the one that our own last write made. While a write is in flight, the object waits.
-    pub(crate) fn refresh(&mut self, fact: PpsFact) -> Option<PpsFact> {
+    pub(crate) fn refresh(&mut self, fact: PpsFact, source: Source) -> Option<PpsFact> {
         if self.in_flight.is_some() {
-            self.superseding = Some(fact);
+            // An event after a list is newer than the list, and as much to be trusted.
+            let before = self.superseding.take().map(|(_, source)| source);
+            let source = if before == Some(Source::List) { Source::List } else { source };
+            self.superseding = Some((fact, source));
             return None;
         }
-        if fact.resource_version == self.fact.resource_version
-            || is_older(&fact.resource_version, &self.fact.resource_version)
-        {
+        let is_known = match source {
+            Source::List => fact == self.fact,
+            Source::Event => {
+                fact.resource_version == self.fact.resource_version
+                    || is_older(&fact.resource_version, &self.fact.resource_version)
+            }
+        };
+        if is_known {
             return None;
         }
         self.capacity.measure(&fact.status.pod_states);
+        self.exceeded_limit = limits::exceeded(&fact.spec);
         Some(std::mem::replace(&mut self.fact, fact))
     }
 
@@ -186,7 +233,7 @@ impl TrackedPps {
         }
     }
 
-    pub(crate) fn take_superseding(&mut self) -> Option<PpsFact> {
+    pub(crate) fn take_superseding(&mut self) -> Option<(PpsFact, Source)> {
         self.superseding.take()
     }
 }

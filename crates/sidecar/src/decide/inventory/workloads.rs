@@ -13,8 +13,10 @@ pub(crate) enum KindCoverage {
     Listed,
     /// Perhaps not all of them: the first list is not complete.
     Unlisted,
-    /// Nothing: the API server refuses to list or watch it.
+    /// Nothing that can be relied on: the API server refuses to list or watch it, perhaps after it was listed.
     Forbidden,
+    /// Nothing: its first list has failed, and is retried.
+    Unavailable,
     /// Nothing: it is not watched.
     NotWatched,
 }
@@ -30,6 +32,7 @@ pub(crate) struct Workloads {
 struct Kind {
     facts: Store<NamespacedName, WorkloadFact>,
     forbidden: bool,
+    failing: bool,
 }
 
 impl Workloads {
@@ -45,14 +48,15 @@ impl Workloads {
     pub(crate) fn coverage(&self, kind: &GroupKind) -> KindCoverage {
         match self.kinds.get(kind) {
             None => KindCoverage::NotWatched,
-            Some(kind) if kind.facts.complete().is_some() => KindCoverage::Listed,
             Some(Kind { forbidden: true, .. }) => KindCoverage::Forbidden,
+            Some(kind) if kind.facts.complete().is_some() => KindCoverage::Listed,
+            Some(Kind { failing: true, .. }) => KindCoverage::Unavailable,
             Some(_) => KindCoverage::Unlisted,
         }
     }
 
     pub(crate) fn is_listed(&self, kind: &GroupKind) -> bool {
-        self.coverage(kind) == KindCoverage::Listed
+        self.kinds.get(kind).is_some_and(|kind| kind.facts.complete().is_some())
     }
 
     pub(crate) fn get(&self, key: &WorkloadKey) -> Option<&WorkloadFact> {
@@ -93,6 +97,15 @@ impl Workloads {
     pub(crate) fn set_forbidden(&mut self, kind: &GroupKind, forbidden: bool) -> bool {
         let Some(known) = self.kinds.get_mut(kind) else { return false };
         std::mem::replace(&mut known.forbidden, forbidden) != forbidden
+    }
+
+    /// Returns whether that changes anything.
+    pub(crate) fn set_failing(&mut self, kind: &GroupKind, failing: bool) -> bool {
+        let before = self.coverage(kind);
+        if let Some(known) = self.kinds.get_mut(kind) {
+            known.failing = failing;
+        }
+        self.coverage(kind) != before
     }
 
     pub(crate) fn begin_list(&mut self, kind: &GroupKind, revision: u64) {

@@ -1,14 +1,15 @@
 //! What the condition of type Recording says, and why.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use pps_core::limits::MAX_MESSAGES;
 use pps_core::size::nearly_full;
 use pps_core::status::{RECORDING, Recording};
 use pps_core::{Reason, record};
 
 use super::view::View;
-use crate::decide::inventory::{FittedChanges, KindCoverage, MissingLabels, OBJECT_OVERHEAD, TrackedPps};
+use crate::decide::inventory::{EntryChange, FittedChanges, KindCoverage, OBJECT_OVERHEAD, TrackedPps};
 
 /// What to do about an object that becomes too large.
 const CAPACITY_ADVICE: &str = "split the workload, record fewer or shorter annotations, or drop states earlier (persistentPodStateRetentionPolicy: WhenScaled)";
@@ -30,12 +31,25 @@ pub(super) fn obstacle(view: &View<'_>) -> Option<Recording> {
                 "grant the sidecar list and watch on {kind} ({group_version}); until then nothing is recorded or dropped"
             ),
         ),
+        KindCoverage::Unavailable => (
+            Reason::WorkloadKindUnavailable,
+            format!(
+                "{kind} ({group_version}) cannot be listed, and the sidecar retries: its log and the metric persistentpodstate_watch_errors_total say why; until then nothing is recorded or dropped"
+            ),
+        ),
         KindCoverage::Unlisted | KindCoverage::Listed => match view.superseded_by {
             Some(other) => (
                 Reason::Superseded,
                 format!(
                     "PersistentPodState {} names the same workload and takes precedence; delete one of the two",
                     other.name
+                ),
+            ),
+            None if view.pps.exceeded_limit.is_some() => (
+                Reason::LimitExceeded,
+                format!(
+                    "{}; until then nothing is recorded or dropped",
+                    view.pps.exceeded_limit.as_deref().unwrap_or_default()
                 ),
             ),
             None if view.living_workload().is_none() => {
@@ -76,7 +90,7 @@ pub(super) fn capacity(
 pub(super) fn recording(
     view: &View<'_>,
     obstacle: Option<Recording>,
-    missing_labels: &BTreeMap<Arc<str>, MissingLabels>,
+    missing_label: impl FnOnce() -> Option<Recording>,
     capacity: Option<Recording>,
     recorded: usize,
 ) -> Recording {
@@ -85,7 +99,7 @@ pub(super) fn recording(
     obstacle
         .or(exceeded)
         .or_else(|| hidden(view))
-        .or_else(|| missing_label(missing_labels))
+        .or_else(missing_label)
         .or(near)
         .unwrap_or_else(|| progress(view, recorded))
 }
@@ -112,15 +126,26 @@ fn progress(view: &View<'_>, recorded: usize) -> Recording {
     Recording { ok: true, reason, message: message.into() }
 }
 
-/// The first Pod whose node lacks a topology key.
-fn missing_label(missing_labels: &BTreeMap<Arc<str>, MissingLabels>) -> Option<Recording> {
-    let (pod, MissingLabels { node, keys }) = missing_labels.first_key_value()?;
+/// The first Pod whose node lacks topology keys. They are computed from its state, so that nothing is kept of them.
+pub(super) fn missing_label(
+    view: &View<'_>,
+    missing_labels: &BTreeSet<Arc<str>>,
+    changes: &[EntryChange],
+) -> Option<Recording> {
+    let pod = missing_labels.first()?;
+    let changed = changes.iter().find(|change| change.pod == *pod);
+    let known = || view.pps.fact.status.pod_states.get(pod);
+    let state = changed.map_or_else(known, |change| change.after.clone())?;
+    let keys = record::missing_keys(&view.pps.fact.spec, |key| state.node_topology_labels.contains_key(key));
     let replace_deprecated =
-        |key: &String| Some(format!("use {} instead of {key}", record::successor_of(key)?));
+        |key: &&str| Some(format!("use {} instead of {key}", record::successor_of(key)?));
     let advice = keys
         .iter()
         .find_map(replace_deprecated)
         .unwrap_or_else(|| "label the node, or remove the key from the spec".into());
-    let message = format!("{advice}: node {node} of Pod {pod} has no label {}", keys.join(", "));
+    let more = keys.len().saturating_sub(MAX_MESSAGES);
+    let listed = keys[..keys.len() - more].join(", ");
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let message = format!("{advice}: node {} of Pod {pod} has no label {listed}{more}", state.node_name);
     Some(Recording { ok: false, reason: Reason::TopologyKeyMissing, message })
 }

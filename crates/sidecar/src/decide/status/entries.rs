@@ -1,28 +1,35 @@
 //! What becomes of each dirty entry: recorded, kept or dropped.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use pps_core::Spec;
 use pps_core::demand::Wanted;
-use pps_core::pps::PodState;
+use pps_core::pps::{PodState, RetentionPolicy};
 use pps_core::record::{self, RunningPod};
 use pps_core::status::entry_patch;
 use pps_core::workload::{PodOwnership, WorkloadPresence, retains_state};
 
+use super::drop_check::{DropCause, DroppedEntry};
 use super::view::View;
-use crate::decide::inventory::{Absence, EntryChange, MissingLabels};
+use crate::decide::inventory::{Absence, EntryChange};
 use crate::facts::{NodeFact, PodFact};
 
 /// What becomes of the entries of one PPS. The maps and sets start from what the tracked object has.
 #[derive(Default)]
 pub(super) struct EntryDecisions {
     pub(super) changes: Vec<EntryChange>,
-    pub(super) missing_labels: BTreeMap<Arc<str>, MissingLabels>,
+    pub(super) missing_labels: BTreeSet<Arc<str>>,
     pub(super) surplus: BTreeSet<Arc<str>>,
     pub(super) deferred: BTreeSet<Arc<str>>,
     pub(super) forgotten: Vec<(String, Arc<str>)>,
     pub(super) unconfirmed_nodes: BTreeSet<String>,
     pub(super) borrowed: Vec<Arc<str>>,
+    pub(super) drops: Vec<DroppedEntry>,
+    pub(super) awaited_labels: BTreeSet<Arc<str>>,
+    /// Whether an entry still waits for what becomes of the Pods of the workload for which it was recorded: until then
+    /// the status names that workload.
+    pub(super) keeps_target: bool,
 }
 
 /// What becomes of one entry.
@@ -31,9 +38,7 @@ enum EntryDecision {
     /// Kept while the workload has fewer Pods than it wants.
     KeepAsSurplus,
     Record(PodState),
-    Drop,
-    /// Dropped, since its node is gone.
-    Forget,
+    Drop(DropCause),
 }
 
 impl EntryDecisions {
@@ -45,7 +50,7 @@ impl EntryDecisions {
             // The spec may name other keys now, and another writer may have removed entries.
             let states = &pps.fact.status.pod_states;
             missing_labels
-                .retain(|pod, missing| states.contains(pod) && missing.are_named_by(&pps.fact.spec));
+                .retain(|pod| states.get(pod).is_some_and(|state| lacks_key(&pps.fact.spec, &state)));
         }
         Self {
             missing_labels,
@@ -85,7 +90,19 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, decisions: &mut EntryDecisions) 
     let absence = before.as_ref().and_then(|before| view.forgettable_absence(&pod, before));
     decisions.surplus.remove(&pod);
     decisions.deferred.remove(&pod);
-    let after = match decide_one(view, &pod, before.as_ref(), absence) {
+    let mut decision = decide_one(view, &pod, before.as_ref(), absence);
+    let is_held = matches!(decision, EntryDecision::Drop(_)) && view.pps.is_drop_held(&pod);
+    if is_held {
+        decision = EntryDecision::Keep;
+    }
+    if view.presence() == WorkloadPresence::Replaced
+        && view.pps.fact.spec.retention() != RetentionPolicy::Retain
+        && before.is_some()
+        && (is_held || view.ownership(&pod) == PodOwnership::Former)
+    {
+        decisions.keeps_target = true;
+    }
+    let after = match decision {
         keep @ (EntryDecision::Keep | EntryDecision::KeepAsSurplus) => {
             if let Some(before) = &before {
                 if absence == Some(Absence::Overdue) {
@@ -96,8 +113,7 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, decisions: &mut EntryDecisions) 
                 }
             }
             // A write that was not stored may have noted keys that the entry has after all.
-            let has_all = |state: &PodState| MissingLabels::of(&view.pps.fact.spec, state).is_none();
-            if before.as_ref().is_none_or(has_all) {
+            if before.as_ref().is_none_or(|state| !lacks_key(&view.pps.fact.spec, state)) {
                 decisions.missing_labels.remove(&pod);
             }
             if matches!(keep, EntryDecision::KeepAsSurplus) {
@@ -105,17 +121,24 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, decisions: &mut EntryDecisions) 
             }
             return;
         }
-        EntryDecision::Record(state) => Some(state),
-        EntryDecision::Drop => None,
-        EntryDecision::Forget => {
-            decisions.forgotten.extend(before.as_ref().map(|before| (before.node_name.clone(), pod.clone())));
+        EntryDecision::Record(state) => {
+            if let Some(node) = node_without_label_of(view, &pod, &state) {
+                decisions.awaited_labels.insert(node);
+            }
+            Some(state)
+        }
+        EntryDecision::Drop(cause) => {
+            let node = before.as_ref().map(|before| before.node_name.clone()).unwrap_or_default();
+            if cause == DropCause::NodeGone {
+                decisions.forgotten.push((node.clone(), pod.clone()));
+            }
+            decisions.drops.push(DroppedEntry { pod: pod.clone(), node, cause });
             None
         }
     };
     decisions.missing_labels.remove(&pod);
-    let missing = after.as_ref().and_then(|state| MissingLabels::of(&view.pps.fact.spec, state));
-    if let Some(missing) = missing {
-        decisions.missing_labels.insert(pod.clone(), missing);
+    if after.as_ref().is_some_and(|state| lacks_key(&view.pps.fact.spec, state)) {
+        decisions.missing_labels.insert(pod.clone());
     }
     if let Some(patch) = entry_patch(before.as_ref(), after.as_ref()) {
         let node_before = before.as_ref().map(|before| &before.node_name);
@@ -145,7 +168,7 @@ fn decide_one(
         return EntryDecision::Keep;
     }
     if absence == Some(Absence::Confirmed) {
-        return EntryDecision::Forget;
+        return EntryDecision::Drop(DropCause::NodeGone);
     }
     let wanted = view.living_workload().map_or(Wanted::No, |workload| {
         let living = view.pods.living(&workload.uid);
@@ -155,8 +178,20 @@ fn decide_one(
     match wanted {
         Wanted::Maybe if !keeps(false) && keeps(true) => EntryDecision::KeepAsSurplus,
         _ if keeps(wanted != Wanted::No) => EntryDecision::Keep,
-        _ => EntryDecision::Drop,
+        wanted => EntryDecision::Drop(DropCause::NotRetained { wanted: wanted != Wanted::No }),
     }
+}
+
+/// The new node of a Pod, if the state has a label that the node does not have yet.
+fn node_without_label_of(view: &View<'_>, pod: &Arc<str>, state: &PodState) -> Option<Arc<str>> {
+    let name = view.pod(pod)?.node.as_ref().filter(|name| view.new_nodes.contains_key(*name))?;
+    let node = view.nodes.get(name)?;
+    state.node_topology_labels.keys().any(|key| node.label(key).is_none()).then(|| name.clone())
+}
+
+/// Whether a state lacks a topology key that the spec names.
+fn lacks_key(spec: &Spec, state: &PodState) -> bool {
+    spec.topology_keys().any(|key| !state.node_topology_labels.contains_key(key))
 }
 
 fn record(
@@ -173,6 +208,7 @@ fn record(
     };
     let running = RunningPod {
         node_name,
+        is_node_new: view.new_nodes.contains_key(node_name),
         node_label: &|key| node.label(key),
         annotation: &annotation,
         pod_ips: &pod.ips,

@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 use super::view::View;
 use crate::decide::inventory::{EntryChange, Header, KindCoverage, TrackedPps};
 
-/// Decides the header. `records` says whether the states belong to the workload that exists now.
+/// Decides the header. `takes_over` says whether all states belong to the workload that exists now.
 pub(super) fn decide(
     view: &View<'_>,
-    records: bool,
+    takes_over: bool,
     recorded: usize,
     recording: &Recording,
     now: &str,
@@ -23,7 +23,7 @@ pub(super) fn decide(
     } else {
         fact.status.desired
     };
-    let target = view.living_workload().filter(|_| records);
+    let target = view.living_workload().filter(|_| takes_over);
     Header {
         observed_generation: fact.generation.or(fact.status.observed_generation),
         target_uid: target.map(|workload| workload.uid.to_string()),

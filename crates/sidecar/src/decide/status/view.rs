@@ -1,8 +1,9 @@
 //! All that the decision about one PPS may look at, and the questions that it asks.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use pps_core::pps::PodState;
+use pps_core::pps::{NodeDeletionPolicy, PodState};
 use pps_core::workload::{PodLocation, PodOwnership, WorkloadPresence, forgets_state};
 
 use crate::decide::inventory::{Absence, KindCoverage, NodeAbsences, Pods, TrackedPps};
@@ -20,6 +21,8 @@ pub(crate) struct View<'a> {
     pub(crate) superseded_by: Option<&'a NamespacedName>,
     pub(crate) pods: &'a Pods,
     pub(crate) nodes: &'a Store<Arc<str>, NodeFact>,
+    /// Nodes that may not have all their labels yet.
+    pub(crate) new_nodes: &'a HashMap<Arc<str>, bool>,
     pub(crate) absences: &'a NodeAbsences,
 }
 
@@ -35,27 +38,22 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn presence(&self) -> WorkloadPresence {
-        match self.living_workload() {
-            Some(workload) => match &self.pps.fact.status.target_uid {
-                Some(uid) if **uid != *workload.uid => WorkloadPresence::Replaced,
-                _ => WorkloadPresence::Present,
-            },
-            None => WorkloadPresence::Gone,
+        match (self.living_workload(), self.target_uid()) {
+            (Some(workload), Some(uid)) if *uid != *workload.uid => WorkloadPresence::Replaced,
+            (Some(_), _) => WorkloadPresence::Present,
+            (None, None) if self.workload.is_none() => WorkloadPresence::Awaited,
+            (None, _) => WorkloadPresence::Gone,
         }
     }
 
     /// What the Pod of this name is to the workload.
     pub(crate) fn ownership(&self, name: &Arc<str>) -> PodOwnership {
-        let Some(pod) = self.pod(name) else { return PodOwnership::Absent };
-        match (&pod.owner, self.workload, pod.terminating) {
-            (Some(owner), Some(workload), true) if *owner == workload.uid => PodOwnership::Terminating,
-            (Some(owner), Some(workload), false) if *owner == workload.uid => PodOwnership::Owned,
-            (Some(_), Some(_), _) => PodOwnership::Foreign,
-            // The workload is gone, and the garbage collector has not deleted this Pod yet.
-            (Some(_), None, false) => PodOwnership::Owned,
-            (None, _, false) => PodOwnership::Orphan,
-            (_, _, true) => PodOwnership::Absent,
-        }
+        ownership(self.pod(name), self.workload, self.target_uid())
+    }
+
+    /// UID of the workload for which the states were recorded.
+    pub(crate) fn target_uid(&self) -> Option<&'a str> {
+        self.pps.fact.status.target_uid.as_deref()
     }
 
     /// Whether a Pod of another owner has the name of an entry.
@@ -67,14 +65,41 @@ impl<'a> View<'a> {
     /// What is known of an entry's node, if `nodeDeletionPolicy` and the Pod allow the entry to be dropped with it.
     pub(crate) fn forgettable_absence(&self, name: &Arc<str>, state: &PodState) -> Option<Absence> {
         let absence = self.absences.of(&state.node_name)?;
-        let pod = self.pod(name);
-        let place = match pod.and_then(|pod| pod.node.as_deref()) {
-            None => PodLocation::Unbound,
-            Some(node) if *node == *state.node_name => PodLocation::SameNode,
-            Some(_) => PodLocation::OtherNode,
-        };
-        let ready = pod.is_some_and(|pod| pod.ready);
         let policy = self.pps.fact.spec.node_deletion();
-        forgets_state(policy, self.ownership(name), ready, place).then_some(absence)
+        is_forgettable(policy, self.ownership(name), self.pod(name), &state.node_name).then_some(absence)
     }
+}
+
+/// What a Pod is to the workload. `target_uid` is the UID of the workload for which the states were recorded.
+pub(super) fn ownership(
+    pod: Option<&PodFact>,
+    workload: Option<&WorkloadFact>,
+    target_uid: Option<&str>,
+) -> PodOwnership {
+    let Some(pod) = pod else { return PodOwnership::Absent };
+    match (&pod.owner, workload, pod.terminating) {
+        (Some(owner), Some(workload), true) if *owner == workload.uid => PodOwnership::Terminating,
+        (Some(owner), Some(workload), false) if *owner == workload.uid => PodOwnership::Owned,
+        (Some(owner), Some(_), false) if Some(&**owner) == target_uid => PodOwnership::Former,
+        (Some(_), Some(_), _) => PodOwnership::Foreign,
+        // The workload is gone, and the garbage collector has not deleted this Pod yet.
+        (Some(_), None, false) => PodOwnership::Owned,
+        (None, _, false) => PodOwnership::Orphan,
+        (_, _, true) => PodOwnership::Absent,
+    }
+}
+
+/// Whether an entry may be dropped once its node is gone.
+pub(super) fn is_forgettable(
+    policy: NodeDeletionPolicy,
+    ownership: PodOwnership,
+    pod: Option<&PodFact>,
+    recorded_node: &str,
+) -> bool {
+    let place = match pod.and_then(|pod| pod.node.as_deref()) {
+        None => PodLocation::Unbound,
+        Some(node) if node == recorded_node => PodLocation::SameNode,
+        Some(_) => PodLocation::OtherNode,
+    };
+    forgets_state(policy, ownership, pod.is_some_and(|pod| pod.ready), place)
 }

@@ -63,6 +63,47 @@ fn records_relabelled_nodes_and_annotations_written_after_ready() {
 }
 
 #[test]
+fn a_node_that_is_ready_before_its_zone_label_does_not_wipe_a_recorded_zone() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    // The machine is replaced by one of the same name, whose kubelet is faster than what labels it.
+    world.index.apply_pods(Update::Delete(key("w-0")));
+    world.index.apply_nodes(Update::Delete("node-1".into()));
+    world.index.take_work();
+    world.node("node-1", &[("host", "node-1")]);
+    assert!(world.index.take_work().new_nodes.contains("node-1"));
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    assert_eq!(world.status("p")["podStates"]["w-0"], state("node-1", "a"));
+
+    // The label comes, with another value.
+    world.node("node-1", &[("host", "node-1"), ("zone", "c")]);
+    assert_eq!(world.pod_states("p"), json!({"w-0": {"nodeTopologyLabels": {"zone": "c"}}}));
+    world.accept("p");
+
+    // Somebody takes it away again.
+    world.node("node-1", &[("host", "node-1")]);
+    assert_eq!(world.pod_states("p"), json!({"w-0": {"nodeTopologyLabels": null}}));
+}
+
+#[test]
+fn a_label_that_does_not_come_is_waited_for_only_while_the_node_is_new() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    world.index.apply_nodes(Update::Delete("node-1".into()));
+    world.node("node-1", &[("host", "node-1")]);
+    world.settle("p");
+    assert_eq!(world.status("p")["podStates"]["w-0"], state("node-1", "a"));
+    assert_eq!(world.status("p")["conditions"][0]["status"], "True", "nothing is missing yet");
+    world.index.take_work();
+    world.index.on_node_settled(&"node-1".into());
+    assert!(world.index.take_work().statuses.contains(&key("p")));
+    assert_eq!(world.pod_states("p"), json!({"w-0": {"nodeTopologyLabels": null}}));
+}
+
+#[test]
 fn keeps_the_state_of_a_terminating_or_pending_pod() {
     let mut world = World::with_workload();
     world.pod("w-0", ready_on("node-1"));

@@ -57,6 +57,56 @@ fn ignores_the_answer_for_an_object_recreated_meanwhile() {
 }
 
 #[test]
+fn trusts_a_list_whose_versions_are_lower() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    // etcd was restored from a backup of before.
+    world.version = 50;
+    world.object("p", &spec("w"), &json!({}));
+    assert_eq!(world.patch("p"), None, "a single event may be late");
+    world.index.apply_objects(Update::Begin(0));
+    world.object("p", &spec("w"), &json!({}));
+    world.index.apply_objects(Update::Done);
+    let write = world.index.status_write(&key("p"), NOW).unwrap();
+    assert_eq!(write.patch["metadata"]["resourceVersion"], "52");
+    assert_eq!(write.patch["status"]["podStates"], json!({"w-0": state("node-1", "a")}));
+}
+
+#[test]
+fn a_list_that_was_read_before_a_write_does_not_undo_it() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    assert!(world.patch("p").is_some());
+    world.index.apply_objects(Update::Begin(0));
+    world.object("p", &spec("w"), &json!({}));
+    world.index.apply_objects(Update::Done);
+    world.accept("p");
+    assert_eq!(world.states("p"), ["w-0"]);
+}
+
+#[test]
+fn takes_a_read_unless_an_event_was_faster() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    let known = world.index.resource_version(&key("p")).unwrap().to_owned();
+    let read = crate::facts::PpsFact {
+        resource_version: "7".into(),
+        status: crate::facts::PpsStatus::default(),
+        ..world.index.objects[&key("p")].fact.clone()
+    };
+    world.index.on_object_read(&key("p"), "99", Some(Box::new(read.clone())));
+    assert_eq!(world.states("p"), ["w-0"], "another version was known when the read began");
+    world.index.on_object_read(&key("p"), &known, Some(Box::new(read)));
+    let write = world.index.status_write(&key("p"), NOW).unwrap();
+    assert_eq!(write.patch["metadata"]["resourceVersion"], "7");
+    world.index.on_status_not_written(&key("p"), "uid-p");
+    world.index.on_object_read(&key("p"), "7", None);
+    assert!(world.index.objects.is_empty(), "there is no such object");
+}
+
+#[test]
 fn writes_nothing_to_an_object_that_cannot_be_read() {
     let mut world = World::with_workload();
     world.pod("w-0", ready_on("node-1"));
@@ -72,6 +122,9 @@ fn writes_nothing_to_an_object_that_cannot_be_read() {
     world.index.apply_objects(Update::Apply(key("p"), Box::new(unreadable)));
     world.pod("w-0", ready_on("node-2"));
     assert_eq!(world.patch("p"), None);
+    assert_eq!(world.index.unreadable_count(), 1);
+    let notices = world.index.take_work().notices;
+    assert!(notices.iter().any(|notice| notice.reason == Reason::UnreadableObject), "{notices:?}");
 
     let mended = crate::facts::PpsFact { resource_version: "1001".into(), ..readable };
     world.index.apply_objects(Update::Apply(key("p"), Box::new(mended)));

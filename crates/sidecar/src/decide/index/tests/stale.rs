@@ -1,0 +1,194 @@
+//! Drops that rest on stale knowledge: what the watches have shown is behind the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::decide::index::DropCheck;
+
+/// `w` has its three Pods recorded.
+fn recorded() -> World {
+    let mut world = World::with_workload();
+    for name in ["w-0", "w-1", "w-2"] {
+        world.pod(name, ready_on("node-1"));
+    }
+    world.settle("p");
+    world
+}
+
+fn check(world: &mut World) -> DropCheck {
+    world.index.status_write(&key("p"), NOW).unwrap().drops.unwrap()
+}
+
+fn names(names: &BTreeSet<Arc<str>>) -> Vec<&str> {
+    names.iter().map(|name| &**name).collect()
+}
+
+fn pods(pods: &[(&str, PodFact)]) -> BTreeMap<Arc<str>, PodFact> {
+    pods.iter().map(|(name, pod)| ((*name).into(), pod.clone())).collect()
+}
+
+impl World {
+    fn unconfirmed(&mut self, pods: &[&str]) {
+        let pods = pods.iter().map(|pod| Arc::from(*pod)).collect();
+        self.index.on_drops_unconfirmed(&key("p"), "uid-p", &pods);
+    }
+}
+
+#[test]
+fn pods_of_the_recorded_workload_keep_their_states_until_the_new_one_adopts_them() {
+    let mut world = recorded();
+    // An orphaning delete and a re-creation; the Pod watch is late.
+    world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
+    world.workload("w", "uid-new", 3, &[]);
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0", "w-1", "w-2"]);
+    assert_eq!(world.status("p")["targetUID"], "uid-w", "the states are not the new workload's yet");
+
+    // Two are adopted. The third is deleted, and its state was not the new workload's.
+    for name in ["w-0", "w-1"] {
+        world.pod(name, PodFact { owner: Some("uid-new".into()), ..ready_on("node-1") });
+    }
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0", "w-1", "w-2"]);
+    world.index.apply_pods(Update::Delete(key("w-2")));
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0", "w-1"]);
+    world.settle("p");
+    assert_eq!(world.status("p")["targetUID"], "uid-new");
+}
+
+#[test]
+fn a_living_pod_in_the_cluster_refutes_the_drop_of_its_state() {
+    let mut world = recorded();
+    world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
+    for name in ["w-0", "w-1", "w-2"] {
+        world.index.apply_pods(Update::Delete(key(name)));
+    }
+    let check = check(&mut world);
+    assert_eq!(names(&check.all()), ["w-0", "w-1", "w-2"]);
+    let ready = |owner: Option<&str>| PodFact { owner: owner.map(Into::into), ..ready_on("node-1") };
+    let refuted = check.refuted(
+        None,
+        &pods(&[
+            ("w-0", ready(None)),
+            ("w-1", ready(Some("uid-w"))),
+            ("w-2", PodFact { terminating: true, ..ready(Some("uid-w")) }),
+        ]),
+        &BTreeSet::new(),
+    );
+    assert_eq!(names(&refuted), ["w-0", "w-1"]);
+    assert!(check.refuted(None, &pods(&[]), &BTreeSet::new()).is_empty());
+}
+
+#[test]
+fn a_workload_that_has_changed_in_the_cluster_refutes_all_drops() {
+    let mut world = recorded();
+    world.workload("w", "uid-w", 2, &[]);
+    world.index.apply_pods(Update::Delete(key("w-2")));
+    let scaled = world.index.workload(&workload("w")).unwrap().clone();
+    let check = check(&mut world);
+    assert!(check.refuted(Some(&scaled), &pods(&[]), &BTreeSet::new()).is_empty());
+    let wanted = WorkloadFact { demand: Demand::of_ordinals(Ordinals::new(0, 3, [])), ..scaled };
+    assert_eq!(names(&check.refuted(Some(&wanted), &pods(&[]), &BTreeSet::new())), ["w-2"]);
+    assert_eq!(names(&check.refuted(None, &pods(&[]), &BTreeSet::new())), ["w-2"]);
+}
+
+#[test]
+fn a_node_that_is_back_in_the_cluster_refutes_the_drop_of_its_states() {
+    let mut world = World::new();
+    world.workload("w", "uid-w", 1, &[]);
+    let mut spec = spec("w");
+    spec["nodeDeletionPolicy"] = "Forget".into();
+    world.object("p", &spec, &json!({"targetUID": "uid-w", "podStates": {"w-0": state("node-9", "a")}}));
+    world.settle("p");
+    world.index.on_node_overdue(&"node-9".into());
+    world.settle("p");
+    world.index.on_node_gone(&"node-9".into());
+    let workload = world.index.workload(&workload("w")).cloned();
+    let check = check(&mut world);
+    assert_eq!(names(&check.nodes()), ["node-9"]);
+    assert!(check.refuted(workload.as_ref(), &pods(&[]), &BTreeSet::new()).is_empty());
+    assert_eq!(names(&check.refuted(workload.as_ref(), &pods(&[]), &check.nodes())), ["w-0"]);
+}
+
+#[test]
+fn an_unconfirmed_drop_does_not_hold_up_what_is_to_be_recorded() {
+    let mut world = recorded();
+    world.workload("w", "uid-w", 2, &[]);
+    world.index.apply_pods(Update::Delete(key("w-2")));
+    world.pod("w-0", ready_on("node-2"));
+    assert!(world.patch("p").unwrap()["podStates"]["w-2"].is_null());
+    world.unconfirmed(&["w-2"]);
+    assert!(world.index.take_work().statuses.contains(&key("p")));
+    let states = world.pod_states("p");
+    assert_eq!((&states["w-0"]["nodeName"], states.get("w-2")), (&json!("node-2"), None));
+    world.accept("p");
+    assert_eq!(world.patch("p"), None, "nothing is heard of the Pod");
+    world.index.retry_held_drops();
+    assert!(world.index.take_work().statuses.contains(&key("p")));
+    assert_eq!(world.pod_states("p"), json!({"w-2": null}));
+    world.unconfirmed(&["w-2"]);
+    assert_eq!(world.patch("p"), None);
+
+    // What the watch was late with arrives.
+    world.pod("w-2", ready_on("node-1"));
+    world.settle("p");
+    world.index.apply_pods(Update::Delete(key("w-2")));
+    assert_eq!(world.pod_states("p"), json!({"w-2": null}));
+}
+
+#[test]
+fn what_is_heard_during_the_check_is_decided_at_once() {
+    let mut world = recorded();
+    world.workload("w", "uid-w", 2, &[]);
+    world.index.apply_pods(Update::Delete(key("w-2")));
+    assert!(world.patch("p").is_some());
+    world.pod("w-2", ready_on("node-1"));
+    world.index.apply_pods(Update::Delete(key("w-2")));
+    world.unconfirmed(&["w-2"]);
+    assert_eq!(world.pod_states("p"), json!({"w-2": null}), "no further event would bring it up again");
+}
+
+#[test]
+fn a_forbidden_kind_loses_no_states_although_it_was_listed() {
+    let mut world = recorded();
+    world.index.forbid_kind(&GroupKind::stateful_set(), true);
+    world.workload("w", "uid-w", 0, &[]);
+    world.index.apply_pods(Update::Delete(key("w-2")));
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0", "w-1", "w-2"]);
+    assert_eq!(world.status("p")["conditions"][0]["reason"], "WorkloadKindForbidden");
+}
+
+#[test]
+fn a_kind_that_cannot_be_listed_is_reported_in_the_condition() {
+    let mut world = World::new();
+    let database = GroupKind { group: "a.io".into(), kind: "Database".into() };
+    world.index.watch_kind(database.clone());
+    let mut spec = spec("w");
+    spec["targetRef"] = json!({"apiVersion": "a.io/v1", "kind": "Database", "name": "w"});
+    world.object("p", &spec, &json!({"podStates": {"w-0": state("node-1", "a")}}));
+    assert_eq!(world.patch("p"), None);
+    world.index.set_kind_failing(&database, true);
+    assert!(world.index.take_work().statuses.contains(&key("p")));
+    world.settle("p");
+    assert_eq!(world.status("p")["conditions"][0]["reason"], "WorkloadKindUnavailable");
+    assert_eq!(world.states("p"), ["w-0"]);
+}
+
+#[test]
+fn states_without_a_workload_wait_for_the_next_one_of_the_name() {
+    for policy in ["WhenScaled", "WhenDeleted"] {
+        let mut world = World::new();
+        let mut spec = spec("w");
+        spec["persistentPodStateRetentionPolicy"] = policy.into();
+        let states = json!({"w-0": state("node-1", "a"), "w-1": state("node-2", "b")});
+        world.object("p", &spec, &json!({"podStates": states}));
+        world.settle("p");
+        assert_eq!(world.states("p"), ["w-0", "w-1"], "{policy}");
+        world.workload("w", "uid-new", 2, &[]);
+        world.settle("p");
+        assert_eq!(world.states("p"), ["w-0", "w-1"], "{policy}");
+        assert_eq!(world.status("p")["targetUID"], "uid-new");
+    }
+}

@@ -1,0 +1,101 @@
+//! The last check before entries are dropped. What the watches have shown may be late, and a state that was dropped is
+//! lost. So the shell reads the workload, and the Pods and nodes of these entries, from the API server, and the same rules decide
+//! again from what it answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use pps_core::pps::{NodeDeletionPolicy, RetentionPolicy};
+use pps_core::workload::{WorkloadPresence, retains_state};
+
+use super::view::{View, is_forgettable, ownership};
+use crate::facts::{NamespacedName, PodFact, WorkloadFact, WorkloadKey};
+
+/// What has to be true of the workload and of Pods for a write that drops entries.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DropCheck {
+    /// The workload that has to be read.
+    pub workload: WorkloadKey,
+    /// The workload from which the drops were decided.
+    decided_from: Option<WorkloadFact>,
+    target_uid: Option<String>,
+    presence: WorkloadPresence,
+    retention: RetentionPolicy,
+    node_deletion: NodeDeletionPolicy,
+    drops: Vec<DroppedEntry>,
+}
+
+/// An entry that is dropped.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct DroppedEntry {
+    pub(super) pod: Arc<str>,
+    pub(super) node: String,
+    pub(super) cause: DropCause,
+}
+
+/// Why an entry is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DropCause {
+    /// The retention policy does not keep it; says whether the workload may want the Pod.
+    NotRetained { wanted: bool },
+    /// Its node is gone.
+    NodeGone,
+}
+
+impl DropCheck {
+    /// The check of these drops; none if there are none.
+    pub(super) fn new(view: &View<'_>, drops: Vec<DroppedEntry>) -> Option<Self> {
+        (!drops.is_empty()).then(|| Self {
+            workload: view.pps.workload.clone(),
+            decided_from: view.workload.cloned(),
+            target_uid: view.target_uid().map(str::to_owned),
+            presence: view.presence(),
+            retention: view.pps.fact.spec.retention(),
+            node_deletion: view.pps.fact.spec.node_deletion(),
+            drops,
+        })
+    }
+
+    /// The Pods that have to be read.
+    pub fn pods(&self) -> impl Iterator<Item = NamespacedName> {
+        let namespace = &self.workload.object.namespace;
+        self.drops.iter().map(|drop| NamespacedName { namespace: namespace.clone(), name: drop.pod.clone() })
+    }
+
+    /// The names of the Pods whose entries are dropped.
+    pub fn all(&self) -> BTreeSet<Arc<str>> {
+        self.drops.iter().map(|drop| drop.pod.clone()).collect()
+    }
+
+    /// The nodes that have to be looked for.
+    pub fn nodes(&self) -> BTreeSet<Arc<str>> {
+        let of_gone_nodes = self.drops.iter().filter(|drop| drop.cause == DropCause::NodeGone);
+        of_gone_nodes.map(|drop| drop.node.as_str().into()).collect()
+    }
+
+    /// The entries that must stay, given the workload, the Pods and the nodes that the API server has now.
+    pub fn refuted(
+        &self,
+        workload: Option<&WorkloadFact>,
+        pods: &BTreeMap<Arc<str>, PodFact>,
+        nodes: &BTreeSet<Arc<str>>,
+    ) -> BTreeSet<Arc<str>> {
+        if self.decided_from.as_ref() != workload {
+            return self.all();
+        }
+        let must_stay = |drop: &&DroppedEntry| {
+            let pod = pods.get(&drop.pod);
+            let ownership = ownership(pod, workload, self.target_uid.as_deref());
+            match drop.cause {
+                DropCause::NotRetained { wanted } => {
+                    retains_state(self.retention, self.presence, wanted, ownership)
+                }
+                DropCause::NodeGone => {
+                    nodes.contains(drop.node.as_str())
+                        || !is_forgettable(self.node_deletion, ownership, pod, &drop.node)
+                }
+            }
+        };
+        self.drops.iter().filter(must_stay).map(|drop| drop.pod.clone()).collect()
+    }
+}

@@ -1,0 +1,142 @@
+//! The reads before a state is dropped or a generated PPS is deleted, and after conflicts: the workload, the Pods and
+//! the PPS as the API server has them, not as the watches have shown them.
+//!
+//! Each read is a list of the one object with this name, without a resource version. The API server answers it from etcd,
+//! or from a cache that it knows to be current. An empty list says that there is no such object, which a 404 of a proxy
+//! cannot be mistaken for, and the permission to list is one that the sidecar has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::ListParams;
+use kube::{Api, Resource};
+use pps_core::kinds;
+use serde::de::DeserializeOwned;
+
+use super::{Failure, WriteResult, Writer, bounded};
+use crate::decide::GeneratedPps;
+use crate::decide::index::{DropCheck, StatusWrite};
+use crate::facts::interest::Interest;
+use crate::facts::{NamespacedName, PodFact, WorkloadFact, WorkloadKey};
+use crate::observe::watch::api_resource;
+use crate::observe::wire::{self, CustomWorkload, Pod, ReadPps, StatefulSet};
+
+/// How many Pods are read at once for one write.
+const READS_AT_ONCE: usize = 8;
+
+/// How a kind of workloads is read.
+#[derive(Clone, Debug)]
+pub(crate) enum WorkloadSource {
+    StatefulSet,
+    Custom(kinds::Resource),
+    /// The kind is no longer watched.
+    Unknown,
+}
+
+impl Writer {
+    /// Writes a status. If it drops entries, they are checked first; the write is sent only if all drops are confirmed.
+    pub(crate) async fn write_checked_status(
+        self,
+        write: StatusWrite,
+        source: WorkloadSource,
+    ) -> WriteResult {
+        if let Some(check) = &write.drops {
+            let result = self.refuted_drops(check, source).await;
+            if !result.as_ref().is_ok_and(BTreeSet::is_empty) {
+                return WriteResult::DropsUnconfirmed(write, result);
+            }
+        }
+        self.write_status(write).await
+    }
+
+    /// Deletes a generated PPS, if its workload is still the one from which that was decided.
+    pub(crate) async fn delete_generated_pps(
+        self,
+        workload: WorkloadKey,
+        generated: GeneratedPps,
+        decided_from: Option<WorkloadFact>,
+        source: WorkloadSource,
+    ) -> WriteResult {
+        match self.read_workload(&workload, source).await {
+            Ok(fact) if fact == decided_from => self.write_generated_pps(workload, generated).await,
+            Ok(_) => WriteResult::Generated(workload, generated, Err(Failure::Conflict)),
+            Err(failure) => WriteResult::Generated(workload, generated, Err(failure)),
+        }
+    }
+
+    /// The entries that must stay.
+    async fn refuted_drops(
+        &self,
+        check: &DropCheck,
+        source: WorkloadSource,
+    ) -> Result<BTreeSet<Arc<str>>, Failure> {
+        let workload = self.read_workload(&check.workload, source).await?;
+        let reads = stream::iter(check.pods()).map(|key| self.read_pod(key)).buffer_unordered(READS_AT_ONCE);
+        let pods: BTreeMap<Arc<str>, PodFact> =
+            reads.try_filter_map(|pod| async { Ok(pod) }).try_collect().await?;
+        let mut nodes = BTreeSet::new();
+        for node in check.nodes() {
+            if self.exists_node(&node).await? {
+                nodes.insert(node);
+            }
+        }
+        Ok(check.refuted(workload.as_ref(), &pods, &nodes))
+    }
+
+    async fn read_workload(
+        &self,
+        key: &WorkloadKey,
+        source: WorkloadSource,
+    ) -> Result<Option<WorkloadFact>, Failure> {
+        let namespace = &key.object.namespace;
+        let resource = match source {
+            WorkloadSource::StatefulSet => {
+                let api: Api<StatefulSet> = Api::namespaced(self.client.clone(), namespace);
+                return Ok(read(&api, &key.object).await?.map(|workload| wire::workload_fact(&workload)));
+            }
+            WorkloadSource::Custom(resource) => resource,
+            WorkloadSource::Unknown => {
+                let message = format!("{} is no longer watched", key.kind);
+                return Err(Failure::Other { message, retry_after: None });
+            }
+        };
+        let naming = resource.naming.clone();
+        let resource = api_resource(resource);
+        let api: Api<CustomWorkload> = Api::namespaced_with(self.client.clone(), namespace, &resource);
+        let workload = read(&api, &key.object).await?;
+        Ok(workload.map(|workload| wire::custom_workload_fact(&workload, &resource.api_version, &naming)))
+    }
+
+    /// Reads a PPS whose writes keep conflicting.
+    pub(crate) async fn read_pps(self, key: NamespacedName, known_version: String) -> WriteResult {
+        let api: Api<ReadPps> = Api::namespaced(self.client.clone(), &key.namespace);
+        let result =
+            read(&api, &key).await.map(|object| object.map(|object| Box::new(wire::pps_fact(object))));
+        WriteResult::PpsRead(key, known_version, result)
+    }
+
+    async fn exists_node(&self, name: &str) -> Result<bool, Failure> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        let params = ListParams::default().fields(&format!("metadata.name={name}"));
+        Ok(!bounded(api.list_metadata(&params)).await?.items.is_empty())
+    }
+
+    async fn read_pod(&self, key: NamespacedName) -> Result<Option<(Arc<str>, PodFact)>, Failure> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
+        let pod = read(&api, &key).await?;
+        Ok(pod.and_then(|pod| wire::pod_fact(&pod, &Interest::default())).map(|fact| (key.name, fact)))
+    }
+}
+
+/// Reads one object; `None` if there is none.
+pub(super) async fn read<O>(api: &Api<O>, key: &NamespacedName) -> Result<Option<O>, Failure>
+where
+    O: Resource + Clone + DeserializeOwned + Debug,
+{
+    let params = ListParams::default().fields(&format!("metadata.name={}", key.name));
+    let list = bounded(api.list(&params)).await?;
+    Ok(list.items.into_iter().find(|object| object.meta().name.as_deref() == Some(&*key.name)))
+}

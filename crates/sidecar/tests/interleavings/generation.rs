@@ -1,0 +1,151 @@
+//! Generated PPS objects: what the index wants done reaches the API server late.
+
+use std::collections::BTreeSet;
+
+use pps_core::{TargetReference, generate};
+use pps_sidecar::decide::GeneratedPps;
+use pps_sidecar::facts::store::Update;
+use pps_sidecar::facts::{NamespacedName, WorkloadFact, WorkloadKey};
+
+use super::super::cluster::{Name, PPS_OBJECTS, WORKLOADS};
+use super::super::snapshot::{alias_fact, group_kind, workload_fact};
+use super::{Simulation, key};
+
+/// A generated PPS that is to be written or deleted.
+#[derive(Debug)]
+pub(crate) struct PendingGenerated {
+    number: usize,
+    write: GeneratedPps,
+    /// The workload from which it was decided.
+    decided_from: Option<WorkloadFact>,
+}
+
+fn workload_key(number: usize) -> WorkloadKey {
+    WorkloadKey { object: key(WORKLOADS[number].2), kind: group_kind(number) }
+}
+
+fn name_of(write: &GeneratedPps) -> Name {
+    PPS_OBJECTS.iter().map(|(name, _)| *name).find(|name| **name == *write.key().name).unwrap()
+}
+
+impl Simulation {
+    /// The index decides about the generated PPS of a workload. Returns whether something is to be done.
+    pub(crate) fn generate(&mut self, number: usize) -> bool {
+        let workload = workload_key(number);
+        if !self.due_generated.remove(&number) {
+            return false;
+        }
+        let decided_from = self.index.workload(&workload).cloned();
+        let Some(write) = self.index.generated_pps(&workload) else { return false };
+        self.take_work();
+        self.generated.push(PendingGenerated { number, write, decided_from });
+        true
+    }
+
+    /// The API server receives what is to be done about a generated PPS, and the sidecar learns the answer. Before a
+    /// deletion, the workload is read.
+    pub(crate) fn serve_generated(&mut self, number: usize) {
+        if number >= self.generated.len() {
+            return;
+        }
+        let PendingGenerated { number, write, decided_from } = self.generated.swap_remove(number);
+        if let GeneratedPps::Create { is_alias: true, .. } | GeneratedPps::Delete { is_alias: true, .. } =
+            &write
+        {
+            return self.serve_alias(number, &write);
+        }
+        let name = name_of(&write);
+        let before = self.cluster.objects.get(name).cloned();
+        let is_written = match &write {
+            GeneratedPps::Create { body, .. } => self.cluster.create_generated(name, body),
+            GeneratedPps::Update { patch, .. } => self.cluster.update_generated(name, patch),
+            GeneratedPps::Delete { uid, resource_version, .. } => {
+                let workload = self.cluster.workloads.get(&number);
+                let is_readable = !self.are_reads_failing && !self.snapshot.forbidden.contains(&number);
+                is_readable
+                    && workload.map(|workload| workload_fact(number, workload)) == decided_from
+                    && self.cluster.delete_generated(name, uid, resource_version)
+            }
+        };
+        if self.cluster.objects.get(name) != before.as_ref() {
+            self.queue_pps(name);
+        }
+        self.index.on_generated_pps_written(&workload_key(number), is_written);
+        self.take_work();
+    }
+
+    /// The API server receives an alias, or its deletion, and the watch delivers that at once.
+    fn serve_alias(&mut self, number: usize, write: &GeneratedPps) {
+        let key = write.key().clone();
+        let is_written = match write {
+            GeneratedPps::Create { body, .. } => self.cluster.create_alias(&key.name, body),
+            GeneratedPps::Update { .. } => panic!("an alias is never changed: {write:?}"),
+            GeneratedPps::Delete { uid, resource_version, .. } => {
+                self.cluster.delete_alias(&key.name, uid, resource_version)
+            }
+        };
+        self.deliver_alias(&key.name);
+        self.index.on_generated_pps_written(&workload_key(number), is_written);
+        self.take_work();
+    }
+
+    /// The watch delivers an alias as it is.
+    pub(super) fn deliver_alias(&mut self, name: &str) {
+        let key = NamespacedName::new("n", name);
+        let update = match self.cluster.aliases.get(name) {
+            Some(alias) => Update::Apply(key, alias_fact(alias)),
+            None => Update::Delete(key),
+        };
+        self.index.apply_objects(update);
+    }
+
+    /// Asserts, once everything is delivered and written, that each PPS that governs a workload and has another name has
+    /// an alias, and that there are no others.
+    pub(crate) fn assert_aliases(&self) {
+        let objects = &self.cluster.objects;
+        let mut left: BTreeSet<&String> = self.cluster.aliases.keys().collect();
+        for (number, (api_version, kind, workload)) in WORKLOADS.iter().enumerate() {
+            let target = TargetReference {
+                api_version: (*api_version).into(),
+                kind: (*kind).into(),
+                name: (*workload).into(),
+            };
+            let name = generate::second_name(&target);
+            left.remove(&name);
+            let alias = self.cluster.aliases.get(&name);
+            let mut targeting = objects.iter().filter(|(_, object)| object.target == number);
+            let expected = match (objects.get(workload).filter(|own| own.target == number), targeting.next())
+            {
+                (None, Some((other, _))) => Some(*other),
+                _ => None,
+            };
+            let is_terminating = objects.values().any(|object| object.target == number && object.terminating);
+            if !is_terminating {
+                let actual = alias.map(|alias| alias["spec"]["targetRef"]["name"].as_str().unwrap());
+                assert_eq!(actual, expected, "the alias {name}");
+            }
+        }
+        assert!(left.is_empty(), "{left:?} are no one's aliases");
+    }
+
+    /// Asserts, once everything is delivered and written, that a PPS exists for each workload that asks for one, and that
+    /// no generated one is left for a workload that does not.
+    pub(crate) fn assert_generated(&self) {
+        for (number, workload) in self.cluster.workloads.iter().filter(|(_, workload)| !workload.terminating)
+        {
+            if !self.snapshot.kinds.contains_key(number) {
+                continue;
+            }
+            let of_workload = self.cluster.objects.values().filter(|object| object.target == *number);
+            if workload.annotated {
+                assert!(of_workload.count() > 0, "no PPS was generated for {number}");
+            } else if !self.snapshot.forbidden.contains(number) {
+                let mut left = of_workload.filter(|object| !object.terminating);
+                assert!(
+                    left.all(|object| object.generated_for.is_none()),
+                    "a generated PPS is left for {number}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The ground truth: whether what the API server is asked to destroy may be destroyed, judged by the cluster itself at
+//! that moment, never by what the watches have shown.
+
+use pps_core::pps::{PodState, RetentionPolicy};
+use serde_json::Value;
+
+use super::cluster::{Cluster, Pod, Pps};
+use super::model::{parse_status, wants};
+
+impl Cluster {
+    /// Asserts that a status patch drops no state that a Pod of the cluster backs, that its workload wants, or that
+    /// the retention policy keeps.
+    pub(crate) fn assert_drops_no_needed_state(&self, name: &str, patch: &Value) {
+        let Some(object) = self.objects.get(name) else { return };
+        let version = object.version.to_string();
+        if patch["metadata"]["uid"] != object.uid || patch["metadata"]["resourceVersion"] != version {
+            return;
+        }
+        let status = parse_status(&object.status);
+        for (pod, _) in patch["status"]["podStates"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(_, entry)| entry.is_null())
+        {
+            let state = &status.pod_states[pod.as_str()];
+            let why = self.why_needed(object, status.target_uid.as_ref(), pod, state);
+            assert!(
+                why.is_none(),
+                "{name}: the state of {pod} is dropped although {}\n{patch}\n{self:?}",
+                why.unwrap()
+            );
+        }
+    }
+
+    fn why_needed(
+        &self,
+        object: &Pps,
+        target_uid: Option<&String>,
+        pod_name: &str,
+        state: &PodState,
+    ) -> Option<&'static str> {
+        let workload = self.workloads.get(&object.target);
+        let pod = self.pods.get(pod_name);
+        let is_own = |pod: &&Pod| {
+            pod.owner.as_ref().is_none_or(|owner| {
+                Some(owner) == target_uid || workload.is_some_and(|workload| workload.uid == *owner)
+            })
+        };
+        let living = pod.filter(|pod| !pod.terminating).filter(is_own);
+        let is_backed =
+            living.is_some_and(|pod| pod.ready || pod.node.is_some_and(|node| node != state.node_name));
+        if object.options.forget && !self.nodes.contains_key(state.node_name.as_str()) {
+            return is_backed.then_some("a Pod backs it");
+        }
+        if object.options.retention == RetentionPolicy::Retain {
+            return Some("it is to be retained");
+        }
+        if living.is_some() {
+            return Some("a living Pod of the workload has its name");
+        }
+        match workload.filter(|workload| !workload.terminating) {
+            None => (workload.is_none() && target_uid.is_none()).then_some("its workload is yet to come"),
+            Some(workload) if target_uid.is_some_and(|uid| *uid != workload.uid) => None,
+            Some(_) if object.options.retention == RetentionPolicy::WhenDeleted => {
+                Some("the workload exists")
+            }
+            Some(workload) => wants(object.target, workload, pod_name).then_some("the workload wants it"),
+        }
+    }
+}
