@@ -49,6 +49,7 @@ async fn pods_return_to_their_nodes() {
         recording::records_first_pods_without_changing_them,
         recording::records_later_changes_of_labels_and_annotations,
         recording::records_a_newly_named_topology_key,
+        recording::records_and_injects_in_the_spelling_of_v1beta1,
     ])
     .await;
     permissions::assert_used_as_granted(&cluster);

@@ -23,7 +23,7 @@ pub const NEVER_INJECTED: &[(&str, Option<&str>)] = &[
     ("ovn.kubernetes.io/vpc_nat_gw_init", None),
     // OVN-Kubernetes passes the addresses that it has allocated to the nodes in it.
     ("k8s.ovn.org/pod-networks", None),
-    // What Multus has done, now and before its version 3.7. Others read it as the Pod's addresses.
+    // What Multus has done, in its present and in its older spelling. Others read it as the Pod's addresses.
     ("k8s.v1.cni.cncf.io/network-status", Some("k8s.v1.cni.cncf.io/networks")),
     ("k8s.v1.cni.cncf.io/networks-status", Some("k8s.v1.cni.cncf.io/networks")),
     // Calico takes these for the Pod's addresses until its status has some; the last one is that of the AWS VPC CNI.

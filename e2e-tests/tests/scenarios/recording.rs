@@ -195,3 +195,19 @@ pub(crate) fn warnings(cluster: &Cluster, namespace: &str, pod: &str) -> String 
     let mine = served.iter().rfind(|one| one.namespace == namespace && one.name == pod).unwrap();
     mine.evaluation.response.warnings.clone().unwrap_or_default().join("\n")
 }
+
+pub(crate) async fn records_and_injects_in_the_spelling_of_v1beta1(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "beta", 3, 1).await;
+    let object = json!({"apiVersion": "apps.kruise.io/v1beta1", "kind": "PersistentPodState",
+    "metadata": {"namespace": pool.namespace, "name": "web"},
+    "spec": {
+        "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
+        "requiredPersistentTopology": {"keys": [HOSTNAME]},
+    }});
+    cluster.apply_objects(&[object]).await.unwrap();
+    let before = homes(&cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap());
+    let states = pool.wait_for_entries("web", &["web-0"]).await;
+    assert_eq!(states["web-0"]["nodeTopologyLabels"], json!({HOSTNAME: before["web-0"]}));
+    pool.load_all(before.values()).await;
+    assert_eq!(homes(&pool.recreate("web", &["web-0"]).await), before);
+}
