@@ -2,7 +2,6 @@
 
 mod capacity;
 mod dirty;
-pub(crate) mod limits;
 mod node_absences;
 mod pods;
 mod tracked_pps;

@@ -29,7 +29,8 @@ use crate::telemetry::metrics::Metrics;
 /// The bodies of all requests.
 type Requests = Arc<Mutex<Vec<Value>>>;
 
-/// An API server that answers each request by its body, with a status code and an object.
+/// An API server that answers each write by its body, with a status code and an object. Its lists are empty, except
+/// that the workload without annotations exists.
 fn api_server(answer: impl Fn(&Value) -> (u16, Value) + Clone + Send + 'static) -> (Client, Requests) {
     let requests = Requests::default();
     let seen = requests.clone();

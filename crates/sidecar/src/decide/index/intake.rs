@@ -7,7 +7,7 @@ use pps_core::{Reason, Spec, generate};
 use super::Index;
 use crate::decide::alias::Alias;
 use crate::decide::generated_pps::target_of;
-use crate::decide::inventory::{Source, TrackedPps, limits};
+use crate::decide::inventory::{Source, TrackedPps};
 use crate::facts::store::{Put, Update};
 use crate::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact, WorkloadKey};
 
@@ -352,7 +352,7 @@ impl Index {
 
     /// Adds the keys that a spec names to what is kept of Pods and Nodes.
     fn extend_interest(&mut self, spec: &Spec) {
-        if limits::exceeded(spec).is_some() {
+        if spec.exceeds_limits().is_some() {
             return;
         }
         let grown = self.interest.add_keys(spec);

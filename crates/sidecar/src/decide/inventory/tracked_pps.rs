@@ -8,7 +8,6 @@ use pps_core::pps::Condition;
 
 use super::capacity::{Capacity, EntryChange};
 use super::dirty::Dirty;
-use super::limits;
 use crate::facts::interner::Interner;
 use crate::facts::{PpsFact, PpsStatus, WorkloadKey};
 
@@ -78,7 +77,7 @@ pub(crate) struct MovedEntry {
 impl TrackedPps {
     pub(crate) fn new(workload: WorkloadKey, fact: PpsFact) -> Self {
         let capacity = Capacity::of(&fact.status.pod_states);
-        let exceeded_limit = limits::exceeded(&fact.spec);
+        let exceeded_limit = fact.spec.exceeds_limits();
         Self {
             workload,
             fact,
@@ -111,7 +110,7 @@ impl TrackedPps {
     pub(crate) fn specs(&self) -> impl Iterator<Item = &Spec> + Clone {
         let known = self.exceeded_limit.is_none().then_some(&self.fact);
         let superseding = self.superseding.as_ref().map(|(fact, _)| fact);
-        let superseding = superseding.filter(|fact| limits::exceeded(&fact.spec).is_none());
+        let superseding = superseding.filter(|fact| fact.spec.exceeds_limits().is_none());
         [known, superseding].into_iter().flatten().map(|fact| &fact.spec)
     }
 
@@ -179,7 +178,7 @@ impl TrackedPps {
             return None;
         }
         self.capacity.measure(&fact.status.pod_states);
-        self.exceeded_limit = limits::exceeded(&fact.spec);
+        self.exceeded_limit = fact.spec.exceeds_limits();
         Some(std::mem::replace(&mut self.fact, fact))
     }
 
