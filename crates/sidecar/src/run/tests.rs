@@ -161,6 +161,23 @@ async fn writes_an_object_that_has_changed_while_the_program_stops() {
 }
 
 #[tokio::test]
+async fn writes_what_changed_during_the_last_write_before_the_program_stops() {
+    let (client, patches) = api_server(|_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+    let mut worker = worker(client, [pps("6")]);
+    worker.take_turn();
+    assert_eq!(worker.in_flight.len(), 1);
+    // The workload appears while the write is on its way.
+    let plain = WorkloadFact { annotations: [].into(), ..annotated("zone") };
+    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), plain));
+    let (_sender, mut observations) = mpsc::channel(8);
+    let stopped = tokio::time::timeout(Duration::from_secs(5), worker.finish(&mut observations)).await;
+    assert!(stopped.is_ok());
+    let patches = patches.lock().unwrap();
+    assert_eq!(patches.len(), 2);
+    assert_eq!(patches[1]["status"]["targetUID"], "uid-w");
+}
+
+#[tokio::test]
 async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_change() {
     let denied = r#"admission webhook "p.kubewarden.admission" denied the request: no"#;
     let (client, requests) = api_server(|_| refusal(400, "BadRequest", denied));

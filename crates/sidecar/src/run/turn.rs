@@ -186,9 +186,13 @@ impl Worker {
         let mut retry_at = Instant::now();
         while self.term.is_leader() {
             if Instant::now() >= retry_at {
-                for key in std::mem::take(&mut pending) {
-                    self.write_status(&key, false);
-                }
+                // What has changed since an earlier write of the object was begun follows that write.
+                pending.retain(|key| {
+                    self.index.is_status_write_in_flight(key) || {
+                        self.write_status(key, false);
+                        false
+                    }
+                });
             }
             if pending.is_empty() && self.in_flight.is_empty() {
                 return;
@@ -202,7 +206,7 @@ impl Worker {
                     self.on_write_done((is_retry, result));
                 }
                 Some(observation) = observations.recv() => self.apply(observation),
-                () = sleep_until(retry_at.into()), if !pending.is_empty() => {}
+                () = sleep_until(retry_at.into()), if Instant::now() < retry_at => {}
                 else => return,
             }
             // What comes up only now is left to the next leader.
