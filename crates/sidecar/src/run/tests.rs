@@ -169,6 +169,9 @@ async fn writes_what_changed_during_the_last_write_before_the_program_stops() {
     // The workload appears while the write is on its way.
     let plain = WorkloadFact { annotations: [].into(), ..annotated("zone") };
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), plain));
+    // The change is due before the write has ended, and has to wait for it.
+    worker.status_writes.take_all();
+    worker.index.take_work();
     let (_sender, mut observations) = mpsc::channel(8);
     let stopped = tokio::time::timeout(Duration::from_secs(5), worker.finish(&mut observations)).await;
     assert!(stopped.is_ok());

@@ -197,11 +197,14 @@ impl Worker {
             if pending.is_empty() && self.in_flight.is_empty() {
                 return;
             }
+            let mut written = None;
             tokio::select! {
                 Some(Ok((is_retry, result))) = self.in_flight.join_next() => {
-                    if let WriteResult::Status(write, Err(_)) = &result {
-                        pending.insert(write.key.clone());
-                        retry_at = Instant::now() + SHUTDOWN_RETRY;
+                    if let WriteResult::Status(write, result) = &result {
+                        written = Some(write.key.clone());
+                        if result.is_err() {
+                            retry_at = Instant::now() + SHUTDOWN_RETRY;
+                        }
                     }
                     self.on_write_done((is_retry, result));
                 }
@@ -209,9 +212,11 @@ impl Worker {
                 () = sleep_until(retry_at.into()), if Instant::now() < retry_at => {}
                 else => return,
             }
-            // What comes up only now is left to the next leader.
+            // An object that was being written may have changed before the stop. What comes up elsewhere only now is
+            // left to the next leader.
             self.queue_work(Instant::now());
-            self.status_writes.take_all();
+            let marked = self.status_writes.take_all();
+            pending.extend(marked.into_iter().filter(|key| Some(key) == written.as_ref()));
         }
     }
 }
