@@ -138,6 +138,11 @@ impl Index {
         self.workloads.get(key)
     }
 
+    /// Whether a write of this object's status is on its way.
+    pub fn is_status_write_in_flight(&self, key: &NamespacedName) -> bool {
+        self.objects.get(key).is_some_and(TrackedPps::is_write_in_flight)
+    }
+
     /// Whether this Pod has the policy's annotation and waits for a node.
     pub fn is_pending(&self, pod: &NamespacedName) -> bool {
         self.pods.is_pending(pod)

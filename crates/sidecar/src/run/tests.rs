@@ -26,17 +26,26 @@ use crate::observe::wire;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
-/// The bodies of all requests.
+/// The bodies of all writes.
 type Requests = Arc<Mutex<Vec<Value>>>;
 
-/// An API server that answers each write by its body, with a status code and an object. Its lists are empty, except
-/// that the workload without annotations exists.
+/// A StatefulSet that asks for nothing.
+fn plain_workload() -> Value {
+    json!({"metadata": {"name": "w", "namespace": "n", "uid": "uid-w"}, "spec": {"replicas": 1}})
+}
+
+/// An API server that answers each write by its body, with a status code and an object. A read finds the plain workload.
 fn api_server(answer: impl Fn(&Value) -> (u16, Value) + Clone + Send + 'static) -> (Client, Requests) {
     let requests = Requests::default();
     let seen = requests.clone();
     let service = service_fn(move |request: http::Request<Body>| {
         let (seen, answer) = (seen.clone(), answer.clone());
         async move {
+            if request.method() == http::Method::GET {
+                let list =
+                    json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": [plain_workload()]});
+                return Ok(http::Response::new(Body::from(list.to_string().into_bytes())));
+            }
             let body = request.into_body().collect().await.unwrap().to_bytes();
             let body: Value = serde_json::from_slice(&body).unwrap();
             let (code, answer) = answer(&body);
@@ -162,6 +171,26 @@ async fn writes_an_object_that_has_changed_while_the_program_stops() {
 }
 
 #[tokio::test]
+async fn writes_what_changed_during_the_last_write_before_the_program_stops() {
+    let (client, patches) = api_server(|_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+    let mut worker = worker(client, [pps("6")]);
+    worker.take_turn();
+    assert_eq!(worker.in_flight.len(), 1);
+    // The workload appears while the write is on its way.
+    let plain = WorkloadFact { annotations: [].into(), ..annotated("zone") };
+    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), plain));
+    // The change is due before the write has ended, and has to wait for it.
+    worker.status_writes.take_all();
+    worker.index.take_work();
+    let (_sender, mut observations) = mpsc::channel(8);
+    let stopped = tokio::time::timeout(Duration::from_secs(5), worker.finish(&mut observations)).await;
+    assert!(stopped.is_ok());
+    let patches = patches.lock().unwrap();
+    assert_eq!(patches.len(), 2);
+    assert_eq!(patches[1]["status"]["targetUID"], "uid-w");
+}
+
+#[tokio::test]
 async fn a_refused_write_is_reported_once_and_made_again_when_the_annotations_change() {
     let denied = r#"admission webhook "p.kubewarden.admission" denied the request: no"#;
     let (client, requests) = api_server(|_| refusal(400, "BadRequest", denied));
@@ -217,7 +246,7 @@ async fn reports_once_that_a_generated_object_may_not_be_deleted() {
     let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
     let (client, requests) = api_server(|_| refusal(403, "Forbidden", denied));
     let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
-    let plain = WorkloadFact { annotations: [].into(), ..annotated("zone") };
+    let plain = wire::workload_fact(&serde_json::from_value(plain_workload()).unwrap());
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), plain));
     let notices = write_generated_pps(&mut worker).await;
     let [(Reason::WriteRefused, message)] = &notices[..] else { panic!("{notices:?}") };

@@ -198,28 +198,37 @@ impl Worker {
         let mut retry_at = Instant::now();
         while self.term.is_leader() {
             if Instant::now() >= retry_at {
-                for key in std::mem::take(&mut pending) {
-                    self.write_status(&key, false);
-                }
+                // What has changed since an earlier write of the object was begun follows that write.
+                pending.retain(|key| {
+                    self.index.is_status_write_in_flight(key) || {
+                        self.write_status(key, false);
+                        false
+                    }
+                });
             }
             if pending.is_empty() && self.in_flight.is_empty() {
                 return;
             }
+            let mut written = None;
             tokio::select! {
                 Some(Ok((is_retry, result))) = self.in_flight.join_next() => {
-                    if let WriteResult::Status(write, Err(_)) = &result {
-                        pending.insert(write.key.clone());
-                        retry_at = Instant::now() + SHUTDOWN_RETRY;
+                    if let WriteResult::Status(write, result) = &result {
+                        written = Some(write.key.clone());
+                        if result.is_err() {
+                            retry_at = Instant::now() + SHUTDOWN_RETRY;
+                        }
                     }
                     self.on_write_done((is_retry, result));
                 }
                 Some(observation) = observations.recv() => self.apply(observation),
-                () = sleep_until(retry_at.into()), if !pending.is_empty() => {}
+                () = sleep_until(retry_at.into()), if Instant::now() < retry_at => {}
                 else => return,
             }
-            // What comes up only now is left to the next leader.
+            // An object that was being written may have changed before the stop. What comes up elsewhere only now is
+            // left to the next leader.
             self.queue_work(Instant::now());
-            self.status_writes.take_all();
+            let marked = self.status_writes.take_all();
+            pending.extend(marked.into_iter().filter(|key| Some(key) == written.as_ref()));
         }
     }
 }
