@@ -33,6 +33,9 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
     };
     // The server ends each watch earlier than this, so a connection that is silent for longer is dead.
     config.read_timeout = Some(LONGEST_SILENCE + Duration::from_secs(5));
+    // Each caller waits and tries again by itself, as long as the API server asks for. Another layer below would hide
+    // from it that the API server is overloaded, and hold the request for minutes.
+    config.default_retry = false;
     let builder = ClientBuilder::try_from(config)?;
     Ok(builder.with_layer(&AndThenLayer::new(join_refusal_lines)).build())
 }
