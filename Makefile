@@ -54,7 +54,7 @@ release-tests: ## Run the tests of images, installation and release with the sid
 		$(MAKE) --no-print-directory e2e-tests T='-- registry:: install:: release::'
 
 .PHONY: fuzz
-fuzz: ## Fuzz the policy and the core, FUZZ_SECONDS for each target (T=name to choose)
+fuzz: ## Fuzz the policy, the core and what the sidecar watches, FUZZ_SECONDS for each target (T=name to choose)
 	hack/fuzz.sh $(T)
 
 .PHONY: bench
