@@ -438,7 +438,7 @@ async fn service_accounts_have_exactly_the_expected_permissions() {
     let expected_of_sidecar = permissions([
         ("", "configmaps/kruise-configuration", "list watch"),
         ("", "nodes", "get list watch"),
-        ("", "pods", "delete list watch"),
+        ("", "pods", "list watch"),
         ("apiextensions.k8s.io", "customresourcedefinitions", "list watch"),
         ("apps", "statefulsets", "list watch"),
         ("apps.kruise.io", "persistentpodstates", "create delete list patch watch"),

@@ -88,7 +88,7 @@ async fn pulled_module_answers_requests() {
     let case = pps_corpus::cases()
         .unwrap()
         .into_iter()
-        .find(|case| case.name == "rule-02-found-in-namespace")
+        .find(|case| case.name == "rule-02-alias-found")
         .unwrap();
     let evaluation = policy.evaluate(&case.request, &case.settings, &host_of(&case)).unwrap();
     let outcome = outcome_of(evaluation.response).unwrap();

@@ -298,6 +298,8 @@ where
         self.watch = None;
         self.back_off(error.retry_after());
         if error.needs_list() {
+            // A list under way may have begun before, and would be merged with events that no longer count.
+            self.list = None;
             self.position = None;
             self.wants_list = true;
         }
