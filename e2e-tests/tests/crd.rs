@@ -447,7 +447,7 @@ async fn service_accounts_have_exactly_the_expected_permissions() {
         ("coordination.k8s.io", "leases/kruise-manager", "get"),
         ("events.k8s.io", "events", "create"),
     ]);
-    let expected_of_policy = permissions([("apps.kruise.io", "persistentpodstates", "get list watch")]);
+    let expected_of_policy = permissions([("apps.kruise.io", "persistentpodstates", "get")]);
     for (namespace, account, expected) in [
         (NAMESPACE, "pps-sidecar", expected_of_sidecar),
         (kubewarden::NAMESPACE, kubewarden::SERVICE_ACCOUNT, expected_of_policy),

@@ -28,7 +28,9 @@ const VOCABULARY: &str = "invalid value at line column metadata: spec: status: t
     recursion limit exceeded EOF while parsing a string an object a list a value expected ident expected value key must be a string \
     control character (\\u0000-\\u001F) found while parsing a string invalid escape lone leading surrogate in hex escape \
     invalid number number out of range trailing characters trailing comma invalid unicode code point unexpected end of hex escape \
-    floating point number";
+    floating point number \
+    PodIPsJSON PodIPsCSV WhenScaled WhenDeleted TargetReference NodeTopologyTerm PreferredTopologyTerm PodAnnotation \
+    targetRef apiVersion preference nodeTopologyKeys";
 
 /// Text as JSON; nothing if it is none, or if an object has a field twice. Readers may differ in what they make of that.
 fn canonical(text: &str) -> Option<(Value, String)> {

@@ -85,11 +85,8 @@ async fn pulled_module_answers_requests() {
     let module = registry.reader().unwrap().pull_policy(&reference).await.unwrap();
     assert_eq!(digest(&module), digest(&fs::read(policy_path()).unwrap()));
     let policy = PolicyModule::load(&module).unwrap();
-    let case = pps_corpus::cases()
-        .unwrap()
-        .into_iter()
-        .find(|case| case.name == "rule-02-alias-found")
-        .unwrap();
+    let case =
+        pps_corpus::cases().unwrap().into_iter().find(|case| case.name == "rule-02-alias-found").unwrap();
     let evaluation = policy.evaluate(&case.request, &case.settings, &host_of(&case)).unwrap();
     let outcome = outcome_of(evaluation.response).unwrap();
     assert!(!outcome.patch.is_empty(), "the case injects nothing");
