@@ -42,6 +42,7 @@ async fn pods_return_to_their_nodes() {
         rescheduling::drops_states_after_scale_down_once_the_pods_are_gone,
         rescheduling::when_deleted_retention_returns_pods_after_scale_up,
         rescheduling::records_pods_whose_ordinals_do_not_start_at_0,
+        rescheduling::restored_states_serve_the_next_workload_of_the_name,
         passthrough::makes_no_host_call_for_pods_without_stable_names,
         passthrough::leaves_its_own_output_unchanged,
         passthrough::preserves_unknown_fields,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kube::api::{Patch, PatchParams};
 use pps_e2e::{
     cluster::{Cluster, PodInfo},
     control_plane::Version,
@@ -213,4 +214,35 @@ pub(crate) async fn records_pods_whose_ordinals_do_not_start_at_0(cluster: &Clus
     let states = pool.recorded("web", "web").await;
     assert!(states.keys().eq(["web-5", "web-6"]), "{states:?}");
     assert_eq!(homes(&pool.recreate("web", &["web-5", "web-6"]).await), homes(&before));
+}
+
+/// The procedure of docs/operations.md: the objects and their statuses are there before the workload.
+pub(crate) async fn restored_states_serve_the_next_workload_of_the_name(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "restored", 2, 1).await;
+    let home = "restored-1";
+    pool.object("web", &required("web", &[HOSTNAME])).await;
+    let state = json!({"nodeName": home, "nodeTopologyLabels": {HOSTNAME: home}});
+    let patch = Patch::Merge(json!({"status": {"podStates": {"web-0": state}}}));
+    let api = cluster.pps_api("restored");
+    api.patch_status("web", &PatchParams::default(), &patch).await.unwrap();
+    wait_for("the sidecar to say that there is no workload", TIMEOUT, async || {
+        let pps = pool.pps("web").await?;
+        let counted = pps.data["status"]["recorded"] == 1;
+        Ok(Progress::when(counted && recording(&pps)["reason"] == "WorkloadNotFound", (), pps.data))
+    })
+    .await
+    .unwrap();
+    assert_eq!(pool.states("web").await["web-0"], state);
+
+    pool.load(home).await;
+    let web = cluster.create_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
+    assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], home);
+    pool.recorded("web", "web").await;
+    let uid = web.metadata.uid.unwrap();
+    wait_for("the states to belong to the workload", TIMEOUT, async || {
+        let pps = pool.pps("web").await?;
+        Ok(Progress::when(pps.data["status"]["targetUID"] == uid, (), pps.data))
+    })
+    .await
+    .unwrap();
 }

@@ -136,6 +136,11 @@ impl Worker {
             return;
         }
         if self.evicts_pending_pods {
+            // A node that could take the Pod may be there, and a watch that does not work has not shown it.
+            if self.health.problem().is_some() {
+                self.evictions.failed(pod, None, now);
+                return self.evictions.mark(pod, now);
+            }
             self.begin_write(is_retry, self.writer.clone().evict(eviction));
         } else {
             self.report_not_evicted(&eviction, "start the sidecar with --evict-pending-pods");

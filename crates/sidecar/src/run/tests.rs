@@ -18,7 +18,7 @@ use super::worker::Worker;
 use crate::args::Args;
 use crate::facts::interest::Interest;
 use crate::facts::store::Update;
-use crate::facts::{GroupKind, NamespacedName, NodeFact, WorkloadFact, WorkloadKey};
+use crate::facts::{GroupKind, NamespacedName, NodeFact, PendingPod, PodFact, WorkloadFact, WorkloadKey};
 use crate::lead::Election;
 use crate::observe::discovery::WatchId;
 use crate::observe::watch::{Observation, Watches};
@@ -271,4 +271,49 @@ async fn a_new_term_waits_for_unschedulable_pods_and_refused_writes_anew() {
     assert!(worker.term.is_leader());
     assert!(!worker.unschedulable.observe(&pod, "uid-1", now), "nobody knows how it was meanwhile");
     assert_eq!(worker.refusals.next_deadline(), None);
+}
+
+#[tokio::test]
+async fn evicts_no_pod_while_a_watch_does_not_work() {
+    let (client, requests) = api_server(|_| (201, json!({"kind": "Status", "status": "Success"})));
+    let object = json!({
+        "metadata": {"name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "6"},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
+            "nodeDeletionPolicy": "Forget",
+        },
+    });
+    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
+    let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
+    let workload = wire::workload_fact(&serde_json::from_value(plain_workload()).unwrap());
+    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), workload));
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["gone"]}]},
+    ]}}});
+    let pending = PendingPod {
+        uid: "uid-w-0".into(),
+        resource_version: "7".into(),
+        pps: "w".into(),
+        required_affinity: serde_json::from_value(affinity).unwrap(),
+    };
+    let pod_fact =
+        PodFact { owner: Some("uid-w".into()), pending: Some(Box::new(pending)), ..PodFact::default() };
+    let pod = NamespacedName::new("n", "w-0");
+    worker.apply(Observation::Pods(Update::Apply(pod.clone(), pod_fact)));
+    worker.evicts_pending_pods = true;
+    let now = Instant::now();
+    worker.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
+
+    worker.health.mark_watch_down("nodes");
+    worker.evict(&pod, false, now);
+    assert!(worker.in_flight.is_empty(), "a node may be there that the watch has not shown");
+    assert_eq!(worker.evictions.len(), 1, "it is tried again");
+
+    worker.health.mark_watch_up("nodes");
+    worker.health.mark_synced();
+    worker.evict(&pod, false, now);
+    worker.in_flight.join_next().await.unwrap().unwrap();
+    assert_eq!(requests.lock().unwrap().len(), 1);
 }
