@@ -7,7 +7,7 @@
 use pps_core::alias::aliased;
 use pps_core::generate::second_name;
 use pps_core::pps::{API_VERSIONS, KIND};
-use pps_core::{PodState, Spec, TargetReference, to_text};
+use pps_core::{PodState, Spec, TargetReference, is_dns_subdomain, to_text};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -165,6 +165,10 @@ impl VersionedCluster<'_> {
 
     /// Reads one object, uncached; `None` if it does not exist.
     fn get(self, name: &str, field_masks: &[&str]) -> Result<Option<Value>, LookupError> {
+        // The host puts the name into the path of a URL. No object has a name that could change the request.
+        if !is_dns_subdomain(name) {
+            return Ok(None);
+        }
         let call = self.get_call(name);
         let request = json!({
             "api_version": self.api_version,

@@ -59,6 +59,7 @@ pub mod workload;
 pub use annotations::{AnnotationRules, INJECTED_ANNOTATION, NEVER_INJECTED, is_never_injected};
 pub use apply::{Applied, ApplyError, apply};
 pub use json::{shorten, to_text};
+pub use names::is_dns_subdomain;
 pub use owner::{OwnerReference, PodIdentity};
 pub use plan::{Plan, plan};
 pub use pps::{PersistentPodState, PodState, Spec, Status, TargetReference};

@@ -12,7 +12,7 @@ mod world;
 use std::time::{Duration, Instant};
 
 use pps_sidecar::observe::wire::{Item, Malformed};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use self::kinds::{check_definition, check_whitelist};
 pub use self::objects::{check_node, check_object, check_pod, check_workload};
@@ -23,14 +23,8 @@ pub use self::stream::check_watch;
 /// slower, but not as slow as what is not linear.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Every word that an error may have.
-const VOCABULARY: &str = "invalid value at line column metadata: spec: status: the object has no name missing field duplicate field \
-    recursion limit exceeded EOF while parsing a string an object a list a value expected ident expected value key must be a string \
-    control character (\\u0000-\\u001F) found while parsing a string invalid escape lone leading surrogate in hex escape \
-    invalid number number out of range trailing characters trailing comma invalid unicode code point unexpected end of hex escape \
-    floating point number \
-    PodIPsJSON PodIPsCSV WhenScaled WhenDeleted TargetReference NodeTopologyTerm PreferredTopologyTerm PodAnnotation \
-    targetRef apiVersion preference nodeTopologyKeys";
+/// A secret that no input has by itself.
+const SECRET: &str = "canary-5be1";
 
 /// Text as JSON; nothing if it is none, or if an object has a field twice. Readers may differ in what they make of that.
 fn canonical(text: &str) -> Option<(Value, String)> {
@@ -50,16 +44,15 @@ where
     F: PartialEq + std::fmt::Debug,
 {
     let start = Instant::now();
-    let first = reader(text);
+    let _ = reader(text);
     assert!(start.elapsed() < LONGEST, "{:?} for {} bytes", start.elapsed(), text.len());
-    let error = match &first {
-        Ok(item) => item.unreadable.clone(),
+    let (object, text) = canonical(text)?;
+    let error = match reader(&with_secrets(&object).to_string()) {
+        Ok(item) => item.unreadable,
         Err(malformed) => Some(malformed.to_string()),
     };
-    let (object, text) = canonical(text)?;
-    if let Some(error) = error {
-        assert_reveals_nothing(&error, &object);
-    }
+    let is_secret = !text.contains(SECRET);
+    assert!(error.as_ref().is_none_or(|error| !is_secret || !error.contains(SECRET)), "{error:?}");
     let metadata = &object["metadata"];
     let is_text = |field: &str| metadata[field].is_null() || metadata[field].is_string();
     let has_name = metadata["name"].as_str().is_some_and(|name| !name.is_empty())
@@ -78,19 +71,15 @@ where
     }
 }
 
-/// A string of the object that is long enough to be a secret is in no error, unless errors have these words themselves.
-fn assert_reveals_nothing(error: &str, object: &Value) {
+/// The same object with a secret in each of its strings.
+fn with_secrets(object: &Value) -> Value {
     match object {
-        Value::String(text) if text.len() >= 8 => {
-            let words =
-                |text: &str| text.trim_matches(|letter: char| !letter.is_ascii_alphabetic()).to_owned();
-            let is_known =
-                VOCABULARY.contains(&words(text)) || text.contains("expected") || text.contains("line");
-            assert!(is_known || !error.contains(text.as_str()), "{error}");
+        Value::String(text) => format!("{text}{SECRET}").into(),
+        Value::Array(items) => items.iter().map(with_secrets).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, field)| (key.clone(), with_secrets(field))).collect::<Map<_, _>>().into()
         }
-        Value::Array(items) => items.iter().for_each(|item| assert_reveals_nothing(error, item)),
-        Value::Object(fields) => fields.values().for_each(|field| assert_reveals_nothing(error, field)),
-        _ => {}
+        other => other.clone(),
     }
 }
 
