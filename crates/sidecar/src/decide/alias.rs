@@ -41,13 +41,26 @@ impl Alias {
 #[derive(Debug, Default)]
 pub(crate) struct Aliases {
     objects: BTreeMap<NamespacedName, Alias>,
+    /// Why the API server or a policy has refused these.
+    refused: BTreeMap<NamespacedName, String>,
     waiting: BTreeMap<NamespacedName, WorkloadKey>,
 }
 
 impl Aliases {
     /// Stores an alias.
     pub(crate) fn insert(&mut self, key: &NamespacedName, alias: Alias) {
+        self.refused.remove(key);
         self.objects.insert(key.clone(), alias);
+    }
+
+    /// Notes that an alias could not be made.
+    pub(crate) fn note_refusal(&mut self, key: &NamespacedName, refusal: String) {
+        self.refused.insert(key.clone(), refusal);
+    }
+
+    /// Why an alias could not be made, if it could not.
+    pub(crate) fn refusal(&self, key: &NamespacedName) -> Option<&String> {
+        self.refused.get(key)
     }
 
     /// Forgets an alias. Returns whether there was one.
@@ -76,6 +89,9 @@ impl Aliases {
 
     /// Notes whether a workload has to be examined when the object of its second name changes.
     pub(crate) fn follow(&mut self, name: NamespacedName, workload: &WorkloadKey, needed: bool) {
+        if !needed {
+            self.refused.remove(&name);
+        }
         if needed || self.objects.contains_key(&name) {
             self.waiting.insert(name, workload.clone());
         } else {

@@ -52,6 +52,16 @@ impl GeneratedPps {
         }
     }
 
+    /// Whether states are lost if the workload is not as the watch has shown it: its PPS is deleted, or gets an owner
+    /// that no longer exists, with which the garbage collector deletes it.
+    pub(crate) fn depends_on_workload(&self) -> bool {
+        match self {
+            Self::Create { .. } => false,
+            Self::Update { patch, .. } => !patch["metadata"]["ownerReferences"].is_null(),
+            Self::Delete { is_alias, .. } => !is_alias,
+        }
+    }
+
     /// Whether two writes want the same, apart from the version of the object that they were made from.
     pub(crate) fn is_same_wish(&self, other: &Self) -> bool {
         let wish = |patch: &Value| (patch["spec"].clone(), patch["metadata"]["ownerReferences"].clone());
@@ -110,6 +120,8 @@ pub(crate) fn decide(view: &View<'_>) -> Decision {
     let unusable = unusable.map(|warning| (Reason::InvalidAnnotation, warning.clone()));
     let (write, conflict) = match (request, view.generated()) {
         (None, None) => (None, None),
+        // What it says and who owns it is unknown. Users are told that it cannot be read.
+        (_, Some((_, pps))) if pps.fact.unreadable.is_some() => (None, None),
         (None, Some((key, pps))) => (Some(delete(key, pps)), None),
         (Some(request), Some((key, pps))) => (view.update(key, pps, &request), None),
         (Some(request), None) => match view.free_name(&target) {

@@ -68,6 +68,8 @@ pub struct Index {
     is_listing_objects: bool,
     /// The objects that name each workload.
     by_target: HashMap<WorkloadKey, BTreeSet<NamespacedName>>,
+    /// Which of them governs each workload.
+    governing: HashMap<WorkloadKey, NamespacedName>,
     /// For a Pod of one workload: the objects of other workloads that have an entry with its name, and must be examined
     /// when the Pod changes.
     borrowed: HashMap<NamespacedName, BTreeSet<NamespacedName>>,
@@ -97,6 +99,7 @@ impl Index {
             listed_objects: Store::default(),
             is_listing_objects: false,
             by_target: HashMap::new(),
+            governing: HashMap::new(),
             borrowed: HashMap::new(),
             generating: HashMap::new(),
             aliases: Aliases::default(),

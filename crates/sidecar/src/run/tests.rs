@@ -317,3 +317,31 @@ async fn evicts_no_pod_while_a_watch_does_not_work() {
     worker.in_flight.join_next().await.unwrap().unwrap();
     assert_eq!(requests.lock().unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn a_generated_object_gets_no_owner_that_the_api_server_does_not_have() {
+    // The API server has the workload uid-w, and the StatefulSet watch still shows an earlier one.
+    let (client, requests) = api_server(|_| (200, json!({})));
+    let generated = json!({
+        "metadata": {
+            "name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "6",
+            "labels": {"app.kubernetes.io/managed-by": "pps-sidecar"},
+            "managedFields": [{"manager": "pps-sidecar", "fieldsV1": {"f:spec": {"f:targetRef": {}}}}],
+        },
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
+        },
+    });
+    let fact = wire::object_fact(serde_json::from_value(generated).unwrap());
+    let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
+    let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
+    let earlier = WorkloadFact { uid: "uid-earlier".into(), ..annotated("zone") };
+    report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), earlier));
+    assert_eq!(write_generated_pps(&mut worker).await, []);
+    assert_eq!(
+        *requests.lock().unwrap(),
+        [] as [Value; 0],
+        "the garbage collector would delete it with its states"
+    );
+}

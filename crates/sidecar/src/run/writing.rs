@@ -47,11 +47,11 @@ impl Worker {
             return self.index.on_generated_pps_written(&workload, true);
         }
         let writer = self.writer.clone();
-        if let GeneratedPps::Delete { is_alias: false, .. } = &generated {
+        if generated.depends_on_workload() {
             let decided_from = self.index.workload(&workload).cloned();
             let source = self.workload_source(&workload.kind);
-            let delete = writer.delete_generated_pps(workload, generated, decided_from, source);
-            self.begin_write(is_retry, delete);
+            let write = writer.write_current_generated_pps(workload, generated, decided_from, source);
+            self.begin_write(is_retry, write);
         } else {
             self.begin_write(is_retry, writer.write_generated_pps(workload, generated));
         }
@@ -133,7 +133,11 @@ impl Worker {
                 self.metrics.count_write(WrittenResource::Pps, WriteOutcome::Refused);
                 warn!(%workload, object = %generated.key(), error = message, "a write of a generated PersistentPodState was refused");
                 self.generated_writes.written(workload, 0, now);
-                self.index.report(workload, Reason::WriteRefused, refusal(workload, &generated, &message));
+                let refusal = refusal(workload, &generated, &message);
+                if let GeneratedPps::Create { key, is_alias: true, .. } = &generated {
+                    self.index.on_alias_refused(key, workload, refusal.clone());
+                }
+                self.index.report(workload, Reason::WriteRefused, refusal);
                 self.refusals.refused(workload, generated, now);
                 true
             }

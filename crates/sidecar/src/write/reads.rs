@@ -52,8 +52,8 @@ impl Writer {
         self.write_status(write).await
     }
 
-    /// Deletes a generated PPS, if its workload is still the one from which that was decided.
-    pub(crate) async fn delete_generated_pps(
+    /// Writes or deletes a generated PPS, if its workload is still the one from which that was decided.
+    pub(crate) async fn write_current_generated_pps(
         self,
         workload: WorkloadKey,
         generated: GeneratedPps,

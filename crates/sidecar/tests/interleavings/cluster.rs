@@ -321,6 +321,11 @@ impl Cluster {
         }
         assert!(object.generated_for.is_some(), "{name} is not the sidecar's");
         assert!(patch["spec"].is_null(), "{patch}");
+        let owner = self.workloads.get(&object.target).filter(|workload| !workload.terminating);
+        assert!(
+            owner.is_some_and(|owner| metadata["ownerReferences"][0]["uid"] == owner.uid),
+            "{name} gets an owner that does not live, and the garbage collector deletes it: {patch}"
+        );
         object.generated_for = metadata["ownerReferences"][0]["uid"].as_str().map(str::to_owned);
         self.store(name, object);
         true

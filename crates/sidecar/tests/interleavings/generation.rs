@@ -58,12 +58,12 @@ impl Simulation {
         let before = self.cluster.objects.get(name).cloned();
         let is_written = match &write {
             GeneratedPps::Create { body, .. } => self.cluster.create_generated(name, body),
-            GeneratedPps::Update { patch, .. } => self.cluster.update_generated(name, patch),
+            GeneratedPps::Update { patch, .. } => {
+                self.is_workload_current(number, decided_from.as_ref())
+                    && self.cluster.update_generated(name, patch)
+            }
             GeneratedPps::Delete { uid, resource_version, .. } => {
-                let workload = self.cluster.workloads.get(&number);
-                let is_readable = !self.are_reads_failing && !self.snapshot.forbidden.contains(&number);
-                is_readable
-                    && workload.map(|workload| workload_fact(number, workload)) == decided_from
+                self.is_workload_current(number, decided_from.as_ref())
                     && self.cluster.delete_generated(name, uid, resource_version)
             }
         };
@@ -72,6 +72,13 @@ impl Simulation {
         }
         self.index.on_generated_pps_written(&workload_key(number), is_written);
         self.take_work();
+    }
+
+    /// Whether a read of a workload shows the one from which something was decided.
+    fn is_workload_current(&self, number: usize, decided_from: Option<&WorkloadFact>) -> bool {
+        let workload = self.cluster.workloads.get(&number);
+        let is_readable = !self.are_reads_failing && !self.snapshot.forbidden.contains(&number);
+        is_readable && workload.map(|workload| workload_fact(number, workload)).as_ref() == decided_from
     }
 
     /// The API server receives an alias, or its deletion, and the watch delivers that at once.

@@ -99,18 +99,27 @@ impl Index {
         }
     }
 
-    /// Which of the objects that name a workload governs it: the one of the workload's own name, which the policy asks
-    /// for first; else the one of its second name, which it asks for next; else the oldest; of equally old ones the
-    /// first by name.
     fn governing(&self, workload: &WorkloadKey) -> Option<&NamespacedName> {
-        let claims = self.by_target.get(workload)?.iter();
+        self.governing.get(workload)
+    }
+
+    /// Chooses again which of the objects that name a workload governs it: the one of the workload's own name, which the
+    /// policy asks for first; else the one of its second name, which it asks for next; else the oldest; of equally old
+    /// ones the first by name. Returns whether another one governs it now.
+    pub(super) fn choose_governing(&mut self, workload: &WorkloadKey) -> bool {
         let second = alias::name_for(workload);
         let is_found_later = |key: &NamespacedName| (key.name != workload.object.name, *key != second);
-        claims
+        let claims = self.by_target.get(workload).into_iter().flatten();
+        let chosen = claims
             .filter_map(|key| Some((&self.objects.get(key)?.fact, key)))
             .filter(|(fact, _)| !fact.terminating)
             .min_by_key(|(fact, key)| (is_found_later(key), fact.created.as_str(), *key))
-            .map(|(_, key)| key)
+            .map(|(_, key)| key.clone());
+        let before = match &chosen {
+            Some(chosen) => self.governing.insert(workload.clone(), chosen.clone()),
+            None => self.governing.remove(workload),
+        };
+        before != chosen
     }
 
     /// Whether what is kept of Pods and Nodes has all the keys that an object names. Until then only this object
@@ -175,7 +184,7 @@ impl Index {
     }
 
     /// The policy looks for a PPS whether or not its workload is watched.
-    fn decide_alias(&mut self, workload: &WorkloadKey) -> generated_pps::Decision {
+    pub(super) fn decide_alias(&mut self, workload: &WorkloadKey) -> generated_pps::Decision {
         let name = alias::name_for(workload);
         let governing = self.governing(workload).and_then(|key| Some((key, &self.objects.get(key)?.fact)));
         let view = alias::View {
@@ -187,7 +196,8 @@ impl Index {
         };
         let decision = alias::decide(&view);
         let hidden = view.hidden().map(|(key, _)| key.clone());
-        let advice = decision.warning.as_ref().map(|(_, message)| message.clone());
+        let conflict = decision.warning.as_ref().map(|(_, message)| message);
+        let advice = conflict.or_else(|| self.aliases.refusal(&name)).cloned();
         let is_needed = hidden.is_some();
         if let Some(object) = hidden.and_then(|key| self.objects.get_mut(&key).map(|object| (key, object))) {
             let (key, object) = object;

@@ -276,7 +276,7 @@ impl Index {
         self.follow_named_nodes(key, replaced.as_ref());
         if let Some(before) = before.filter(|before| *before != workload) {
             self.unlink_target(&before, key);
-            self.work.generated.insert(before);
+            self.on_target_changed(&before);
         }
         self.by_target.entry(workload.clone()).or_default().insert(key.clone());
         self.on_object_changed(key, &workload);
@@ -328,9 +328,18 @@ impl Index {
     /// An object was created, changed or deleted: another one may govern the workload now, and a workload may need a
     /// generated one.
     fn on_object_changed(&mut self, key: &NamespacedName, workload: &WorkloadKey) {
-        self.mark_target(workload);
-        self.work.generated.insert(workload.clone());
+        self.mark(key, TrackedPps::note_all);
+        self.on_target_changed(workload);
         self.on_alias_changed(key);
+    }
+
+    /// The objects that name this workload are others now, or one of them has changed. The rest concerns that only if
+    /// another one governs the workload.
+    fn on_target_changed(&mut self, workload: &WorkloadKey) {
+        if self.choose_governing(workload) {
+            self.mark_target(workload);
+        }
+        self.work.generated.insert(workload.clone());
     }
 
     /// An object of this name, alias or not, was created, changed or deleted: workloads may want the name.

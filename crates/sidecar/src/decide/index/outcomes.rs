@@ -92,6 +92,12 @@ impl Index {
         }
     }
 
+    /// The alias of this name was refused, so that the policy does not find the PPS that it would lead to.
+    pub fn on_alias_refused(&mut self, alias: &NamespacedName, workload: &WorkloadKey, refusal: String) {
+        self.aliases.note_refusal(alias, refusal);
+        self.decide_alias(workload);
+    }
+
     /// The grace period of a missing node has ended, or the last confirmation is too old.
     pub fn on_node_overdue(&mut self, node: &Arc<str>) {
         self.set_absence(node, Absence::Overdue);

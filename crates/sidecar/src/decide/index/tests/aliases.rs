@@ -156,3 +156,33 @@ fn a_second_kind_waits_for_its_name_until_the_alias_is_gone() {
     let Some(GeneratedPps::Create { key: name, is_alias: false, .. }) = write(&mut world) else { panic!() };
     assert_eq!(*name.name, *second());
 }
+
+#[test]
+fn a_refused_alias_shows_in_the_condition_until_it_exists() {
+    let mut world = World::with_workload();
+    for name in ["w-0", "w-1", "w-2"] {
+        world.pod(name, ready_on("node-1"));
+    }
+    let Some(GeneratedPps::Create { key: alias, body, is_alias: true }) =
+        world.index.generated_pps(&workload("w"))
+    else {
+        panic!("no alias")
+    };
+    world.index.on_alias_refused(&alias, &workload("w"), "exceeded quota".into());
+    world.index.on_generated_pps_written(&workload("w"), true);
+    world.settle("p");
+    let condition = &world.status("p")["conditions"][0];
+    assert_eq!(
+        (&condition["reason"], &condition["message"]),
+        (&json!("NameConflict"), &json!("exceeded quota"))
+    );
+    // Another attempt has begun, but the alias is not there yet.
+    assert!(world.index.generated_pps(&workload("w")).is_some());
+    assert_eq!(world.patch("p"), None);
+
+    world.object_with(&alias.name, &body["metadata"], &body["spec"], &json!({}));
+    world.index.on_generated_pps_written(&workload("w"), true);
+    assert_eq!(world.index.generated_pps(&workload("w")), None);
+    world.settle("p");
+    assert_eq!(world.status("p")["conditions"][0]["reason"], "AllRecorded");
+}

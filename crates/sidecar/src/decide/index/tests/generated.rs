@@ -168,3 +168,21 @@ fn a_mistake_in_an_annotation_neither_changes_nor_deletes_what_was_generated() {
         assert!(notices[0].message.contains(word), "{}", notices[0].message);
     }
 }
+
+#[test]
+fn neither_changes_nor_deletes_a_generated_object_that_cannot_be_read() {
+    for annotations in [ASK, &[]] {
+        let mut world = World::new();
+        world.workload("w", "uid-w", 3, annotations);
+        let (metadata, spec) = generated("w", "uid-old");
+        world.object_with("w", &metadata, &spec, &json!({}));
+        let readable = world.index.objects[&key("w")].fact.clone();
+        let unreadable = crate::facts::PpsFact {
+            unreadable: Some("spec: invalid".into()),
+            resource_version: "1000".into(),
+            ..readable
+        };
+        world.index.apply_objects(Update::Apply(key("w"), Box::new(unreadable)));
+        assert_eq!(world.index.generated_pps(&workload("w")), None);
+    }
+}

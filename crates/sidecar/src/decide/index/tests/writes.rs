@@ -130,3 +130,26 @@ fn writes_nothing_to_an_object_that_cannot_be_read() {
     world.index.apply_objects(Update::Apply(key("p"), Box::new(mended)));
     assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-2");
 }
+
+#[test]
+fn an_event_of_one_object_concerns_others_of_its_workload_only_if_it_takes_precedence() {
+    let mut world = World::new();
+    world.workload("w", "uid-w", 3, &[]);
+    for name in ["p0", "p1", "p2", "p3"] {
+        world.object(name, &spec("w"), &json!({}));
+        world.settle(name);
+    }
+    let statuses = |world: &mut World| -> Vec<String> {
+        world.index.take_work().statuses.into_iter().map(|key| key.name.to_string()).collect()
+    };
+    statuses(&mut world);
+    let mut changed = spec("w");
+    changed["nodeDeletionPolicy"] = "Forget".into();
+    world.object("p2", &changed, &json!({}));
+    assert_eq!(statuses(&mut world), ["p2"]);
+    world.index.apply_objects(Update::Delete(key("p0")));
+    assert_eq!(statuses(&mut world), ["p1", "p2", "p3"], "another one governs the workload");
+    // It names another workload, and leaves this one to the next.
+    world.object("p1", &spec("v"), &json!({}));
+    assert_eq!(statuses(&mut world), ["p1", "p2", "p3"]);
+}
