@@ -26,9 +26,13 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// A secret that no input has by itself.
 const SECRET: &str = "canary-5be1";
 
-/// Text as JSON; nothing if it is none, or if an object has a field twice. Readers may differ in what they make of that.
+/// Text as JSON; nothing if it is none, if an object has a field twice, or if it or its metadata is a list. Readers may
+/// differ in what they make of that.
 fn canonical(text: &str) -> Option<(Value, String)> {
     let value: Value = serde_json::from_str(text).ok()?;
+    if value.is_array() || value["metadata"].is_array() {
+        return None;
+    }
     let text = value.to_string();
     Some((value, text))
 }

@@ -80,12 +80,13 @@ fn expected(data: &[u8]) -> Option<BTreeMap<String, bool>> {
     let complete = data.iter().rposition(|byte| *byte == b'\n').map_or(&[][..], |end| &data[..end]);
     for line in complete.split(|byte| *byte == b'\n') {
         let text = String::from_utf8_lossy(line);
-        if line.len() >= LONGEST || text.trim().is_empty() {
+        let text = text.trim();
+        if line.len() >= LONGEST || text.is_empty() {
             continue;
         }
-        let Ok(event) = serde_json::from_str::<Value>(&text) else {
+        let Ok(event) = serde_json::from_str::<Value>(text) else {
             // No event, unless the object in it is one that this reader cannot read: too deep, or half a character.
-            if Line::read(&text).is_ok() {
+            if Line::read(text).is_ok() {
                 return None;
             }
             continue;
@@ -96,7 +97,7 @@ fn expected(data: &[u8]) -> Option<BTreeMap<String, bool>> {
             letters.sort_unstable();
             letters
         };
-        if squeezed(&event.to_string()) != squeezed(&text) {
+        if squeezed(&event.to_string()) != squeezed(text) {
             return None;
         }
         let object = &event["object"];

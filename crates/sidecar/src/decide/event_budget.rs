@@ -2,16 +2,20 @@
 //! them. The log has every notice.
 
 use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::facts::Subject;
 
 /// Events about one object: at most this many at once, and then one for each pause.
 const PER_OBJECT: Rate = Rate { burst: 25, pause: Duration::from_mins(5) };
+/// Events about the objects of one namespace, so that its users leave enough for the others.
+const PER_NAMESPACE: Rate = Rate { burst: 50, pause: Duration::from_secs(2) };
 /// Events in total.
 const TOTAL: Rate = Rate { burst: 200, pause: Duration::from_millis(200) };
-/// How many objects are tracked. Those without a recent Event are forgotten first.
-const MAX_OBJECTS: usize = 4096;
+/// How many objects and how many namespaces are tracked. Those without a recent Event are forgotten first.
+const MAX_TRACKED: usize = 4096;
 
 #[derive(Debug)]
 struct Rate {
@@ -23,6 +27,7 @@ struct Rate {
 #[derive(Debug, Default)]
 pub struct EventBudget {
     total: Spent,
+    by_namespace: HashMap<Arc<str>, Spent>,
     by_object: HashMap<(String, String), Spent>,
 }
 
@@ -36,16 +41,33 @@ struct Spent {
 impl EventBudget {
     /// Spends one Event about this object. Returns whether it may be published.
     pub fn spend(&mut self, subject: &Subject, now: Instant) -> bool {
-        if self.by_object.len() >= MAX_OBJECTS {
-            self.by_object.retain(|_, spent| spent.left(&PER_OBJECT, now) < PER_OBJECT.burst);
-        }
-        let key = (subject.kind.clone(), subject.object.to_string());
-        let is_tracked = self.by_object.contains_key(&key) || self.by_object.len() < MAX_OBJECTS;
-        is_tracked
-            && self.total.left(&TOTAL, now) > 0
-            && self.by_object.entry(key).or_default().spend(&PER_OBJECT, now)
+        let (namespace, object) =
+            (&subject.object.namespace, (subject.kind.clone(), subject.object.to_string()));
+        let Some(of_object) = tracked(&mut self.by_object, object, &PER_OBJECT, now) else { return false };
+        let Some(of_namespace) = tracked(&mut self.by_namespace, namespace.clone(), &PER_NAMESPACE, now)
+        else {
+            return false;
+        };
+        self.total.left(&TOTAL, now) > 0
+            && of_namespace.left(&PER_NAMESPACE, now) > 0
+            && of_object.spend(&PER_OBJECT, now)
+            && of_namespace.spend(&PER_NAMESPACE, now)
             && self.total.spend(&TOTAL, now)
     }
+}
+
+/// What is spent by this one; `None` if too many others are tracked.
+fn tracked<'a, K: Eq + Hash>(
+    all: &'a mut HashMap<K, Spent>,
+    key: K,
+    rate: &Rate,
+    now: Instant,
+) -> Option<&'a mut Spent> {
+    if all.len() >= MAX_TRACKED {
+        all.retain(|_, spent| spent.left(rate, now) < rate.burst);
+    }
+    let is_tracked = all.contains_key(&key) || all.len() < MAX_TRACKED;
+    is_tracked.then(|| all.entry(key).or_default())
 }
 
 impl Spent {
@@ -72,10 +94,14 @@ mod tests {
     use crate::facts::NamespacedName;
 
     fn subject(name: &str) -> Subject {
+        subject_in("n", name)
+    }
+
+    fn subject_in(namespace: &str, name: &str) -> Subject {
         Subject {
             api_version: "apps/v1".into(),
             kind: "StatefulSet".into(),
-            object: NamespacedName::new("n", name),
+            object: NamespacedName::new(namespace, name),
             uid: "u".into(),
         }
     }
@@ -95,14 +121,22 @@ mod tests {
     }
 
     #[test]
-    fn many_objects_share_a_budget_and_take_little_memory() {
-        let (mut budget, mut now) = (EventBudget::default(), Instant::now());
+    fn the_objects_of_one_namespace_leave_events_for_others() {
+        let (mut budget, now) = (EventBudget::default(), Instant::now());
         let published = (0..1000).filter(|n| budget.spend(&subject(&n.to_string()), now)).count();
+        assert_eq!(published, 50);
+        assert!(budget.spend(&subject_in("other", "w"), now));
+    }
+
+    #[test]
+    fn all_share_a_budget_and_take_little_memory() {
+        let (mut budget, mut now) = (EventBudget::default(), Instant::now());
+        let published = (0..1000).filter(|n| budget.spend(&subject_in(&n.to_string(), "w"), now)).count();
         assert_eq!(published, 200);
         for n in 0..10_000 {
             now += Duration::from_millis(200);
-            budget.spend(&subject(&format!("w-{n}")), now);
+            budget.spend(&subject_in(&n.to_string(), "w"), now);
         }
-        assert!(budget.by_object.len() <= MAX_OBJECTS);
+        assert!(budget.by_object.len() <= MAX_TRACKED && budget.by_namespace.len() <= MAX_TRACKED);
     }
 }
