@@ -153,7 +153,7 @@ impl VersionedCluster<'_> {
         let status = &object["status"];
         Ok(GoverningPps {
             name: name.into(),
-            spec: Spec::deserialize(&object["spec"]).map_err(malformed)?,
+            spec: Spec::read_for_injection(&object["spec"]).map_err(malformed)?,
             state: Option::deserialize(&status["podStates"][pod]).map_err(malformed)?,
             target_uid: status["targetUID"].as_str().map(str::to_owned),
         })
