@@ -204,6 +204,11 @@ fn assert_contains(stored: &Value, sent: &Value, path: &str) {
         (Value::Object(stored), Value::Object(sent)) => {
             for (field, value) in sent {
                 let path = format!("{path}.{field}");
+                // It removes the field.
+                if value.is_null() {
+                    assert_eq!(stored.get(field), None, "{path}");
+                    continue;
+                }
                 assert_contains(
                     stored.get(field).unwrap_or_else(|| panic!("{path} was dropped")),
                     value,
