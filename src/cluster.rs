@@ -133,6 +133,10 @@ impl VersionedCluster<'_> {
         workload: &TargetReference,
         field_masks: &[&str],
     ) -> Result<Option<(String, Value)>, LookupError> {
+        // Anyone who may create a Pod can name any owner, of any length. No workload has such a name.
+        if !is_dns_subdomain(&workload.name) {
+            return Ok(None);
+        }
         let mut name = workload.name.clone();
         let mut object = self.get(&name, field_masks)?.filter(|object| governs(object, workload));
         if object.is_none() {
@@ -153,7 +157,7 @@ impl VersionedCluster<'_> {
         let status = &object["status"];
         Ok(GoverningPps {
             name: name.into(),
-            spec: Spec::deserialize(&object["spec"]).map_err(malformed)?,
+            spec: Spec::read_for_injection(&object["spec"]).map_err(malformed)?,
             state: Option::deserialize(&status["podStates"][pod]).map_err(malformed)?,
             target_uid: status["targetUID"].as_str().map(str::to_owned),
         })
@@ -165,7 +169,8 @@ impl VersionedCluster<'_> {
 
     /// Reads one object, uncached; `None` if it does not exist.
     fn get(self, name: &str, field_masks: &[&str]) -> Result<Option<Value>, LookupError> {
-        // The host puts the name into the path of a URL. No object has a name that could change the request.
+        // The host puts the name into the path of a URL. No object has a name that could change the request. An alias
+        // can point to any text.
         if !is_dns_subdomain(name) {
             return Ok(None);
         }

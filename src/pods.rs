@@ -2,7 +2,7 @@
 
 use pps_core::conflict::conflicts;
 use pps_core::pps::RetentionPolicy;
-use pps_core::{OwnerReference, PodIdentity, apply, plan};
+use pps_core::{OwnerReference, PodIdentity, apply, plan, shorten};
 use serde_json::Value;
 
 use crate::admission::{Admission, FailedLookup};
@@ -84,6 +84,7 @@ fn unreadable(error: &serde_json::Error) -> Rejection {
     Rejection { code: 400, message: format!("this Pod cannot be read: {error}") }
 }
 
+/// The owner in a message. Nothing limits its kind; its name is that of an object, or there was no lookup.
 fn describe(owner: &OwnerReference) -> String {
-    format!("{} {}", owner.kind, owner.name)
+    format!("{} {}", shorten(&owner.kind), owner.name)
 }

@@ -324,7 +324,8 @@ fn the_policy_may_take_less_time_than_the_api_server_waits() {
     assert_eq!(seconds("timeoutEvalSeconds") + 2, seconds("timeoutSeconds"));
 }
 
-/// The match conditions keep Pods and deletions from the PolicyServer that the policy would accept without a host call.
+/// The match conditions keep Pods, updates and deletions from the PolicyServer that the policy would accept without a host
+/// call.
 #[test]
 fn match_conditions_agree_with_the_policy() {
     let deployed = yaml(&read("deploy/base/cluster-admission-policy.yaml"));
@@ -341,6 +342,7 @@ fn match_conditions_agree_with_the_policy() {
         format!("{version} && owner.kind in [{}]", kinds.join(", "))
     };
     let unstable: Vec<String> = groups.iter().map(condition_of).collect();
+    let label = format!("'{PROTECTION_LABEL}'");
     // Each condition must let a PersistentPodState pass.
     let expected = [
         "request.kind.kind != 'Pod' || !has(object.spec.nodeName) || object.spec.nodeName == ''".to_owned(),
@@ -353,6 +355,14 @@ fn match_conditions_agree_with_the_policy() {
             "request.operation != 'DELETE' || has(oldObject.metadata.labels) && \
              '{PROTECTION_LABEL}' in oldObject.metadata.labels && !(request.userInfo.username in ['{}'])",
             CLUSTER_CONTROLLERS.join("', '")
+        ),
+        // Under OpenKruise's definition an object may lack the spec.
+        format!(
+            "request.operation != 'UPDATE' || !has(oldObject.metadata.deletionTimestamp) && ( \
+             !(has(object.spec) && has(oldObject.spec) && object.spec == oldObject.spec) || \
+             has(object.metadata.labels) && {label} in object.metadata.labels && \
+             !(has(oldObject.metadata.labels) && {label} in oldObject.metadata.labels && \
+             oldObject.metadata.labels[{label}] == object.metadata.labels[{label}]))"
         ),
     ];
     let conditions = deployed["spec"]["matchConditions"].as_array().unwrap();

@@ -328,6 +328,44 @@ async fn replaces_openkruises_definition_and_back_with_objects_in_it() {
     assert_eq!(&read.data["status"]["podStates"], states);
 }
 
+/// OpenKruise's definition after v1.9.0: its manager converts the objects.
+#[tokio::test]
+async fn replaces_a_definition_that_has_a_conversion_webhook() {
+    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
+    let mut openkruises = openkruise_definition();
+    openkruises["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+        "clientConfig": {"url": "https://127.0.0.1:9/convert"},
+        "conversionReviewVersions": ["v1", "v1beta1"],
+    }});
+    let file = repository_file("deploy/base/crd.yaml");
+    let file = file.to_str().unwrap();
+    let patch = r#"{"spec":{"conversion":{"strategy":"None","webhook":null}}}"#;
+    let server_side = ["apply", "--server-side", "--force-conflicts", "-f", file];
+    let kubectl = async |args: &[&str]| cluster.control_plane.kubectl(args).await;
+
+    for is_server_side in [false, true] {
+        cluster.apply_objects(std::slice::from_ref(&openkruises)).await.unwrap();
+        let before = definitions.get(DEFINITION).await.unwrap().spec.conversion.unwrap();
+        assert_eq!((before.strategy.as_str(), before.webhook.is_some()), ("Webhook", true));
+        if is_server_side {
+            // A server-side apply does not remove what another manager set, so the guide has the patch.
+            let error = kubectl(&server_side).await.unwrap_err();
+            assert!(error.to_string().contains("should not be set when strategy"), "{error}");
+            kubectl(&["patch", "crd", DEFINITION, "--type=merge", "-p", patch]).await.unwrap();
+            kubectl(&server_side).await.unwrap();
+        } else {
+            kubectl(&["apply", "-f", file]).await.unwrap();
+        }
+        let after = definitions.get(DEFINITION).await.unwrap().spec;
+        let conversion = after.conversion.unwrap();
+        assert_eq!((conversion.strategy.as_str(), conversion.webhook), ("None", None));
+        let stored: Vec<&str> =
+            after.versions.iter().filter(|version| version.storage).map(|version| version.name.as_str()).collect();
+        assert_eq!(stored, ["v1alpha1"], "the rest of the file is applied as well");
+    }
+}
+
 #[tokio::test]
 async fn schema_refuses_invalid_specs() {
     let cluster = cluster().await;

@@ -164,6 +164,30 @@ mod tests {
         assert_eq!(object.spec.retention(), RetentionPolicy::WhenScaled);
     }
 
+    /// The sidecar's reader refuses the whole spec: it must not drop states by a policy that it does not know.
+    #[test]
+    fn an_injection_reads_a_spec_whose_policies_are_unknown() {
+        let of = |retention: &str, key: serde_json::Value| {
+            json!({
+                "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a"},
+                "requiredPersistentTopology": {"keys": ["zone"]},
+                "preferredPersistentTopology": [{"weight": 500, "preference": {"nodeTopologyKeys": ["host"]}}],
+                "persistentPodAnnotations": ["a", {"key": key, "valueFrom": "NodeIP"}],
+                "persistentPodStateRetentionPolicy": retention,
+                "nodeDeletionPolicy": {"after": "5m"},
+            })
+        };
+        assert!(serde_json::from_value::<Spec>(of("Never", "b".into())).is_err());
+        for (retention, expected) in [("Never", None), ("Retain", Some(RetentionPolicy::Retain))] {
+            let spec = Spec::read_for_injection(&of(retention, "b".into())).unwrap();
+            assert_eq!(spec.persistent_pod_state_retention_policy, expected);
+            assert_eq!(spec.topology_keys().collect::<Vec<_>>(), ["zone", "host"]);
+            let keys: Vec<&str> = spec.persistent_pod_annotations.iter().map(|one| one.key.as_str()).collect();
+            assert_eq!(keys, ["a", "b"]);
+        }
+        assert!(Spec::read_for_injection(&of("Retain", 7.into())).is_err());
+    }
+
     #[test]
     fn compares_workloads_without_their_version() {
         let of = |api_version: &str| TargetReference {

@@ -2,6 +2,7 @@
 //! misread any of them, whatever runs it.
 
 mod large;
+mod owners;
 mod reviews;
 
 use serde_json::{Value, json};
@@ -120,7 +121,10 @@ const NO_OBJECT: Verdict = Verdict::Rejected(503, "get_resource web failed");
 
 /// All hostile cases.
 pub fn all() -> Vec<HostileCase> {
-    [payloads(), pods(), objects(), reviews::all(), large::all(), truncated()].into_iter().flatten().collect()
+    [payloads(), pods(), owners::all(), objects(), reviews::all(), large::all(), truncated()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn payloads() -> Vec<HostileCase> {

@@ -58,7 +58,8 @@ pub fn definition() -> Value {
             },
             "scope": "Namespaced",
             "versions": versions.map(version),
-            "conversion": {"strategy": "None"},
+            // The null removes the webhook of a definition that this one replaces: OpenKruise's, after v1.9.0.
+            "conversion": {"strategy": "None", "webhook": null},
         },
     });
     definition.sort_all_objects();

@@ -232,6 +232,30 @@ pub enum NodeDeletionPolicy {
 }
 
 impl Spec {
+    /// Reads what an injection needs. Nobody may have validated the spec, and the definition may be OpenKruise's or that
+    /// of a newer version, which know other values: what an injection does not need prevents no Pod. A retention policy
+    /// that is not known is not set. Where the states come from and when they are dropped is not read at all.
+    ///
+    /// # Errors
+    ///
+    /// If a topology, or the list of annotations, has another shape.
+    pub fn read_for_injection(spec: &Value) -> Result<Self, serde_json::Error> {
+        let annotations: Vec<Value> = null_as_default(&spec["persistentPodAnnotations"])?;
+        let annotations = annotations.iter().map(|item| {
+            let key = String::deserialize(if item.is_string() { item } else { &item["key"] })?;
+            Ok(PodAnnotation { key, value_from: None })
+        });
+        let retains = spec["persistentPodStateRetentionPolicy"] == "Retain";
+        Ok(Self {
+            target_ref: TargetReference::read(&spec["targetRef"]),
+            required_persistent_topology: Option::deserialize(&spec["requiredPersistentTopology"])?,
+            preferred_persistent_topology: null_as_default(&spec["preferredPersistentTopology"])?,
+            persistent_pod_annotations: annotations.collect::<Result<_, serde_json::Error>>()?,
+            persistent_pod_state_retention_policy: retains.then_some(RetentionPolicy::Retain),
+            node_deletion_policy: None,
+        })
+    }
+
     /// The retention policy in force.
     pub fn retention(&self) -> RetentionPolicy {
         self.persistent_pod_state_retention_policy.unwrap_or_default()

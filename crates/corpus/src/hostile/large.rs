@@ -58,7 +58,7 @@ pub(super) fn all() -> Vec<HostileCase> {
         HostileCase {
             has_other_name: true,
             alias: Some(alias(&megabyte).into()),
-            ..HostileCase::new("an alias with a name of a megabyte", Verdict::Changed)
+            ..HostileCase::new("an alias with a name of a megabyte", Verdict::Accepted)
         }
         .with_object(|object| object["metadata"]["name"] = megabyte.clone().into()),
         HostileCase::new("10,000 recorded annotations", Verdict::Changed).with_object(annotations(10_000)),
