@@ -48,7 +48,7 @@ pub struct Cluster<'a> {
 pub struct GoverningPps {
     /// Its name.
     pub name: String,
-    /// Its spec.
+    /// Its spec, as far as an injection needs it.
     pub spec: Spec,
     /// The recorded state of the Pod.
     pub state: Option<PodState>,

@@ -360,8 +360,12 @@ async fn replaces_a_definition_that_has_a_conversion_webhook() {
         let after = definitions.get(DEFINITION).await.unwrap().spec;
         let conversion = after.conversion.unwrap();
         assert_eq!((conversion.strategy.as_str(), conversion.webhook), ("None", None));
-        let stored: Vec<&str> =
-            after.versions.iter().filter(|version| version.storage).map(|version| version.name.as_str()).collect();
+        let stored: Vec<&str> = after
+            .versions
+            .iter()
+            .filter(|version| version.storage)
+            .map(|version| version.name.as_str())
+            .collect();
         assert_eq!(stored, ["v1alpha1"], "the rest of the file is applied as well");
     }
 }

@@ -182,7 +182,8 @@ mod tests {
             let spec = Spec::read_for_injection(&of(retention, "b".into())).unwrap();
             assert_eq!(spec.persistent_pod_state_retention_policy, expected);
             assert_eq!(spec.topology_keys().collect::<Vec<_>>(), ["zone", "host"]);
-            let keys: Vec<&str> = spec.persistent_pod_annotations.iter().map(|one| one.key.as_str()).collect();
+            let keys: Vec<&str> =
+                spec.persistent_pod_annotations.iter().map(|one| one.key.as_str()).collect();
             assert_eq!(keys, ["a", "b"]);
         }
         assert!(Spec::read_for_injection(&of("Retain", 7.into())).is_err());

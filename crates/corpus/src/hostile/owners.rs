@@ -35,7 +35,8 @@ pub(super) fn all() -> Vec<HostileCase> {
         HostileCase { object: Err("timed out".into()), ..HostileCase::new(&name, verdict) }
             .with_pod(|pod| pod["metadata"]["ownerReferences"][0][field] = value.into())
     };
-    let mut cases: Vec<HostileCase> = names.iter().flat_map(|name| [owner_of(name), alias_of(name)]).collect();
+    let mut cases: Vec<HostileCase> =
+        names.iter().flat_map(|name| [owner_of(name), alias_of(name)]).collect();
     cases.extend(["kind", "apiVersion", "uid"].map(|field| failing(field, &megabyte)));
     cases
 }
