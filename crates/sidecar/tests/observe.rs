@@ -4,6 +4,8 @@
 
 #[path = "observe/api.rs"]
 mod api;
+#[path = "observe/pages.rs"]
+mod pages;
 
 use std::sync::Mutex;
 use std::sync::mpsc;

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use super::merge::Merge;
 use super::scope::FieldScope;
-use super::source::{Source, WatchError, WatchEvent};
+use super::source::{PageSize, RawPage, Source, WatchError, WatchEvent};
 use super::target::{Criticality, WatchTarget};
 use super::{Observation, Watches};
 use crate::facts::store::Update;
@@ -44,7 +44,10 @@ struct Follower<'a, K, F, R, O> {
     read: R,
     observation: O,
     merge: Merge<K, F>,
-    list: Option<BoxFuture<'static, Result<String, WatchError>>>,
+    list: Option<BoxFuture<'static, Result<RawPage, WatchError>>>,
+    /// What the page that is awaited continues; nothing for the first one.
+    token: Option<String>,
+    page_size: PageSize,
     list_began: Instant,
     /// The resource version of the list that is being read.
     list_version: Option<String>,
@@ -80,11 +83,13 @@ impl Watches {
         let mut follower = Follower {
             watches: self,
             target,
+            page_size: source.page_size(),
             source: Arc::new(source),
             read,
             observation,
             merge: Merge::default(),
             list: None,
+            token: None,
             list_began: now,
             list_version: None,
             wants_list: true,
@@ -118,7 +123,8 @@ where
                 scope.begin_list();
                 self.merge.begin_list(scope.revision());
                 (self.list_began, self.list_version) = (now, None);
-                self.request_page(None);
+                self.token = None;
+                self.request_page();
             }
             if let (None, Some(position)) = (&self.watch, &self.position) {
                 self.watch = Some(self.source.clone().watch(position.clone()));
@@ -136,7 +142,12 @@ where
             page = poll_list(&mut self.list), if has_list => {
                 self.list = None;
                 match page {
-                    Ok(text) => self.on_page(&text).await,
+                    Ok(page) => self.on_page(&page).await,
+                    // A few large objects, of one user maybe, must not keep all others from being listed.
+                    Err(WatchError::TooLarge(_)) if self.page_size.shrink() => {
+                        self.request_page();
+                        Ok(())
+                    }
                     Err(error) => self.on_list_failed(&error).await,
                 }
             }
@@ -156,13 +167,14 @@ where
         }
     }
 
-    fn request_page(&mut self, token: Option<String>) {
-        let source = self.source.clone();
-        self.list = Some(async move { source.page(token).await }.boxed());
+    fn request_page(&mut self) {
+        let (source, token, objects) = (self.source.clone(), self.token.clone(), self.page_size.objects());
+        self.list = Some(async move { source.page(token, objects).await }.boxed());
     }
 
-    async fn on_page(&mut self, text: &str) -> Result<(), Ended> {
-        let page = match Page::read(text) {
+    async fn on_page(&mut self, raw: &RawPage) -> Result<(), Ended> {
+        self.page_size.arrived(raw.text.len());
+        let page = match Page::read(&raw.text) {
             Ok(page) => page,
             Err(malformed) => return self.on_list_failed(&WatchError::Malformed(malformed)).await,
         };
@@ -183,7 +195,8 @@ where
             }
         }
         if let Some(token) = page.continue_token() {
-            self.request_page(Some(token.to_owned()));
+            self.token = Some(token.to_owned());
+            self.request_page();
             return Ok(());
         }
         self.wants_list = false;
@@ -356,8 +369,8 @@ fn went_back() -> WatchError {
 }
 
 async fn poll_list(
-    list: &mut Option<BoxFuture<'static, Result<String, WatchError>>>,
-) -> Result<String, WatchError> {
+    list: &mut Option<BoxFuture<'static, Result<RawPage, WatchError>>>,
+) -> Result<RawPage, WatchError> {
     match list {
         Some(list) => list.await,
         None => std::future::pending().await,
