@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use super::merge::Merge;
 use super::scope::FieldScope;
-use super::source::{PageSize, RawPage, Source, WatchError, WatchEvent};
+use super::source::{PageSize, RawPage, Source, WATCH_TIME, WatchError, WatchEvent};
 use super::target::{Criticality, WatchTarget};
 use super::{Observation, Watches};
 use crate::facts::store::Update;
@@ -54,6 +54,13 @@ struct Follower<'a, K, F, R, O> {
     wants_list: bool,
     watch: Option<BoxStream<'static, Result<WatchEvent, WatchError>>>,
     watch_began: Instant,
+    /// Whether the watch has shown that the API server has what it had before.
+    has_shown_events: bool,
+    /// Whether that has to be asked for before the next watch: after etcd was restored from a backup, the API server
+    /// accepts a watch from a later version, and shows nothing until that version is reached again, maybe hours later.
+    /// A watch that ends in time and has shown an event or a bookmark, as most do, needs no such question.
+    must_check_version: bool,
+    version_check: Option<BoxFuture<'static, Result<String, WatchError>>>,
     /// Where the watch continues; nothing before the first list, and after the API server has forgotten the place.
     position: Option<String>,
     is_down: bool,
@@ -95,6 +102,9 @@ impl Watches {
             wants_list: true,
             watch: None,
             watch_began: now,
+            has_shown_events: false,
+            must_check_version: false,
+            version_check: None,
             position: None,
             is_down: false,
             retry_at: now,
@@ -126,12 +136,17 @@ where
                 self.token = None;
                 self.request_page();
             }
-            if let (None, Some(position)) = (&self.watch, &self.position) {
-                self.watch = Some(self.source.clone().watch(position.clone()));
-                self.watch_began = now;
+            if let (None, None, Some(position)) = (&self.watch, &self.version_check, &self.position) {
+                let source = self.source.clone();
+                if self.must_check_version {
+                    self.version_check = Some(async move { source.version().await }.boxed());
+                } else {
+                    self.watch = Some(source.watch(position.clone()));
+                    (self.watch_began, self.has_shown_events) = (now, false);
+                }
             }
         }
-        let has_list = self.list.is_some();
+        let (has_list, checks_version) = (self.list.is_some(), self.version_check.is_some());
         tokio::select! {
             () = sleep_until(self.retry_at), if is_waiting => Ok(()),
             reason = scope.wait_for_relist(self.relist_from), if !self.wants_list => {
@@ -139,7 +154,19 @@ where
                 self.wants_list = true;
                 Ok(())
             }
-            page = poll_list(&mut self.list), if has_list => {
+            version = poll(&mut self.version_check), if checks_version => {
+                self.version_check = None;
+                match version {
+                    Ok(version) if self.is_earlier(&version) => self.on_watch_failed(&went_back()).await,
+                    Ok(_) => {
+                        self.must_check_version = false;
+                        self.hear();
+                        Ok(())
+                    }
+                    Err(error) => self.on_watch_failed(&error).await,
+                }
+            }
+            page = poll(&mut self.list), if has_list => {
                 self.list = None;
                 match page {
                     Ok(page) => self.on_page(&page).await,
@@ -158,6 +185,8 @@ where
                 None => {
                     self.watch = None;
                     self.hear();
+                    self.must_check_version =
+                        !self.has_shown_events || self.watch_began.elapsed() < WATCH_TIME;
                     if self.watch_began.elapsed() < SHORTEST_WATCH {
                         self.back_off(Duration::ZERO);
                     }
@@ -230,6 +259,7 @@ where
                 self.on_watch_failed(&went_back()).await
             }
             Ok(Line::Bookmark(version)) => {
+                self.has_shown_events = true;
                 self.position = Some(version);
                 Ok(())
             }
@@ -249,6 +279,7 @@ where
         if self.is_earlier(&item.resource_version) {
             return self.on_watch_failed(&went_back()).await;
         }
+        self.has_shown_events = true;
         if is_deleted {
             self.unreadable.remove(&item.key);
         }
@@ -309,11 +340,13 @@ where
 
     async fn on_watch_failed(&mut self, error: &WatchError) -> Result<(), Ended> {
         self.watch = None;
+        self.must_check_version = true;
         self.back_off(error.retry_after());
         if error.needs_list() {
             // A list under way may have begun before, and would be merged with events that no longer count.
             self.list = None;
             self.position = None;
+            self.must_check_version = false;
             self.wants_list = true;
         }
         self.mark_down(error).await;
@@ -368,11 +401,9 @@ fn went_back() -> WatchError {
     WatchError::WentBack
 }
 
-async fn poll_list(
-    list: &mut Option<BoxFuture<'static, Result<RawPage, WatchError>>>,
-) -> Result<RawPage, WatchError> {
-    match list {
-        Some(list) => list.await,
+async fn poll<T>(request: &mut Option<BoxFuture<'static, T>>) -> T {
+    match request {
+        Some(request) => request.await,
         None => std::future::pending().await,
     }
 }

@@ -17,13 +17,15 @@ use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::observe::wire::{Lines, Malformed};
+use crate::observe::wire::{Lines, Malformed, Page};
 
 /// How long the API server keeps a watch open. It ends the watch then, whether there were events or not, and the
 /// sidecar opens the next one where it ended: one cheap request a minute. So a connection that stays silent for longer
 /// is dead. Neither bookmarks nor keep-alive tell as much: the API server promises no bookmark, and a proxy may keep a
 /// connection alive that it forwards nothing on.
 const WATCH_SECONDS: u32 = 50;
+/// A watch that ends earlier was not ended by its time: the API server may have stopped.
+pub(super) const WATCH_TIME: Duration = Duration::from_secs(WATCH_SECONDS as u64);
 /// How long a watch can be silent.
 pub(crate) const LONGEST_SILENCE: Duration = Duration::from_mins(1);
 /// How long the API server may take to begin an answer. It gives up on a list after a minute itself.
@@ -34,6 +36,8 @@ const LARGEST_PAGE: usize = 32 << 20;
 /// The largest page of one object, which has no smaller parts. etcd takes 1.5 MiB by default, which are six times as many
 /// in JSON at most.
 const LARGEST_OBJECT: usize = 64 << 20;
+/// The largest answer about the version: it has the metadata of one object.
+const LARGEST_VERSION: usize = 16 << 20;
 /// How many pages are in memory at once, whatever the number of watches.
 pub(super) const PAGES_AT_ONCE: usize = 2;
 /// The largest event, in bytes. etcd stores objects of 1.5 MiB by default.
@@ -215,6 +219,22 @@ impl Source {
         let text = String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
         Ok(RawPage { text, _permit: permit })
+    }
+
+    /// The version that the API server has reached. It reads it from etcd, or from a cache that it knows to be current, so
+    /// it is never earlier than what a watch has shown before, unless etcd has gone back. Asks for the metadata of one
+    /// object.
+    pub(super) async fn version(&self) -> Result<String, WatchError> {
+        let params = ListParams {
+            field_selector: self.field_selector.clone(),
+            limit: Some(1),
+            ..ListParams::default()
+        };
+        let request = self.requests.list_metadata(&params).map_err(kube::Error::BuildRequest)?;
+        let bytes = collect(self.send(request).await?, LARGEST_VERSION).await?;
+        let page =
+            Page::read(std::str::from_utf8(&bytes).unwrap_or_default()).map_err(WatchError::Malformed)?;
+        Ok(page.resource_version().to_owned())
     }
 
     /// A watch that begins at this resource version. The stream ends when the API server ends the watch.
