@@ -36,6 +36,13 @@ const LONGEST_RELIST_PAUSE: Duration = Duration::from_mins(1);
 /// The receiver of observations is gone: the program ends.
 struct Ended;
 
+/// The question which version the API server has, before a watch is opened.
+enum VersionCheck {
+    NotNeeded,
+    Needed,
+    UnderWay(BoxFuture<'static, Result<String, WatchError>>),
+}
+
 /// One resource that is followed.
 struct Follower<'a, K, F, R, O> {
     watches: &'a Watches,
@@ -59,8 +66,7 @@ struct Follower<'a, K, F, R, O> {
     /// Whether that has to be asked for before the next watch: after etcd was restored from a backup, the API server
     /// accepts a watch from a later version, and shows nothing until that version is reached again, maybe hours later.
     /// A watch that ends in time and has shown an event or a bookmark, as most do, needs no such question.
-    must_check_version: bool,
-    version_check: Option<BoxFuture<'static, Result<String, WatchError>>>,
+    version_check: VersionCheck,
     /// Where the watch continues; nothing before the first list, and after the API server has forgotten the place.
     position: Option<String>,
     is_down: bool,
@@ -103,8 +109,7 @@ impl Watches {
             watch: None,
             watch_began: now,
             has_shown_events: false,
-            must_check_version: false,
-            version_check: None,
+            version_check: VersionCheck::NotNeeded,
             position: None,
             is_down: false,
             retry_at: now,
@@ -136,17 +141,23 @@ where
                 self.token = None;
                 self.request_page();
             }
-            if let (None, None, Some(position)) = (&self.watch, &self.version_check, &self.position) {
+            if let (None, Some(position)) = (&self.watch, &self.position) {
                 let source = self.source.clone();
-                if self.must_check_version {
-                    self.version_check = Some(async move { source.version().await }.boxed());
-                } else {
-                    self.watch = Some(source.watch(position.clone()));
-                    (self.watch_began, self.has_shown_events) = (now, false);
+                match self.version_check {
+                    VersionCheck::NotNeeded => {
+                        self.watch = Some(source.watch(position.clone()));
+                        (self.watch_began, self.has_shown_events) = (now, false);
+                    }
+                    VersionCheck::Needed => {
+                        let version = async move { source.version().await };
+                        self.version_check = VersionCheck::UnderWay(version.boxed());
+                    }
+                    VersionCheck::UnderWay(_) => {}
                 }
             }
         }
-        let (has_list, checks_version) = (self.list.is_some(), self.version_check.is_some());
+        let has_list = self.list.is_some();
+        let checks_version = matches!(self.version_check, VersionCheck::UnderWay(_));
         tokio::select! {
             () = sleep_until(self.retry_at), if is_waiting => Ok(()),
             reason = scope.wait_for_relist(self.relist_from), if !self.wants_list => {
@@ -154,19 +165,18 @@ where
                 self.wants_list = true;
                 Ok(())
             }
-            version = poll(&mut self.version_check), if checks_version => {
-                self.version_check = None;
+            version = poll_version(&mut self.version_check), if checks_version => {
+                self.version_check = VersionCheck::NotNeeded;
                 match version {
                     Ok(version) if self.is_earlier(&version) => self.on_watch_failed(&went_back()).await,
                     Ok(_) => {
-                        self.must_check_version = false;
                         self.hear();
                         Ok(())
                     }
                     Err(error) => self.on_watch_failed(&error).await,
                 }
             }
-            page = poll(&mut self.list), if has_list => {
+            page = poll_list(&mut self.list), if has_list => {
                 self.list = None;
                 match page {
                     Ok(page) => self.on_page(&page).await,
@@ -185,8 +195,9 @@ where
                 None => {
                     self.watch = None;
                     self.hear();
-                    self.must_check_version =
-                        !self.has_shown_events || self.watch_began.elapsed() < WATCH_TIME;
+                    if !self.has_shown_events || self.watch_began.elapsed() < WATCH_TIME {
+                        self.version_check = VersionCheck::Needed;
+                    }
                     if self.watch_began.elapsed() < SHORTEST_WATCH {
                         self.back_off(Duration::ZERO);
                     }
@@ -340,13 +351,13 @@ where
 
     async fn on_watch_failed(&mut self, error: &WatchError) -> Result<(), Ended> {
         self.watch = None;
-        self.must_check_version = true;
+        self.version_check = VersionCheck::Needed;
         self.back_off(error.retry_after());
         if error.needs_list() {
             // A list under way may have begun before, and would be merged with events that no longer count.
             self.list = None;
             self.position = None;
-            self.must_check_version = false;
+            self.version_check = VersionCheck::NotNeeded;
             self.wants_list = true;
         }
         self.mark_down(error).await;
@@ -401,10 +412,19 @@ fn went_back() -> WatchError {
     WatchError::WentBack
 }
 
-async fn poll<T>(request: &mut Option<BoxFuture<'static, T>>) -> T {
-    match request {
-        Some(request) => request.await,
+async fn poll_list(
+    list: &mut Option<BoxFuture<'static, Result<RawPage, WatchError>>>,
+) -> Result<RawPage, WatchError> {
+    match list {
+        Some(list) => list.await,
         None => std::future::pending().await,
+    }
+}
+
+async fn poll_version(check: &mut VersionCheck) -> Result<String, WatchError> {
+    match check {
+        VersionCheck::UnderWay(request) => request.await,
+        VersionCheck::NotNeeded | VersionCheck::Needed => std::future::pending().await,
     }
 }
 
