@@ -38,6 +38,12 @@ pub const MAX_MESSAGES: usize = 20;
 /// Items in a list of a Pod's node affinity, together with what is injected: its terms, required or preferred, and the
 /// expressions in a term. A topology is added to each required term, after a comparison with each of its expressions.
 pub const MAX_POD_ITEMS: usize = 128;
+/// Terms, expressions and values of a Pending Pod's required node affinity, in all, that the sidecar keeps and compares
+/// with the nodes. The policy injects one expression with one value for each required key into each term. Anybody can write
+/// a Pod that looks like one of the policy's, and what is kept takes more memory than what is sent.
+pub const MAX_KEPT_AFFINITY_ITEMS: usize = 256;
+/// Bytes of all keys and values of that affinity.
+pub const MAX_KEPT_AFFINITY_BYTES: usize = 16 * 1024;
 
 /// Says that a list is too long; `None` if it is not.
 pub(crate) fn describe_excess(length: usize, max: usize) -> Option<[String; 2]> {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Deserializer};
 
+use crate::limits::{MAX_KEPT_AFFINITY_BYTES, MAX_KEPT_AFFINITY_ITEMS};
+
 /// The part of a Pod's required node affinity that lists values of node labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequiredAffinity {
@@ -59,6 +61,15 @@ impl RequiredAffinity {
         self.terms.is_empty()
     }
 
+    /// Whether it is so large that it cannot be kept.
+    pub fn exceeds_limits(&self) -> bool {
+        let expressions = || self.terms.iter().flatten();
+        let values = || expressions().flat_map(|(_, values)| values);
+        let items = self.terms.len() + expressions().count() + values().count();
+        let bytes = expressions().map(|(key, _)| key).chain(values()).map(String::len).sum::<usize>();
+        items > MAX_KEPT_AFFINITY_ITEMS || bytes > MAX_KEPT_AFFINITY_BYTES
+    }
+
     /// Whether no term can match a node, because each one requires another value of one of these keys.
     ///
     /// The sidecar knows no other labels of a node, so a term without one of these keys counts as matching.
@@ -105,6 +116,19 @@ mod tests {
         assert!(excludes(&both, Some("b")));
         let either = json!([{"matchExpressions": [zone("a")]}, {"matchExpressions": [other]}]);
         assert!(!excludes(&either, Some("b")), "the second term does not require a zone");
+    }
+
+    #[test]
+    fn is_too_large_with_too_many_terms_expressions_or_values_or_too_long_ones() {
+        let zone = |values: &[&str]| json!({"key": "zone", "operator": "In", "values": values});
+        let exceeds = |terms: &Value| affinity(terms).exceeds_limits();
+        let term = |expressions: &[Value]| json!({"matchExpressions": expressions});
+        assert!(!exceeds(&json!([term(&[zone(&["a"; MAX_KEPT_AFFINITY_ITEMS - 2])])])));
+        assert!(exceeds(&json!([term(&[zone(&["a"; MAX_KEPT_AFFINITY_ITEMS - 1])])])));
+        assert!(exceeds(&json!([term(&vec![zone(&[]); MAX_KEPT_AFFINITY_ITEMS])])));
+        assert!(exceeds(&json!(vec![term(&[]); MAX_KEPT_AFFINITY_ITEMS + 1])));
+        let long = "x".repeat(MAX_KEPT_AFFINITY_BYTES);
+        assert!(exceeds(&json!([term(&[zone(&[&long])])])));
     }
 
     #[test]

@@ -34,7 +34,11 @@ pub struct PodFact {
     pub annotations: Vec<(Arc<str>, Arc<str>)>,
     /// The Pod's addresses, the primary one first.
     pub ips: Vec<String>,
-    /// Set while a Pod that carries the policy's annotation is Pending without a node.
+    /// Set while a Pod that carries the policy's annotation is Pending without a node. Not set if its required affinity is
+    /// larger than [`MAX_KEPT_AFFINITY_ITEMS`] or [`MAX_KEPT_AFFINITY_BYTES`]: such a Pod is never evicted.
+    ///
+    /// [`MAX_KEPT_AFFINITY_ITEMS`]: pps_core::limits::MAX_KEPT_AFFINITY_ITEMS
+    /// [`MAX_KEPT_AFFINITY_BYTES`]: pps_core::limits::MAX_KEPT_AFFINITY_BYTES
     pub pending: Option<Box<PendingPod>>,
 }
 

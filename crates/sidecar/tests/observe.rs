@@ -4,6 +4,10 @@
 
 #[path = "observe/api.rs"]
 mod api;
+#[path = "observe/pages.rs"]
+mod pages;
+#[path = "observe/restore.rs"]
+mod restore;
 
 use std::sync::Mutex;
 use std::sync::mpsc;
@@ -227,38 +231,4 @@ fn watches_pods_without_a_gap_while_it_lists_them_for_a_new_key() {
     let tracked = "tracked_objects{resource=\"pods\"} 2";
     api::wait_for("both Pods", || sidecar.get("/metrics").contains(tracked));
     assert_eq!(api.count(&["/pods", "watch=true"]), 1, "the same watch");
-}
-
-#[test]
-fn lists_again_when_the_api_server_has_gone_back_to_an_earlier_state() {
-    let lists = Mutex::new(0);
-    let api = Api::start(move |_, path| match path {
-        // The first watch begins after the end of what the API server has. The second one is sent an earlier bookmark.
-        _ if path.contains("/statefulsets") && is_watch(path) && path.contains("resourceVersion=100") => {
-            let status = json!({"kind": "Status", "code": 504, "reason": "Timeout", "message": "Too large resource version: 100, current: 50"});
-            Answer::Body(504, status.to_string())
-        }
-        _ if path.contains("/statefulsets") && is_watch(path) && path.contains("resourceVersion=50") => {
-            let (sender, lines) = mpsc::channel();
-            sender.send(event("BOOKMARK", &json!({"metadata": {"resourceVersion": "20"}}))).unwrap();
-            std::mem::forget(sender);
-            Answer::Watch(lines)
-        }
-        _ if is_watch(path) => Answer::silence(),
-        _ if path.contains("/statefulsets") => {
-            let mut lists = lists.lock().unwrap();
-            *lists += 1;
-            let (version, sets) = [(100, 3), (50, 2), (20, 1)][(*lists - 1).min(2)];
-            let sets: Vec<String> =
-                ["a", "b", "c"][..sets].iter().map(|name| stateful_set(name).to_string()).collect();
-            Answer::list(version, &sets, "")
-        }
-        _ => empty(path),
-    });
-    let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
-    api.wait_for_requests(1, &["/statefulsets", "watch=true", "resourceVersion=20"]);
-    sidecar.wait_ready();
-    api::wait_for("one workload", || {
-        sidecar.get("/metrics").contains("tracked_objects{resource=\"workloads\"} 1")
-    });
 }

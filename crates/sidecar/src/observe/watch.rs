@@ -15,13 +15,13 @@ use kube::Client;
 use kube::core::PartialObjectMeta;
 use pps_core::kinds;
 use pps_core::whitelist::CONFIG_MAP;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 pub use self::merge::Merge;
 use self::scope::FieldScope;
 pub(crate) use self::scope::Relist;
-use self::source::Source;
 pub(crate) use self::source::{LONGEST_SILENCE, api_resource};
+use self::source::{PAGES_AT_ONCE, Source};
 use self::target::WatchTarget;
 pub(crate) use self::target::resource_name;
 use crate::facts::interest::Interest;
@@ -66,6 +66,8 @@ pub(crate) struct Watches {
     health: Health,
     metrics: Arc<Metrics>,
     observations: mpsc::Sender<Observation>,
+    /// Bounds the pages in memory.
+    pages: Arc<Semaphore>,
 }
 
 impl Watches {
@@ -76,12 +78,13 @@ impl Watches {
         metrics: Arc<Metrics>,
         observations: mpsc::Sender<Observation>,
     ) -> Self {
-        Self { client, interest, health, metrics, observations }
+        let pages = Arc::new(Semaphore::new(PAGES_AT_ONCE));
+        Self { client, interest, health, metrics, observations, pages }
     }
 
     /// Watches PPS objects, and lists them again when their definition has changed.
     pub(crate) async fn watch_persistent_pod_states(self, relist: Relist) {
-        let source = Source::all::<PpsObject>(self.client.clone(), PPS_PAGE_SIZE);
+        let source = Source::all::<PpsObject>(self.client.clone(), self.pages.clone(), PPS_PAGE_SIZE);
         let target = WatchTarget::essential("persistentpodstates");
         let observation = Observation::PersistentPodStates;
         let scope = FieldScope::OnRequest(relist, None);
@@ -91,7 +94,7 @@ impl Watches {
     pub(crate) async fn watch_stateful_sets(self) {
         let id = WatchId { kind: GroupKind::stateful_set(), number: 0 };
         let observation = |update| Observation::Workloads(id.clone(), update);
-        let source = Source::all::<StatefulSet>(self.client.clone(), WORKLOADS_PAGE_SIZE);
+        let source = Source::all::<StatefulSet>(self.client.clone(), self.pages.clone(), WORKLOADS_PAGE_SIZE);
         let target = WatchTarget::essential("statefulsets");
         self.follow(target, source, FieldScope::Fixed, wire::read_stateful_set, observation).await;
     }
@@ -103,12 +106,21 @@ impl Watches {
         let api = api_resource(resource);
         let read = |text: &str| wire::read_custom_workload(text, &api.api_version, &naming);
         let observation = |update| Observation::Workloads(id.clone(), update);
-        let source = Source::custom::<CustomWorkload>(self.client.clone(), &api, WORKLOADS_PAGE_SIZE);
+        let source = Source::custom::<CustomWorkload>(
+            self.client.clone(),
+            self.pages.clone(),
+            &api,
+            WORKLOADS_PAGE_SIZE,
+        );
         self.follow(target, source, FieldScope::Fixed, read, observation).await;
     }
 
     pub(crate) async fn watch_definitions(self) {
-        let source = Source::all::<CustomResourceDefinition>(self.client.clone(), DEFINITIONS_PAGE_SIZE);
+        let source = Source::all::<CustomResourceDefinition>(
+            self.client.clone(),
+            self.pages.clone(),
+            DEFINITIONS_PAGE_SIZE,
+        );
         let target = WatchTarget::essential("customresourcedefinitions");
         let observation = Observation::Definitions;
         self.follow(target, source, FieldScope::Fixed, wire::read_definition, observation).await;
@@ -116,7 +128,8 @@ impl Watches {
 
     /// Watches the one ConfigMap that lists workload kinds, in this namespace.
     pub(crate) async fn watch_config(self, namespace: String) {
-        let source = Source::one::<ConfigMap>(self.client.clone(), &namespace, CONFIG_MAP);
+        let source =
+            Source::one::<ConfigMap>(self.client.clone(), self.pages.clone(), &namespace, CONFIG_MAP);
         let target = WatchTarget::essential("configmaps");
         self.follow(target, source, FieldScope::Fixed, wire::read_config, Observation::Config).await;
     }
@@ -125,7 +138,7 @@ impl Watches {
     pub(crate) async fn watch_pods(self, relist: Relist) {
         let read = |text: &str| wire::read_pod(text, &self.interest);
         let scope = FieldScope::Keys(self.interest.annotations(), relist);
-        let source = Source::all::<Pod>(self.client.clone(), PODS_PAGE_SIZE);
+        let source = Source::all::<Pod>(self.client.clone(), self.pages.clone(), PODS_PAGE_SIZE);
         self.follow(WatchTarget::essential("pods"), source, scope, read, Observation::Pods).await;
     }
 
@@ -134,7 +147,8 @@ impl Watches {
         let read = |text: &str| wire::read_node(text, &self.interest);
         let scope = FieldScope::Keys(self.interest.labels(), relist);
         let source =
-            Source::all::<PartialObjectMeta<Node>>(self.client.clone(), PODS_PAGE_SIZE).only_metadata();
+            Source::all::<PartialObjectMeta<Node>>(self.client.clone(), self.pages.clone(), PODS_PAGE_SIZE)
+                .only_metadata();
         self.follow(WatchTarget::essential("nodes"), source, scope, read, Observation::Nodes).await;
     }
 }

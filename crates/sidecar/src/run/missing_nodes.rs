@@ -2,7 +2,7 @@
 //! with them, and the eviction of Pods that wait for them.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pps_core::Reason;
 use tracing::{debug, info, warn};
@@ -17,6 +17,12 @@ use crate::write::{Failure, NodeLookup};
 
 /// How many states an Event lists.
 const MAX_LISTED: usize = 5;
+
+/// How many Pods are compared with all nodes in one turn: each node event has all Pods examined that wait, and the Lease
+/// is not renewed meanwhile.
+pub(super) const EVICTIONS_PER_TURN: usize = 16;
+/// When the next Pods are examined.
+pub(super) const EVICTION_PAUSE: Duration = Duration::from_millis(10);
 
 impl Worker {
     /// A node went missing or is back.
@@ -131,6 +137,9 @@ impl Worker {
 
     /// Evicts a Pod that waits for a node that does not exist, if it has done so for the grace period.
     pub(super) fn evict(&mut self, pod: &NamespacedName, is_retry: bool, now: Instant) {
+        if !self.may_examine_eviction(now) {
+            return self.evictions.mark(pod, now + EVICTION_PAUSE);
+        }
         let Some(eviction) = self.index.eviction(pod) else { return self.unschedulable.cancel(pod) };
         if !self.unschedulable.observe(pod, &eviction.uid, now) {
             return;
@@ -145,6 +154,16 @@ impl Worker {
         } else {
             self.report_not_evicted(&eviction, "start the sidecar with --evict-pending-pods");
         }
+    }
+
+    /// Whether one more Pod may be examined in the turn that began at this time.
+    fn may_examine_eviction(&mut self, turn: Instant) -> bool {
+        let (latest_turn, examined) = &mut self.examined_evictions;
+        if *latest_turn != turn {
+            (*latest_turn, *examined) = (turn, 0);
+        }
+        *examined += 1;
+        *examined <= EVICTIONS_PER_TURN
     }
 
     /// Reports, once for each Pod, that it stays Pending.

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tower::service_fn;
 
+use super::missing_nodes::{EVICTION_PAUSE, EVICTIONS_PER_TURN};
 use super::term::CurrentTerm;
 use super::worker::Worker;
 use crate::args::Args;
@@ -273,9 +274,8 @@ async fn a_new_term_waits_for_unschedulable_pods_and_refused_writes_anew() {
     assert_eq!(worker.refusals.next_deadline(), None);
 }
 
-#[tokio::test]
-async fn evicts_no_pod_while_a_watch_does_not_work() {
-    let (client, requests) = api_server(|_| (201, json!({"kind": "Status", "status": "Success"})));
+/// A worker with a workload that forgets nodes.
+fn forgetful_worker(client: Client) -> Worker {
     let object = json!({
         "metadata": {"name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "6"},
         "spec": {
@@ -289,6 +289,11 @@ async fn evicts_no_pod_while_a_watch_does_not_work() {
     let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
     let workload = wire::workload_fact(&serde_json::from_value(plain_workload()).unwrap());
     report_workload(&mut worker, Update::Apply(NamespacedName::new("n", "w"), workload));
+    worker
+}
+
+/// A Pod of it that waits for a zone which no node has.
+fn waiting_pod() -> PodFact {
     let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
         {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["gone"]}]},
     ]}}});
@@ -298,10 +303,15 @@ async fn evicts_no_pod_while_a_watch_does_not_work() {
         pps: "w".into(),
         required_affinity: serde_json::from_value(affinity).unwrap(),
     };
-    let pod_fact =
-        PodFact { owner: Some("uid-w".into()), pending: Some(Box::new(pending)), ..PodFact::default() };
+    PodFact { owner: Some("uid-w".into()), pending: Some(Box::new(pending)), ..PodFact::default() }
+}
+
+#[tokio::test]
+async fn evicts_no_pod_while_a_watch_does_not_work() {
+    let (client, requests) = api_server(|_| (201, json!({"kind": "Status", "status": "Success"})));
+    let mut worker = forgetful_worker(client);
     let pod = NamespacedName::new("n", "w-0");
-    worker.apply(Observation::Pods(Update::Apply(pod.clone(), pod_fact)));
+    worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
     worker.evicts_pending_pods = true;
     let now = Instant::now();
     worker.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
@@ -344,4 +354,22 @@ async fn a_generated_object_gets_no_owner_that_the_api_server_does_not_have() {
         [] as [Value; 0],
         "the garbage collector would delete it with its states"
     );
+}
+
+#[tokio::test]
+async fn examines_a_limited_number_of_evictions_in_one_turn_and_the_others_soon_after() {
+    let (client, _) = api_server(|_| (200, json!({})));
+    let mut worker = forgetful_worker(client);
+    for n in 0..100 {
+        let update = Update::Apply(NamespacedName::new("n", format!("w-{n}")), waiting_pod());
+        worker.apply(Observation::Pods(update));
+    }
+    worker.take_turn();
+    assert_eq!(worker.evictions.len(), 100 - EVICTIONS_PER_TURN);
+    let start = Instant::now();
+    while !worker.evictions.is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(5), "{} are left", worker.evictions.len());
+        tokio::time::sleep(EVICTION_PAUSE).await;
+        worker.take_turn();
+    }
 }

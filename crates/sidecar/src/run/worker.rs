@@ -55,6 +55,8 @@ pub(super) struct Worker {
     pub(super) conflicts: Conflicts,
     pub(super) unschedulable: UnschedulablePods,
     pub(super) evicts_pending_pods: bool,
+    /// When the latest turn with evictions began, and how many Pods were examined in it.
+    pub(super) examined_evictions: (Instant, usize),
     pub(super) missing_nodes: MissingNodes,
     pub(super) new_nodes: NewNodes,
     /// The writes in flight, each with whether it is a retry.
@@ -104,6 +106,7 @@ impl Worker {
             conflicts: Conflicts::default(),
             unschedulable: UnschedulablePods::new(args.node_grace_period),
             evicts_pending_pods: args.evict_pending_pods,
+            examined_evictions: (Instant::now(), 0),
             missing_nodes: MissingNodes::new(args.node_grace_period),
             new_nodes: NewNodes::new(args.node_grace_period.min(LABEL_GRACE_PERIOD)),
             in_flight: JoinSet::new(),

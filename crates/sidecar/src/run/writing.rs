@@ -92,7 +92,7 @@ impl Worker {
         let now = Instant::now();
         self.count_failure(WrittenResource::PpsStatus, failure);
         match failure {
-            Failure::Conflict => self.status_writes.conflicted(&write.key, now),
+            Failure::Conflict | Failure::NotFound => self.status_writes.conflicted(&write.key, now),
             other => self.status_writes.failed(&write.key, other.retry_after(), now),
         }
         if let Failure::TooLarge(error) = failure {
@@ -104,8 +104,8 @@ impl Worker {
             warn!(object = %write.key, error = %failure, "cannot write a status; retrying");
         }
         self.index.on_status_not_written(&write.key, &write.uid);
-        if matches!(failure, Failure::Conflict) {
-            self.on_conflict(write);
+        if matches!(failure, Failure::Conflict | Failure::NotFound) {
+            self.on_conflict(write, failure);
         }
     }
 

@@ -20,6 +20,8 @@ pub(crate) enum Answer {
     Body(u16, String),
     /// The lines of a watch, which stays open.
     Watch(Receiver<String>),
+    /// A watch in which nothing happens, and which the API server ends after this time.
+    WatchUntil(Duration),
 }
 
 impl Answer {
@@ -99,6 +101,12 @@ fn serve(
         match answer(method, path) {
             Answer::Body(code, body) => {
                 write!(output, "HTTP/1.1 {code} X\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+            }
+            Answer::WatchUntil(time) => {
+                write!(output, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+                output.flush()?;
+                thread::sleep(time);
+                write!(output, "0\r\n\r\n")?;
             }
             Answer::Watch(lines) => {
                 write!(output, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;

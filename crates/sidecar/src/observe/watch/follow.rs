@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use super::merge::Merge;
 use super::scope::FieldScope;
-use super::source::{Source, WatchError, WatchEvent};
+use super::source::{PageSize, RawPage, Source, WATCH_TIME, WatchError, WatchEvent};
 use super::target::{Criticality, WatchTarget};
 use super::{Observation, Watches};
 use crate::facts::store::Update;
@@ -36,6 +36,13 @@ const LONGEST_RELIST_PAUSE: Duration = Duration::from_mins(1);
 /// The receiver of observations is gone: the program ends.
 struct Ended;
 
+/// The question which version the API server has, before a watch is opened.
+enum VersionCheck {
+    NotNeeded,
+    Needed,
+    UnderWay(BoxFuture<'static, Result<String, WatchError>>),
+}
+
 /// One resource that is followed.
 struct Follower<'a, K, F, R, O> {
     watches: &'a Watches,
@@ -44,13 +51,22 @@ struct Follower<'a, K, F, R, O> {
     read: R,
     observation: O,
     merge: Merge<K, F>,
-    list: Option<BoxFuture<'static, Result<String, WatchError>>>,
+    list: Option<BoxFuture<'static, Result<RawPage, WatchError>>>,
+    /// What the page that is awaited continues; nothing for the first one.
+    token: Option<String>,
+    page_size: PageSize,
     list_began: Instant,
     /// The resource version of the list that is being read.
     list_version: Option<String>,
     wants_list: bool,
     watch: Option<BoxStream<'static, Result<WatchEvent, WatchError>>>,
     watch_began: Instant,
+    /// Whether the watch has shown that the API server has what it had before.
+    has_shown_events: bool,
+    /// Whether that has to be asked for before the next watch: after etcd was restored from a backup, the API server
+    /// accepts a watch from a later version, and shows nothing until that version is reached again, maybe hours later.
+    /// A watch that ends in time and has shown an event or a bookmark, as most do, needs no such question.
+    version_check: VersionCheck,
     /// Where the watch continues; nothing before the first list, and after the API server has forgotten the place.
     position: Option<String>,
     is_down: bool,
@@ -80,16 +96,20 @@ impl Watches {
         let mut follower = Follower {
             watches: self,
             target,
+            page_size: source.page_size(),
             source: Arc::new(source),
             read,
             observation,
             merge: Merge::default(),
             list: None,
+            token: None,
             list_began: now,
             list_version: None,
             wants_list: true,
             watch: None,
             watch_began: now,
+            has_shown_events: false,
+            version_check: VersionCheck::NotNeeded,
             position: None,
             is_down: false,
             retry_at: now,
@@ -118,14 +138,26 @@ where
                 scope.begin_list();
                 self.merge.begin_list(scope.revision());
                 (self.list_began, self.list_version) = (now, None);
-                self.request_page(None);
+                self.token = None;
+                self.request_page();
             }
             if let (None, Some(position)) = (&self.watch, &self.position) {
-                self.watch = Some(self.source.clone().watch(position.clone()));
-                self.watch_began = now;
+                let source = self.source.clone();
+                match self.version_check {
+                    VersionCheck::NotNeeded => {
+                        self.watch = Some(source.watch(position.clone()));
+                        (self.watch_began, self.has_shown_events) = (now, false);
+                    }
+                    VersionCheck::Needed => {
+                        let version = async move { source.version().await };
+                        self.version_check = VersionCheck::UnderWay(version.boxed());
+                    }
+                    VersionCheck::UnderWay(_) => {}
+                }
             }
         }
         let has_list = self.list.is_some();
+        let checks_version = matches!(self.version_check, VersionCheck::UnderWay(_));
         tokio::select! {
             () = sleep_until(self.retry_at), if is_waiting => Ok(()),
             reason = scope.wait_for_relist(self.relist_from), if !self.wants_list => {
@@ -133,10 +165,26 @@ where
                 self.wants_list = true;
                 Ok(())
             }
+            version = poll_version(&mut self.version_check), if checks_version => {
+                self.version_check = VersionCheck::NotNeeded;
+                match version {
+                    Ok(version) if self.is_earlier(&version) => self.on_watch_failed(&went_back()).await,
+                    Ok(_) => {
+                        self.hear();
+                        Ok(())
+                    }
+                    Err(error) => self.on_watch_failed(&error).await,
+                }
+            }
             page = poll_list(&mut self.list), if has_list => {
                 self.list = None;
                 match page {
-                    Ok(text) => self.on_page(&text).await,
+                    Ok(page) => self.on_page(&page).await,
+                    // A few large objects, of one user maybe, must not keep all others from being listed.
+                    Err(WatchError::TooLarge(_)) if self.page_size.shrink() => {
+                        self.request_page();
+                        Ok(())
+                    }
                     Err(error) => self.on_list_failed(&error).await,
                 }
             }
@@ -147,6 +195,9 @@ where
                 None => {
                     self.watch = None;
                     self.hear();
+                    if !self.has_shown_events || self.watch_began.elapsed() < WATCH_TIME {
+                        self.version_check = VersionCheck::Needed;
+                    }
                     if self.watch_began.elapsed() < SHORTEST_WATCH {
                         self.back_off(Duration::ZERO);
                     }
@@ -156,13 +207,14 @@ where
         }
     }
 
-    fn request_page(&mut self, token: Option<String>) {
-        let source = self.source.clone();
-        self.list = Some(async move { source.page(token).await }.boxed());
+    fn request_page(&mut self) {
+        let (source, token, objects) = (self.source.clone(), self.token.clone(), self.page_size.objects());
+        self.list = Some(async move { source.page(token, objects).await }.boxed());
     }
 
-    async fn on_page(&mut self, text: &str) -> Result<(), Ended> {
-        let page = match Page::read(text) {
+    async fn on_page(&mut self, raw: &RawPage) -> Result<(), Ended> {
+        self.page_size.arrived(raw.text.len());
+        let page = match Page::read(&raw.text) {
             Ok(page) => page,
             Err(malformed) => return self.on_list_failed(&WatchError::Malformed(malformed)).await,
         };
@@ -183,7 +235,8 @@ where
             }
         }
         if let Some(token) = page.continue_token() {
-            self.request_page(Some(token.to_owned()));
+            self.token = Some(token.to_owned());
+            self.request_page();
             return Ok(());
         }
         self.wants_list = false;
@@ -217,6 +270,7 @@ where
                 self.on_watch_failed(&went_back()).await
             }
             Ok(Line::Bookmark(version)) => {
+                self.has_shown_events = true;
                 self.position = Some(version);
                 Ok(())
             }
@@ -236,6 +290,7 @@ where
         if self.is_earlier(&item.resource_version) {
             return self.on_watch_failed(&went_back()).await;
         }
+        self.has_shown_events = true;
         if is_deleted {
             self.unreadable.remove(&item.key);
         }
@@ -296,11 +351,13 @@ where
 
     async fn on_watch_failed(&mut self, error: &WatchError) -> Result<(), Ended> {
         self.watch = None;
+        self.version_check = VersionCheck::Needed;
         self.back_off(error.retry_after());
         if error.needs_list() {
             // A list under way may have begun before, and would be merged with events that no longer count.
             self.list = None;
             self.position = None;
+            self.version_check = VersionCheck::NotNeeded;
             self.wants_list = true;
         }
         self.mark_down(error).await;
@@ -356,11 +413,18 @@ fn went_back() -> WatchError {
 }
 
 async fn poll_list(
-    list: &mut Option<BoxFuture<'static, Result<String, WatchError>>>,
-) -> Result<String, WatchError> {
+    list: &mut Option<BoxFuture<'static, Result<RawPage, WatchError>>>,
+) -> Result<RawPage, WatchError> {
     match list {
         Some(list) => list.await,
         None => std::future::pending().await,
+    }
+}
+
+async fn poll_version(check: &mut VersionCheck) -> Result<String, WatchError> {
+    match check {
+        VersionCheck::UnderWay(request) => request.await,
+        VersionCheck::NotNeeded | VersionCheck::Needed => std::future::pending().await,
     }
 }
 

@@ -14,22 +14,32 @@ use kube::core::{ApiResource, Request as Requests};
 use kube::{Client, Resource};
 use pps_core::kinds;
 use serde::Deserialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::observe::wire::{Lines, Malformed};
+use crate::observe::wire::{Lines, Malformed, Page};
 
 /// How long the API server keeps a watch open. It ends the watch then, whether there were events or not, and the
 /// sidecar opens the next one where it ended: one cheap request a minute. So a connection that stays silent for longer
 /// is dead. Neither bookmarks nor keep-alive tell as much: the API server promises no bookmark, and a proxy may keep a
 /// connection alive that it forwards nothing on.
 const WATCH_SECONDS: u32 = 50;
+/// A watch that ends earlier was not ended by its time: the API server may have stopped.
+pub(super) const WATCH_TIME: Duration = Duration::from_secs(WATCH_SECONDS as u64);
 /// How long a watch can be silent.
 pub(crate) const LONGEST_SILENCE: Duration = Duration::from_mins(1);
 /// How long the API server may take to begin an answer. It gives up on a list after a minute itself.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The largest page of a list, in bytes.
-const LARGEST_PAGE: usize = 256 << 20;
+/// The largest page of a list, in bytes. A larger one is asked for in smaller parts.
+const LARGEST_PAGE: usize = 32 << 20;
+/// The largest page of one object, which has no smaller parts. etcd takes 1.5 MiB by default, which are six times as many
+/// in JSON at most.
+const LARGEST_OBJECT: usize = 64 << 20;
+/// The largest answer about the version: it has the metadata of one object.
+const LARGEST_VERSION: usize = 16 << 20;
+/// How many pages are in memory at once, whatever the number of watches.
+pub(super) const PAGES_AT_ONCE: usize = 2;
 /// The largest event, in bytes. etcd stores objects of 1.5 MiB by default.
 const LARGEST_EVENT: usize = 64 << 20;
 /// How much of an error's body is read.
@@ -39,9 +49,23 @@ const LARGEST_ERROR: usize = 64 << 10;
 pub(super) struct Source {
     client: Client,
     requests: Requests,
+    pages: Arc<Semaphore>,
     page_size: u32,
     field_selector: Option<String>,
     only_metadata: bool,
+}
+
+/// A page that has arrived. Until it is dropped, it counts as one of the pages that are in memory at once.
+pub(super) struct RawPage {
+    pub(super) text: String,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// How many objects to ask for in a page: fewer if a page is too large, then more again.
+#[derive(Debug)]
+pub(super) struct PageSize {
+    now: u32,
+    most: u32,
 }
 
 /// Why a list or a watch failed.
@@ -104,40 +128,82 @@ impl WatchError {
     }
 }
 
+impl PageSize {
+    pub(super) fn objects(&self) -> u32 {
+        self.now
+    }
+
+    /// A page of this many bytes has arrived. The next one may have twice as many objects, if that is no risk.
+    pub(super) fn arrived(&mut self, bytes: usize) {
+        if bytes <= LARGEST_PAGE / 4 {
+            self.now = self.now.saturating_mul(2).min(self.most);
+        }
+    }
+
+    /// A page was too large. Returns false if one of fewer objects cannot be asked for.
+    pub(super) fn shrink(&mut self) -> bool {
+        let can_shrink = self.now > 1;
+        self.now = (self.now / 4).max(1);
+        can_shrink
+    }
+}
+
 impl Source {
     /// All objects of a resource.
-    pub(super) fn all<O: Resource<DynamicType = ()>>(client: Client, page_size: u32) -> Self {
-        Self::at(client, O::url_path(&(), None), page_size)
+    pub(super) fn all<O: Resource<DynamicType = ()>>(
+        client: Client,
+        pages: Arc<Semaphore>,
+        page_size: u32,
+    ) -> Self {
+        Self::at(client, pages, O::url_path(&(), None), page_size)
     }
 
     /// All objects of a custom resource.
     pub(super) fn custom<O: Resource<DynamicType = ApiResource>>(
         client: Client,
+        pages: Arc<Semaphore>,
         resource: &ApiResource,
         page_size: u32,
     ) -> Self {
-        Self::at(client, O::url_path(resource, None), page_size)
+        Self::at(client, pages, O::url_path(resource, None), page_size)
     }
 
     /// One object.
-    pub(super) fn one<O: Resource<DynamicType = ()>>(client: Client, namespace: &str, name: &str) -> Self {
-        let source = Self::at(client, O::url_path(&(), Some(namespace)), 1);
+    pub(super) fn one<O: Resource<DynamicType = ()>>(
+        client: Client,
+        pages: Arc<Semaphore>,
+        namespace: &str,
+        name: &str,
+    ) -> Self {
+        let source = Self::at(client, pages, O::url_path(&(), Some(namespace)), 1);
         Self { field_selector: Some(format!("metadata.name={name}")), ..source }
     }
 
-    fn at(client: Client, path: String, page_size: u32) -> Self {
-        Self { client, requests: Requests::new(path), page_size, field_selector: None, only_metadata: false }
+    fn at(client: Client, pages: Arc<Semaphore>, path: String, page_size: u32) -> Self {
+        let requests = Requests::new(path);
+        Self { client, requests, pages, page_size, field_selector: None, only_metadata: false }
+    }
+
+    /// How many objects the first page has.
+    pub(super) fn page_size(&self) -> PageSize {
+        PageSize { now: self.page_size, most: self.page_size }
     }
 
     pub(super) fn only_metadata(self) -> Self {
         Self { only_metadata: true, ..self }
     }
 
-    /// One page of a list: the first one, or the one that this token stands for.
-    pub(super) async fn page(&self, continue_token: Option<String>) -> Result<String, WatchError> {
+    /// One page of a list, of this many objects: the first one, or the one that this token stands for. Waits for its turn
+    /// before the answer is read, but not before it is requested: an API server that does not answer holds up no other
+    /// list.
+    pub(super) async fn page(
+        &self,
+        continue_token: Option<String>,
+        objects: u32,
+    ) -> Result<RawPage, WatchError> {
         let params = ListParams {
             field_selector: self.field_selector.clone(),
-            limit: Some(self.page_size),
+            limit: Some(objects),
             continue_token,
             ..ListParams::default()
         };
@@ -147,9 +213,28 @@ impl Source {
             self.requests.list(&params)
         };
         let body = self.send(request.map_err(kube::Error::BuildRequest)?).await?;
-        let bytes = collect(body, LARGEST_PAGE).await?;
-        Ok(String::from_utf8(bytes)
-            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+        // The semaphore is never closed.
+        let permit = self.pages.clone().acquire_owned().await.ok();
+        let bytes = collect(body, if objects > 1 { LARGEST_PAGE } else { LARGEST_OBJECT }).await?;
+        let text = String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        Ok(RawPage { text, _permit: permit })
+    }
+
+    /// The version that the API server has reached. It reads it from etcd, or from a cache that it knows to be current, so
+    /// it is never earlier than what a watch has shown before, unless etcd has gone back. Asks for the metadata of one
+    /// object.
+    pub(super) async fn version(&self) -> Result<String, WatchError> {
+        let params = ListParams {
+            field_selector: self.field_selector.clone(),
+            limit: Some(1),
+            ..ListParams::default()
+        };
+        let request = self.requests.list_metadata(&params).map_err(kube::Error::BuildRequest)?;
+        let bytes = collect(self.send(request).await?, LARGEST_VERSION).await?;
+        let page =
+            Page::read(std::str::from_utf8(&bytes).unwrap_or_default()).map_err(WatchError::Malformed)?;
+        Ok(page.resource_version().to_owned())
     }
 
     /// A watch that begins at this resource version. The stream ends when the API server ends the watch.
@@ -254,5 +339,46 @@ pub(crate) fn api_resource(resource: kinds::Resource) -> ApiResource {
         version: resource.version,
         kind: resource.kind,
         plural: resource.plural,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use k8s_openapi::api::core::v1::Pod;
+    use tower::service_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_two_pages_are_in_memory_at_once() {
+        let answer = service_fn(|_: Request<Body>| async {
+            Ok::<_, Infallible>(http::Response::new(Body::from(b"{}".to_vec())))
+        });
+        let pages = Arc::new(Semaphore::new(PAGES_AT_ONCE));
+        let source = || Source::all::<Pod>(Client::new(answer, "n"), pages.clone(), 250);
+        let (pods, others) = (source(), source());
+        let first = pods.page(None, 250).await.unwrap();
+        let second = others.page(None, 250).await.unwrap();
+        let third = others.page(None, 250);
+        tokio::pin!(third);
+        assert!(timeout(Duration::from_millis(100), &mut third).await.is_err());
+        drop(first);
+        assert_eq!((second.text, third.await.unwrap().text), ("{}".to_owned(), "{}".to_owned()));
+    }
+
+    #[test]
+    fn asks_for_fewer_objects_after_a_page_that_is_too_large_and_for_more_after_small_ones() {
+        let mut size = PageSize { now: 250, most: 250 };
+        let shrunk: Vec<_> = (0..5).map(|_| (size.shrink(), size.objects())).collect();
+        assert_eq!(shrunk, [(true, 62), (true, 15), (true, 3), (true, 1), (false, 1)]);
+        size.arrived(LARGEST_PAGE / 2);
+        assert_eq!(size.objects(), 1, "two might be too large");
+        let grown = (0..9).map(|_| {
+            size.arrived(1000);
+            size.objects()
+        });
+        assert_eq!(grown.collect::<Vec<_>>(), [2, 4, 8, 16, 32, 64, 128, 250, 250]);
     }
 }

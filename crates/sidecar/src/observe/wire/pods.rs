@@ -4,6 +4,7 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use pps_core::INJECTED_ANNOTATION;
+use pps_core::limits::MAX_NAME_LENGTH;
 use pps_core::owner::has_stable_names;
 use pps_core::required_affinity::RequiredAffinity;
 use serde::Deserialize;
@@ -101,11 +102,14 @@ pub fn read_pod(text: &str, interest: &Interest) -> Result<Item<NamespacedName, 
     item(text, |pod: &Pod| &pod.metadata, key_of, |pod| pod_fact(&pod, interest), rest)
 }
 
-/// Set if a Pod carries the policy's annotation, is Pending, and has no scheduling gate.
+/// Set if a Pod carries the policy's annotation, is Pending, has no scheduling gate, and its required affinity is not too
+/// large to be kept.
 fn pending_pod(pod: &Pod) -> Option<PendingPod> {
     let pps = pod.metadata.annotations.as_ref()?.get(INJECTED_ANNOTATION)?;
     let is_gated = pod.spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
-    if is_gated || pod.status.phase.as_deref() != Some("Pending") {
+    let is_pending = pod.status.phase.as_deref() == Some("Pending");
+    let is_too_large = pps.len() > MAX_NAME_LENGTH || pod.spec.affinity.exceeds_limits();
+    if is_gated || !is_pending || is_too_large {
         return None;
     }
     Some(PendingPod {
@@ -205,6 +209,24 @@ mod tests {
             other.pointer_mut(parent).unwrap()[field] = value;
             assert_eq!(pending(&other), None, "{pointer}");
         }
+    }
+
+    #[test]
+    fn a_pending_pod_with_many_terms_costs_little() {
+        let zone = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["q"]}]});
+        let waiting = |terms: usize, pps: &str| {
+            pod(json!({
+                "metadata": {"name": "w-0", "namespace": "n", "uid": "1", "resourceVersion": "2",
+                    "annotations": {INJECTED_ANNOTATION: pps}},
+                "spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": vec![zone.clone(); terms]}}}},
+                "status": {"phase": "Pending"},
+            }))
+        };
+        let pending = |terms, pps| pod_fact(&waiting(terms, pps), &Interest::default()).unwrap().pending;
+        assert!(pending(50, "p").is_some());
+        assert_eq!(pending(40_000, "p"), None, "nothing of it is kept");
+        assert_eq!(pending(1, &"p".repeat(200_000)), None, "no PPS has such a name");
     }
 
     #[test]
