@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 pub use self::drop_check::DropCheck;
 use self::entries::EntryDecisions;
 pub(crate) use self::view::View;
-use super::inventory::InFlight;
+use super::inventory::{InFlight, Renewal};
 
 /// What should become of a PPS.
 pub(crate) struct Decision {
@@ -45,6 +45,8 @@ pub(crate) struct Decision {
     pub(crate) borrowed: Vec<Arc<str>>,
     /// New nodes without a label that a state has kept.
     pub(crate) awaited_labels: BTreeSet<Arc<str>>,
+    /// Which entries belong to the living workload, if that was examined.
+    pub(crate) renewal: Option<Renewal>,
     /// What to report about the capacity, if little or none is left.
     pub(crate) capacity: Option<Recording>,
 }
@@ -89,6 +91,7 @@ pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Decision 
         unconfirmed_nodes: entries.unconfirmed_nodes,
         borrowed: entries.borrowed,
         awaited_labels: entries.awaited_labels,
+        renewal: entries.renewal,
         capacity,
     }
 }

@@ -61,7 +61,12 @@ impl Cluster {
         }
         match workload.filter(|workload| !workload.terminating) {
             None => (workload.is_none() && target_uid.is_none()).then_some("its workload is yet to come"),
-            Some(workload) if target_uid.is_some_and(|uid| *uid != workload.uid) => None,
+            Some(workload) if target_uid.is_some_and(|uid| *uid != workload.uid) => {
+                let recorder = self.recorders.get(&(object.uid.clone(), pod_name.to_owned()));
+                let is_kept = object.options.retention == RetentionPolicy::WhenDeleted
+                    || wants(object.target, workload, pod_name);
+                (is_kept && recorder == Some(&workload.uid)).then_some("it is the living workload's own")
+            }
             Some(_) if object.options.retention == RetentionPolicy::WhenDeleted => {
                 Some("the workload exists")
             }

@@ -66,6 +66,9 @@ impl Index {
         object.dirty = super::Dirty::default();
         object.missing_labels = decision.missing_labels;
         object.surplus = decision.surplus;
+        if let Some(renewal) = decision.renewal {
+            object.renewals.follow(renewal);
+        }
         object.capacity.set_deferred(decision.deferred);
         if decision.status.is_empty() {
             return None;

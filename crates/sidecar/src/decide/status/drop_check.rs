@@ -19,7 +19,6 @@ pub struct DropCheck {
     /// The workload from which the drops were decided.
     decided_from: Option<WorkloadFact>,
     target_uid: Option<String>,
-    presence: WorkloadPresence,
     retention: RetentionPolicy,
     node_deletion: NodeDeletionPolicy,
     drops: Vec<DroppedEntry>,
@@ -36,8 +35,9 @@ pub(super) struct DroppedEntry {
 /// Why an entry is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DropCause {
-    /// The retention policy does not keep it; says whether the workload may want the Pod.
-    NotRetained { wanted: bool },
+    /// The retention policy does not keep it; says whether the workload may want the Pod, and whether it is the workload for
+    /// which the entry was recorded.
+    NotRetained { wanted: bool, presence: WorkloadPresence },
     /// Its node is gone.
     NodeGone,
 }
@@ -49,7 +49,6 @@ impl DropCheck {
             workload: view.pps.workload.clone(),
             decided_from: view.workload.cloned(),
             target_uid: view.target_uid().map(str::to_owned),
-            presence: view.presence(),
             retention: view.pps.fact.spec.retention(),
             node_deletion: view.pps.fact.spec.node_deletion(),
             drops,
@@ -87,8 +86,8 @@ impl DropCheck {
             let pod = pods.get(&drop.pod);
             let ownership = ownership(pod, workload, self.target_uid.as_deref());
             match drop.cause {
-                DropCause::NotRetained { wanted } => {
-                    retains_state(self.retention, self.presence, wanted, ownership)
+                DropCause::NotRetained { wanted, presence } => {
+                    retains_state(self.retention, presence, wanted, ownership)
                 }
                 DropCause::NodeGone => {
                     nodes.contains(drop.node.as_str())

@@ -57,6 +57,58 @@ fn pods_of_the_recorded_workload_keep_their_states_until_the_new_one_adopts_them
     assert_eq!(world.status("p")["targetUID"], "uid-new");
 }
 
+/// A Pod of a former workload lives; `w-1` belongs to the new one and is recorded.
+fn replaced() -> World {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
+    world.workload("w", "uid-new", 3, &[]);
+    world.pod("w-1", PodFact { owner: Some("uid-new".into()), ..ready_on("node-2") });
+    world.settle("p");
+    assert_eq!(
+        (world.states("p"), &world.status("p")["targetUID"]),
+        (vec!["w-0".into(), "w-1".into()], &json!("uid-w"))
+    );
+    world
+}
+
+#[test]
+fn a_former_pod_does_not_cost_the_new_workloads_pod_its_state() {
+    let mut world = replaced();
+    // It is created again in a moment.
+    world.index.apply_pods(Update::Delete(key("w-1")));
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0", "w-1"]);
+    // The former Pod goes, and with it its state. The other one was not the former workload's.
+    world.index.apply_pods(Update::Delete(key("w-0")));
+    world.settle("p");
+    assert_eq!((world.states("p"), &world.status("p")["targetUID"]), (vec!["w-1".into()], &json!("uid-new")));
+}
+
+#[test]
+fn a_pod_that_the_new_workload_does_not_want_loses_its_state_beside_a_former_pod() {
+    let mut world = replaced();
+    world.workload("w", "uid-new", 1, &[]);
+    world.index.apply_pods(Update::Delete(key("w-1")));
+    let workload = world.index.workload(&workload("w")).cloned();
+    let check = check(&mut world);
+    assert_eq!(names(&check.all()), ["w-1"]);
+    assert!(check.refuted(workload.as_ref(), &pods(&[]), &BTreeSet::new()).is_empty());
+    let terminating = PodFact { owner: Some("uid-new".into()), terminating: true, ..ready_on("node-2") };
+    let refuted = check.refuted(workload.as_ref(), &pods(&[("w-1", terminating)]), &BTreeSet::new());
+    assert_eq!(names(&refuted), ["w-1"]);
+}
+
+#[test]
+fn a_new_leader_keeps_wanted_states_while_a_former_pod_lives() {
+    let mut world = replaced();
+    world.index.begin_term();
+    world.index.apply_pods(Update::Delete(key("w-1")));
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0", "w-1"], "it does not know for which workload they were recorded");
+}
+
 #[test]
 fn a_living_pod_in_the_cluster_refutes_the_drop_of_its_state() {
     let mut world = recorded();
