@@ -37,7 +37,7 @@ pub(crate) struct Decision {
     pub(crate) deferred: BTreeSet<Arc<str>>,
     /// Node and Pod of entries that are dropped because their node is gone.
     pub(crate) forgotten: Vec<(String, Arc<str>)>,
-    /// What has to be read before the write is sent, if it drops entries.
+    /// What has to be read before the write is sent, if it drops entries, or lets them name another node.
     pub(crate) drops: Option<DropCheck>,
     /// Nodes that the API server has to confirm as gone before their entries are dropped.
     pub(crate) unconfirmed_nodes: BTreeSet<String>,
@@ -87,7 +87,7 @@ pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Decision 
         surplus: entries.surplus,
         deferred: fitted.deferred,
         forgotten: entries.forgotten,
-        drops: DropCheck::new(view, entries.drops),
+        drops: DropCheck::new(view, entries.drops, entries.moves),
         unconfirmed_nodes: entries.unconfirmed_nodes,
         borrowed: entries.borrowed,
         awaited_labels: entries.awaited_labels,

@@ -73,7 +73,8 @@ impl Writer {
         check: &DropCheck,
         source: WorkloadSource,
     ) -> Result<BTreeSet<Arc<str>>, Failure> {
-        let workload = self.read_workload(&check.workload, source).await?;
+        let workload =
+            if check.has_drops() { self.read_workload(&check.workload, source).await? } else { None };
         let reads = stream::iter(check.pods()).map(|key| self.read_pod(key)).buffer_unordered(READS_AT_ONCE);
         let pods: BTreeMap<Arc<str>, PodFact> =
             reads.try_filter_map(|pod| async { Ok(pod) }).try_collect().await?;

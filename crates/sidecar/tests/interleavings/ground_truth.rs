@@ -8,7 +8,7 @@ use super::cluster::{Cluster, Pod, Pps};
 use super::model::{parse_status, wants};
 
 impl Cluster {
-    /// Asserts that a status patch drops no state that a Pod of the cluster backs, that its workload wants, or that
+    /// Asserts that a status patch overwrites no node with one where the Pod does not run, and drops no state that a Pod of the cluster backs, that its workload wants, or that
     /// the retention policy keeps.
     pub(crate) fn assert_drops_no_needed_state(&self, name: &str, patch: &Value) {
         let Some(object) = self.objects.get(name) else { return };
@@ -17,6 +17,15 @@ impl Cluster {
             return;
         }
         let status = parse_status(&object.status);
+        for (pod_name, entry) in patch["status"]["podStates"].as_object().into_iter().flatten() {
+            let Some(node) = entry["nodeName"].as_str() else { continue };
+            let runs_there =
+                self.pods.get(pod_name.as_str()).is_some_and(|pod| pod.ready && pod.node == Some(node));
+            assert!(
+                runs_there || !status.pod_states.contains_key(pod_name.as_str()),
+                "{name}: the state of {pod_name} is overwritten although its Pod does not run on {node}\n{patch}\n{self:?}"
+            );
+        }
         for (pod, _) in patch["status"]["podStates"]
             .as_object()
             .into_iter()

@@ -268,6 +268,9 @@ pub(crate) fn expected_status(
         let runs = pod.filter(|pod| present.is_some() && holder == NameHolder::Owned && pod.ready);
         if let Some(pod) = runs.filter(|pod| pod.node.is_some()) {
             let current = running_state(snapshot, options, pod, before);
+            let moves = |state: &PodState| before.is_some_and(|before| before.node_name != state.node_name);
+            let is_held_move = is_held && current.as_ref().is_some_and(moves);
+            let current = current.filter(|_| !is_held_move);
             if is_replaced && current.is_some() {
                 renewed.pods.insert(pod_name.clone());
             }

@@ -239,10 +239,11 @@ impl Simulation {
             return None;
         }
         // An entry whose drop was not confirmed may stay, or its drop may be tried again.
-        let is_dropped = |pod: &String| {
-            write.is_some_and(|write| write.patch["status"]["podStates"].get(pod).is_some_and(Value::is_null))
+        let is_tried = |pod: &String| {
+            let entry = write.and_then(|write| write.patch["status"]["podStates"].get(pod));
+            entry.is_some_and(|entry| entry.is_null() || entry.get("nodeName").is_some())
         };
-        let held = snapshot.held.iter().filter(|(pps, pod)| *pps == name && !is_dropped(pod));
+        let held = snapshot.held.iter().filter(|(pps, pod)| *pps == name && !is_tried(pod));
         expected_status(snapshot, name, &held.map(|(_, pod)| pod.clone()).collect())
     }
 

@@ -1,5 +1,5 @@
-//! The last check before entries are dropped. What the watches have shown may be late, and a state that was dropped is
-//! lost. So the shell reads the workload, and the Pods and nodes of these entries, from the API server, and the same rules decide
+//! The last check before entries are dropped, or name another node. What the watches have shown may be late, and a state
+//! that was dropped or overwritten is lost. So the shell reads the workload, and the Pods and nodes of these entries, from the API server, and the same rules decide
 //! again from what it answers.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +22,14 @@ pub struct DropCheck {
     retention: RetentionPolicy,
     node_deletion: NodeDeletionPolicy,
     drops: Vec<DroppedEntry>,
+    moves: Vec<MovedPod>,
+}
+
+/// A Pod whose entry names another node than before.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct MovedPod {
+    pub(super) pod: Arc<str>,
+    pub(super) node: String,
 }
 
 /// An entry that is dropped.
@@ -43,27 +51,37 @@ pub(super) enum DropCause {
 }
 
 impl DropCheck {
-    /// The check of these drops; none if there are none.
-    pub(super) fn new(view: &View<'_>, drops: Vec<DroppedEntry>) -> Option<Self> {
-        (!drops.is_empty()).then(|| Self {
+    /// The check of these drops and moves; none if there are none.
+    pub(super) fn new(view: &View<'_>, drops: Vec<DroppedEntry>, moves: Vec<MovedPod>) -> Option<Self> {
+        (!drops.is_empty() || !moves.is_empty()).then(|| Self {
             workload: view.pps.workload.clone(),
             decided_from: view.workload.cloned(),
             target_uid: view.target_uid().map(str::to_owned),
             retention: view.pps.fact.spec.retention(),
             node_deletion: view.pps.fact.spec.node_deletion(),
             drops,
+            moves,
         })
+    }
+
+    /// Whether entries are dropped: only then does the workload have to be read.
+    pub fn has_drops(&self) -> bool {
+        !self.drops.is_empty()
     }
 
     /// The Pods that have to be read.
     pub fn pods(&self) -> impl Iterator<Item = NamespacedName> {
         let namespace = &self.workload.object.namespace;
-        self.drops.iter().map(|drop| NamespacedName { namespace: namespace.clone(), name: drop.pod.clone() })
+        self.names().map(|name| NamespacedName { namespace: namespace.clone(), name: name.clone() })
     }
 
-    /// The names of the Pods whose entries are dropped.
+    /// The names of the Pods whose entries are dropped, or name another node.
     pub fn all(&self) -> BTreeSet<Arc<str>> {
-        self.drops.iter().map(|drop| drop.pod.clone()).collect()
+        self.names().cloned().collect()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.drops.iter().map(|drop| &drop.pod).chain(self.moves.iter().map(|moved| &moved.pod))
     }
 
     /// The nodes that have to be looked for.
@@ -79,8 +97,18 @@ impl DropCheck {
         pods: &BTreeMap<Arc<str>, PodFact>,
         nodes: &BTreeSet<Arc<str>>,
     ) -> BTreeSet<Arc<str>> {
-        if self.decided_from.as_ref() != workload {
-            return self.all();
+        let owner = self.decided_from.as_ref().map(|workload| &workload.uid);
+        let runs_elsewhere = |moved: &&MovedPod| {
+            pods.get(&moved.pod).is_none_or(|pod| {
+                pod.terminating
+                    || !pod.ready
+                    || pod.node.as_deref() != Some(&moved.node)
+                    || pod.owner.as_ref() != owner
+            })
+        };
+        let refuted_moves = self.moves.iter().filter(runs_elsewhere).map(|moved| moved.pod.clone());
+        if self.has_drops() && self.decided_from.as_ref() != workload {
+            return refuted_moves.chain(self.drops.iter().map(|drop| drop.pod.clone())).collect();
         }
         let must_stay = |drop: &&DroppedEntry| {
             let pod = pods.get(&drop.pod);
@@ -95,6 +123,7 @@ impl DropCheck {
                 }
             }
         };
-        self.drops.iter().filter(must_stay).map(|drop| drop.pod.clone()).collect()
+        let refuted_drops = self.drops.iter().filter(must_stay).map(|drop| drop.pod.clone());
+        refuted_moves.chain(refuted_drops).collect()
     }
 }

@@ -10,7 +10,7 @@ use pps_core::record::{self, RunningPod};
 use pps_core::status::entry_patch;
 use pps_core::workload::{PodOwnership, WorkloadPresence, retains_state};
 
-use super::drop_check::{DropCause, DroppedEntry};
+use super::drop_check::{DropCause, DroppedEntry, MovedPod};
 use super::view::View;
 use crate::decide::inventory::{Absence, EntryChange, Renewal};
 use crate::facts::{NodeFact, PodFact};
@@ -26,6 +26,7 @@ pub(super) struct EntryDecisions {
     pub(super) unconfirmed_nodes: BTreeSet<String>,
     pub(super) borrowed: Vec<Arc<str>>,
     pub(super) drops: Vec<DroppedEntry>,
+    pub(super) moves: Vec<MovedPod>,
     pub(super) awaited_labels: BTreeSet<Arc<str>>,
     /// Entries of running Pods of the living workload.
     renewed: Vec<Arc<str>>,
@@ -105,14 +106,16 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
     decisions.surplus.remove(&pod);
     decisions.deferred.remove(&pod);
     let mut decision = decide_one(view, &pod, before.as_ref(), absence, waits_for_former);
-    let is_held = matches!(decision, EntryDecision::Drop(_)) && view.pps.is_drop_held(&pod);
+    let drops = matches!(decision, EntryDecision::Drop(_));
+    let is_checked = drops || is_move(&decision, before.as_ref());
+    let is_held = is_checked && view.pps.is_drop_held(&pod);
     if is_held {
         decision = EntryDecision::Keep;
     }
     if view.presence() == WorkloadPresence::Replaced
         && view.pps.fact.spec.retention() != RetentionPolicy::Retain
         && before.is_some()
-        && (is_held || view.ownership(&pod) == PodOwnership::Former)
+        && ((is_held && drops) || view.ownership(&pod) == PodOwnership::Former)
     {
         decisions.keeps_target = true;
     }
@@ -139,6 +142,9 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
             if view.presence() == WorkloadPresence::Replaced {
                 decisions.renewed.push(pod.clone());
             }
+            if names_other_node(&state, before.as_ref()) {
+                decisions.moves.push(MovedPod { pod: pod.clone(), node: state.node_name.clone() });
+            }
             if let Some(node) = node_without_label_of(view, &pod, &state) {
                 decisions.awaited_labels.insert(node);
             }
@@ -163,6 +169,15 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
         let ready_since = if is_new { view.pod(&pod).and_then(|pod| pod.ready_since) } else { None };
         decisions.changes.push(EntryChange { pod, after, patch, ready_since });
     }
+}
+
+/// Whether an entry names another node from now on. A Pod watch that is late may show where the Pod ran before.
+fn is_move(decision: &EntryDecision, before: Option<&PodState>) -> bool {
+    matches!(decision, EntryDecision::Record(state) if names_other_node(state, before))
+}
+
+fn names_other_node(state: &PodState, before: Option<&PodState>) -> bool {
+    before.is_some_and(|before| before.node_name != state.node_name)
 }
 
 fn decide_one(

@@ -164,6 +164,37 @@ fn a_node_that_is_back_in_the_cluster_refutes_the_drop_of_its_states() {
 }
 
 #[test]
+fn a_pod_that_runs_elsewhere_in_the_cluster_refutes_the_move_of_its_state() {
+    let mut world = recorded();
+    // The Pod watch shows it on a node where it no longer runs.
+    world.pod("w-0", ready_on("node-2"));
+    let check = check(&mut world);
+    assert!(!check.has_drops(), "the workload need not be read");
+    assert!(check.refuted(None, &pods(&[("w-0", ready_on("node-2"))]), &BTreeSet::new()).is_empty());
+    let unready = PodFact { ready: false, ..ready_on("node-2") };
+    let foreign = PodFact { owner: Some("uid-other".into()), ..ready_on("node-2") };
+    for pod in [ready_on("node-1"), unready, foreign] {
+        assert_eq!(names(&check.refuted(None, &pods(&[("w-0", pod)]), &BTreeSet::new())), ["w-0"]);
+    }
+    assert_eq!(names(&check.refuted(None, &pods(&[]), &BTreeSet::new())), ["w-0"]);
+    world.unconfirmed(&["w-0"]);
+    assert_eq!(world.patch("p"), None);
+    assert_eq!(world.status("p")["podStates"]["w-0"]["nodeName"], "node-1");
+    world.index.retry_held_drops();
+    assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-2");
+}
+
+#[test]
+fn an_entry_that_names_no_other_node_needs_no_check() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().drops, None);
+    world.accept("p");
+    world.pod("w-0", PodFact { annotations: vec![("ip".into(), "10.0.0.2".into())], ..ready_on("node-1") });
+    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().drops, None);
+}
+
+#[test]
 fn an_unconfirmed_drop_does_not_hold_up_what_is_to_be_recorded() {
     let mut world = recorded();
     world.workload("w", "uid-w", 2, &[]);
