@@ -39,6 +39,8 @@ pub(crate) struct Decision {
     pub(crate) forgotten: Vec<(String, Arc<str>)>,
     /// What has to be read before the write is sent, if it drops entries, or lets them name another node.
     pub(crate) drops: Option<DropCheck>,
+    /// Entries that are decided again after the write.
+    pub(crate) postponed: Vec<Arc<str>>,
     /// Nodes that the API server has to confirm as gone before their entries are dropped.
     pub(crate) unconfirmed_nodes: BTreeSet<String>,
     /// Kept entries whose Pod name is used by a Pod of another owner.
@@ -92,6 +94,7 @@ pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Decision 
         borrowed: entries.borrowed,
         awaited_labels: entries.awaited_labels,
         renewal: entries.renewal,
+        postponed: entries.postponed,
         capacity,
     }
 }

@@ -34,17 +34,29 @@ fn plain_workload() -> Value {
     json!({"metadata": {"name": "w", "namespace": "n", "uid": "uid-w"}, "spec": {"replicas": 1}})
 }
 
+fn list(items: &[Value]) -> (u16, Value) {
+    (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}))
+}
+
 /// An API server that answers each write by its body, with a status code and an object. A read finds the plain workload.
 fn api_server(answer: impl Fn(&Value) -> (u16, Value) + Clone + Send + 'static) -> (Client, Requests) {
+    api_server_with_reads(|_| list(&[plain_workload()]), answer)
+}
+
+/// An API server that answers each read by its path and query, and each write by its body.
+fn api_server_with_reads(
+    read: impl Fn(&str) -> (u16, Value) + Clone + Send + 'static,
+    answer: impl Fn(&Value) -> (u16, Value) + Clone + Send + 'static,
+) -> (Client, Requests) {
     let requests = Requests::default();
     let seen = requests.clone();
     let service = service_fn(move |request: http::Request<Body>| {
-        let (seen, answer) = (seen.clone(), answer.clone());
+        let (seen, read, answer) = (seen.clone(), read.clone(), answer.clone());
         async move {
             if request.method() == http::Method::GET {
-                let list =
-                    json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": [plain_workload()]});
-                return Ok(http::Response::new(Body::from(list.to_string().into_bytes())));
+                let (code, answer) = read(&request.uri().to_string());
+                let answer = Body::from(answer.to_string().into_bytes());
+                return Ok(http::Response::builder().status(code).body(answer).unwrap());
             }
             let body = request.into_body().collect().await.unwrap().to_bytes();
             let body: Value = serde_json::from_slice(&body).unwrap();
@@ -88,6 +100,60 @@ fn annotated(key: &str) -> WorkloadFact {
         annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
         ..WorkloadFact::default()
     }
+}
+
+/// A PPS with states of three Pods, of which the workload wants the first only.
+fn pps_with_states() -> Observation {
+    let state = json!({"nodeName": "node-1", "nodeTopologyLabels": {"zone": "a"}});
+    let object = json!({
+        "metadata": {"name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "6", "generation": 1},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
+        },
+        "status": {"targetUID": "uid-w", "podStates": {"w-0": state, "w-1": state, "w-2": state}},
+    });
+    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    Observation::PersistentPodStates(Update::Apply(NamespacedName::new("n", "w"), Box::new(fact)))
+}
+
+/// Reads of `w-1` are refused for seven seconds.
+fn throttled(path: &str) -> (u16, Value) {
+    if path.contains("statefulsets") {
+        return list(&[plain_workload()]);
+    }
+    if path.ends_with("w-1") {
+        let mut status = refusal(429, "TooManyRequests", "slow down");
+        status.1["details"] = json!({"retryAfterSeconds": 7});
+        return status;
+    }
+    list(&[])
+}
+
+fn report_plain_workload(worker: &mut Worker) {
+    let plain = wire::workload_fact(&serde_json::from_value(plain_workload()).unwrap());
+    report_workload(worker, Update::Apply(NamespacedName::new("n", "w"), plain));
+}
+
+#[tokio::test]
+async fn a_drop_that_cannot_be_checked_holds_up_its_own_state_only_and_waits_as_long_as_the_api_server_asks()
+{
+    let (client, patches) =
+        api_server_with_reads(throttled, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+    let mut worker = worker(client, [pps_with_states()]);
+    report_plain_workload(&mut worker);
+    worker.take_turn();
+    let done = worker.in_flight.join_next().await.unwrap().unwrap();
+    worker.on_write_done(done);
+    assert_eq!(*patches.lock().unwrap(), [Value::Null; 0], "nothing is written before the check");
+    let start = Instant::now();
+    worker.take_turn();
+    assert!(worker.next_due().unwrap() > start + Duration::from_secs(6));
+
+    worker.write_status(&NamespacedName::new("n", "w"), false);
+    let done = worker.in_flight.join_next().await.unwrap().unwrap();
+    worker.on_write_done(done);
+    assert_eq!(patches.lock().unwrap()[0]["status"]["podStates"], json!({"w-2": null}));
 }
 
 fn workload() -> WorkloadKey {

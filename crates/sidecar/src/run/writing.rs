@@ -64,7 +64,9 @@ impl Worker {
                 self.on_status_written(&write, &resource_version);
             }
             WriteResult::Status(write, Err(failure)) => self.on_status_failed(&write, &failure),
-            WriteResult::DropsUnconfirmed(write, result) => self.on_drops_unconfirmed(&write, result),
+            WriteResult::DropsUnconfirmed(write, unconfirmed) => {
+                self.on_drops_unconfirmed(&write, &unconfirmed);
+            }
             WriteResult::PpsRead(key, known_version, result) => {
                 self.on_pps_read(&key, &known_version, result);
             }

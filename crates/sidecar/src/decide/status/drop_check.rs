@@ -90,6 +90,13 @@ impl DropCheck {
         of_gone_nodes.map(|drop| drop.node.as_str().into()).collect()
     }
 
+    /// The entries that are dropped because one of these nodes is gone.
+    pub fn on_nodes(&self, nodes: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
+        let is_on =
+            |drop: &&DroppedEntry| drop.cause == DropCause::NodeGone && nodes.contains(drop.node.as_str());
+        self.drops.iter().filter(is_on).map(|drop| drop.pod.clone()).collect()
+    }
+
     /// The entries that must stay, given the workload, the Pods and the nodes that the API server has now.
     pub fn refuted(
         &self,

@@ -15,6 +15,9 @@ use super::view::View;
 use crate::decide::inventory::{Absence, EntryChange, Renewal};
 use crate::facts::{NodeFact, PodFact};
 
+/// How many entries a write may drop or let name another node: each costs a read. The others come next.
+const MAX_CHECKED: usize = 100;
+
 /// What becomes of the entries of one PPS. The maps and sets start from what the tracked object has.
 #[derive(Default)]
 pub(super) struct EntryDecisions {
@@ -27,6 +30,8 @@ pub(super) struct EntryDecisions {
     pub(super) borrowed: Vec<Arc<str>>,
     pub(super) drops: Vec<DroppedEntry>,
     pub(super) moves: Vec<MovedPod>,
+    /// Entries that wait for the next write.
+    pub(super) postponed: Vec<Arc<str>>,
     pub(super) awaited_labels: BTreeSet<Arc<str>>,
     /// Entries of running Pods of the living workload.
     renewed: Vec<Arc<str>>,
@@ -109,13 +114,17 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
     let drops = matches!(decision, EntryDecision::Drop(_));
     let is_checked = drops || is_move(&decision, before.as_ref());
     let is_held = is_checked && view.pps.is_drop_held(&pod);
-    if is_held {
+    let is_postponed = is_checked && !is_held && decisions.drops.len() + decisions.moves.len() >= MAX_CHECKED;
+    if is_postponed {
+        decisions.postponed.push(pod.clone());
+    }
+    if is_held || is_postponed {
         decision = EntryDecision::Keep;
     }
     if view.presence() == WorkloadPresence::Replaced
         && view.pps.fact.spec.retention() != RetentionPolicy::Retain
         && before.is_some()
-        && ((is_held && drops) || view.ownership(&pod) == PodOwnership::Former)
+        && (((is_held || is_postponed) && drops) || view.ownership(&pod) == PodOwnership::Former)
     {
         decisions.keeps_target = true;
     }

@@ -185,6 +185,23 @@ fn a_pod_that_runs_elsewhere_in_the_cluster_refutes_the_move_of_its_state() {
 }
 
 #[test]
+fn a_write_drops_a_hundred_states_at_most() {
+    let mut world = World::new();
+    world.workload("w", "uid-new", 0, &[]);
+    let states: serde_json::Map<_, _> = (0..250).map(|n| (format!("w-{n}"), state("node-1", "a"))).collect();
+    world.object("p", &spec("w"), &json!({"targetUID": "uid-w", "podStates": states}));
+    for left in [150, 50, 0] {
+        assert_eq!(world.status("p")["targetUID"], "uid-w", "the other states are not the new workload's");
+        let check = check(&mut world);
+        assert!(check.pods().count() <= 100);
+        world.accept("p");
+        assert_eq!(world.states("p").len(), left);
+        assert_eq!(world.index.take_work().statuses.contains(&key("p")), left > 0);
+    }
+    assert_eq!(world.status("p")["targetUID"], "uid-new");
+}
+
+#[test]
 fn an_entry_that_names_no_other_node_needs_no_check() {
     let mut world = World::with_workload();
     world.pod("w-0", ready_on("node-1"));
