@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::ListParams;
+use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, Resource};
 use pps_core::kinds;
 use serde::de::DeserializeOwned;
@@ -26,6 +26,9 @@ use crate::observe::wire::{self, CustomWorkload, Pod, ReadPps, StatefulSet};
 
 /// How many Pods or nodes are read at once for one write.
 const READS_AT_ONCE: usize = 8;
+
+/// How many Pods of a namespace are counted with one request.
+const PODS_PER_PAGE: u32 = 500;
 
 /// How a kind of workloads is read.
 #[derive(Clone, Debug)]
@@ -107,6 +110,13 @@ impl Writer {
                 }
             }
         }
+        if let Some(workload) = check.counted() {
+            let living = self.count_living(&check.workload.object.namespace, workload).await;
+            result.held.extend(check.refuted_by_count(living.as_ref().ok().copied()));
+            if let Err(failure) = living {
+                result.fail(failure);
+            }
+        }
         result.held.extend(check.on_nodes(&unread));
         result.held.extend(check.refuted(workload.as_ref(), &pods, &nodes));
         result
@@ -142,6 +152,25 @@ impl Writer {
         let result =
             read(&api, &key).await.map(|object| object.map(|object| Box::new(wire::pps_fact(object))));
         WriteResult::PpsRead(key, known_version, result)
+    }
+
+    /// How many living Pods a workload has; all that it wants are enough.
+    async fn count_living(&self, namespace: &str, workload: &WorkloadFact) -> Result<usize, Failure> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let mut params = ListParams::default().limit(PODS_PER_PAGE);
+        let mut living = 0;
+        loop {
+            let page = bounded(api.list_metadata(&params)).await?;
+            let is_living = |pod: &&PartialObjectMeta<Pod>| {
+                let mut owners = pod.metadata.owner_references.iter().flatten();
+                pod.metadata.deletion_timestamp.is_none()
+                    && owners.any(|owner| owner.controller == Some(true) && *owner.uid == *workload.uid)
+            };
+            living += page.items.iter().filter(is_living).count();
+            let next = page.metadata.continue_.filter(|token| !token.is_empty());
+            let (false, Some(next)) = (workload.demand.is_met_by(living), next) else { return Ok(living) };
+            params = params.continue_token(&next);
+        }
     }
 
     async fn exists_node(&self, name: &str) -> Result<bool, Failure> {

@@ -277,6 +277,12 @@ impl Cluster {
         true
     }
 
+    /// How many Pods of a workload are not terminating.
+    pub(crate) fn living(&self, workload_uid: &str) -> usize {
+        let is_living = |pod: &&Pod| pod.owner.as_deref() == Some(workload_uid) && !pod.terminating;
+        self.pods.values().filter(is_living).count()
+    }
+
     /// An entry is known to belong to this workload.
     pub(crate) fn note_recorder(&mut self, pps_uid: &str, pod: &str, workload_uid: &str) {
         self.recorders.insert((pps_uid.to_owned(), pod.to_owned()), workload_uid.to_owned());

@@ -5,7 +5,7 @@ use pps_core::pps::{PodState, RetentionPolicy};
 use serde_json::Value;
 
 use super::cluster::{Cluster, Pod, Pps};
-use super::model::{parse_status, wants};
+use super::model::{may_want, parse_status};
 
 impl Cluster {
     /// Asserts that a status patch overwrites no node with one where the Pod does not run, and drops no state that a Pod of the cluster backs, that its workload wants, or that
@@ -73,13 +73,16 @@ impl Cluster {
             Some(workload) if target_uid.is_some_and(|uid| *uid != workload.uid) => {
                 let recorder = self.recorders.get(&(object.uid.clone(), pod_name.to_owned()));
                 let is_kept = object.options.retention == RetentionPolicy::WhenDeleted
-                    || wants(object.target, workload, pod_name);
+                    || may_want(object.target, workload, pod_name, self.living(&workload.uid));
                 (is_kept && recorder == Some(&workload.uid)).then_some("it is the living workload's own")
             }
             Some(_) if object.options.retention == RetentionPolicy::WhenDeleted => {
                 Some("the workload exists")
             }
-            Some(workload) => wants(object.target, workload, pod_name).then_some("the workload wants it"),
+            Some(workload) => {
+                let living = self.living(&workload.uid);
+                may_want(object.target, workload, pod_name, living).then_some("the workload may want it")
+            }
         }
     }
 }

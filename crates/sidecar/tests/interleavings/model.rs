@@ -101,7 +101,7 @@ pub(crate) fn wants(number: usize, workload: &Workload, pod: &str) -> bool {
 
 /// Whether it may want that Pod, while `living` Pods are its own and not terminating. A custom kind that has
 /// fewer Pods than it wants may want any name.
-fn may_want(number: usize, workload: &Workload, pod: &str, living: usize) -> bool {
+pub(crate) fn may_want(number: usize, workload: &Workload, pod: &str, living: usize) -> bool {
     let is_short = replicas(number, workload).is_some_and(|replicas| (living as u64) < replicas);
     wants(number, workload, pod) || (number == 2 && is_short)
 }

@@ -343,7 +343,10 @@ impl Simulation {
             Some((key.name, pod_fact(name, pod, &self.interest)))
         });
         let nodes = check.nodes().into_iter().filter(|node| self.cluster.nodes.contains_key(&**node));
-        check.refuted(workload.as_ref(), &pods.collect(), &nodes.collect())
+        let living = check.counted().map(|workload| self.cluster.living(&workload.uid));
+        let mut refuted = check.refuted(workload.as_ref(), &pods.collect(), &nodes.collect());
+        refuted.extend(check.refuted_by_count(living));
+        refuted
     }
 
     /// Nobody waits for the response to this write any longer. The request may be on its way, if the reads before it

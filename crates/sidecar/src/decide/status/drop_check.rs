@@ -45,9 +45,16 @@ pub(super) struct DroppedEntry {
 pub(super) enum DropCause {
     /// The retention policy does not keep it; says whether the workload may want the Pod, and whether it is the workload for
     /// which the entry was recorded.
-    NotRetained { wanted: bool, presence: WorkloadPresence },
+    /// `is_counted` says whether the name is unwanted only because the workload has all the Pods that it wants.
+    NotRetained { wanted: bool, presence: WorkloadPresence, is_counted: bool },
     /// Its node is gone.
     NodeGone,
+}
+
+impl DroppedEntry {
+    fn is_counted(&self) -> bool {
+        matches!(self.cause, DropCause::NotRetained { is_counted: true, .. })
+    }
 }
 
 impl DropCheck {
@@ -97,6 +104,20 @@ impl DropCheck {
         self.drops.iter().filter(is_on).map(|drop| drop.pod.clone()).collect()
     }
 
+    /// The workload whose living Pods have to be counted, if a drop depends on their number.
+    pub fn counted(&self) -> Option<&WorkloadFact> {
+        self.decided_from.as_ref().filter(|_| self.drops.iter().any(DroppedEntry::is_counted))
+    }
+
+    /// The entries that must stay if the workload has so many living Pods; nothing if they could not be counted.
+    pub fn refuted_by_count(&self, living: Option<usize>) -> BTreeSet<Arc<str>> {
+        let is_met = |workload: &WorkloadFact| living.is_some_and(|living| workload.demand.is_met_by(living));
+        if self.counted().is_none_or(is_met) {
+            return BTreeSet::new();
+        }
+        self.drops.iter().filter(|drop| drop.is_counted()).map(|drop| drop.pod.clone()).collect()
+    }
+
     /// The entries that must stay, given the workload, the Pods and the nodes that the API server has now.
     pub fn refuted(
         &self,
@@ -121,7 +142,7 @@ impl DropCheck {
             let pod = pods.get(&drop.pod);
             let ownership = ownership(pod, workload, self.target_uid.as_deref());
             match drop.cause {
-                DropCause::NotRetained { wanted, presence } => {
+                DropCause::NotRetained { wanted, presence, .. } => {
                     retains_state(self.retention, presence, wanted, ownership)
                 }
                 DropCause::NodeGone => {

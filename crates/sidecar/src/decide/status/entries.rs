@@ -216,6 +216,13 @@ fn decide_one(
         let living = view.pods.living(&workload.uid);
         workload.demand.wants(&view.pps.workload.object.name, name, living)
     });
+    // With fewer living Pods than the workload wants.
+    let may_be_wanted = || {
+        let wanted = view
+            .living_workload()
+            .map(|workload| workload.demand.wants(&view.pps.workload.object.name, name, 0));
+        wanted == Some(Wanted::Maybe)
+    };
     let presence = |wanted| view.presence_for(name, wanted && waits_for_former);
     let keeps = |wanted| retains_state(view.pps.fact.spec.retention(), presence(wanted), wanted, ownership);
     match wanted {
@@ -223,7 +230,11 @@ fn decide_one(
         _ if keeps(wanted != Wanted::No) => EntryDecision::Keep,
         wanted => {
             let wanted = wanted != Wanted::No;
-            EntryDecision::Drop(DropCause::NotRetained { wanted, presence: presence(wanted) })
+            EntryDecision::Drop(DropCause::NotRetained {
+                wanted,
+                presence: presence(wanted),
+                is_counted: !wanted && may_be_wanted(),
+            })
         }
     }
 }
