@@ -383,3 +383,52 @@ async fn evicts_no_pod_while_a_watch_does_not_work() {
     worker.in_flight.join_next().await.unwrap().unwrap();
     assert_eq!(requests.lock().unwrap().len(), 1);
 }
+
+/// Nine conflicts in a row with this object.
+async fn conflict_persistently(worker: &mut Worker) {
+    for _ in 0..9 {
+        worker.write_status(&NamespacedName::new("n", "w"), false);
+        let done = worker.in_flight.join_next().await.unwrap().unwrap();
+        worker.on_write_done(done);
+        while let Some(read) = worker.in_flight.join_next().await {
+            worker.retries_in_flight = 0;
+            drop(read);
+        }
+    }
+    assert_eq!(worker.conflicts.persistent(), 1);
+}
+
+#[tokio::test]
+async fn an_object_that_a_list_no_longer_has_does_not_count_as_conflicting() {
+    let (client, _) = api_server(|_| refusal(409, "Conflict", "modified"));
+    let mut worker = worker(client, [pps("6")]);
+    conflict_persistently(&mut worker).await;
+    for update in [Update::Begin(0), Update::Done] {
+        worker.apply(Observation::PersistentPodStates(update));
+    }
+    worker.sweep();
+    assert_eq!(worker.conflicts.persistent(), 0);
+}
+
+#[tokio::test]
+async fn an_object_that_needs_no_write_any_more_does_not_count_as_conflicting() {
+    let (client, _) = api_server(|_| refusal(409, "Conflict", "modified"));
+    let mut worker = worker(client, [pps("6")]);
+    let key = NamespacedName::new("n", "w");
+    let patch = worker.index.status_write(&key, "2026-01-01T00:00:00Z").unwrap().patch;
+    worker.index.on_status_not_written(&key, "uid-1");
+    conflict_persistently(&mut worker).await;
+    // Another client has written the same.
+    let object = json!({
+        "metadata": {"name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "7", "generation": 1},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
+        },
+        "status": patch["status"],
+    });
+    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    worker.apply(Observation::PersistentPodStates(Update::Apply(key.clone(), Box::new(fact))));
+    worker.write_status(&key, false);
+    assert_eq!((worker.in_flight.len(), worker.conflicts.persistent()), (0, 0));
+}

@@ -153,6 +153,7 @@ impl Worker {
         self.status_writes.sweep(now);
         self.generated_writes.sweep(now);
         self.evictions.sweep(now);
+        self.conflicts.retain(|key| self.index.resource_version(key).is_some());
         self.update_gauges(now);
         while let Some(node) = self.new_nodes.take_settled(now) {
             self.index.on_node_settled(&node);
