@@ -432,3 +432,67 @@ async fn an_object_that_needs_no_write_any_more_does_not_count_as_conflicting() 
     worker.write_status(&key, false);
     assert_eq!((worker.in_flight.len(), worker.conflicts.persistent()), (0, 0));
 }
+
+#[tokio::test]
+async fn a_stopping_program_waits_as_long_as_the_api_server_asks() {
+    let (client, patches) = api_server(|_| {
+        let mut status = refusal(429, "TooManyRequests", "slow down");
+        status.1["details"] = json!({"retryAfterSeconds": 7});
+        status
+    });
+    let mut worker = worker(client, [pps("6")]);
+    worker.take_turn();
+    let (_sender, mut observations) = mpsc::channel(8);
+    let stopped = tokio::time::timeout(Duration::from_secs(1), worker.finish(&mut observations)).await;
+    assert!(stopped.is_err());
+    assert_eq!(patches.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_stopping_program_makes_no_more_writes_at_once_than_before() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counts = (now.clone(), most.clone());
+    let service = service_fn(move |_: http::Request<Body>| {
+        let (now, most) = counts.clone();
+        async move {
+            most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            now.fetch_sub(1, Ordering::Relaxed);
+            let answer = json!({"metadata": {"resourceVersion": "8"}}).to_string();
+            Ok::<_, Infallible>(http::Response::new(Body::from(answer.into_bytes())))
+        }
+    });
+    let objects = (0..20).map(|number| {
+        let Observation::PersistentPodStates(Update::Apply(_, fact)) = pps("6") else { unreachable!() };
+        let key = NamespacedName::new("n", format!("w{number}"));
+        Observation::PersistentPodStates(Update::Apply(key, fact))
+    });
+    let mut worker = worker(Client::new(service, "n"), objects);
+    worker.max_writes = 3;
+    let (_sender, mut observations) = mpsc::channel(8);
+    worker.finish(&mut observations).await;
+    assert_eq!((most.load(Ordering::Relaxed), now.load(Ordering::Relaxed)), (3, 0));
+}
+
+#[tokio::test]
+async fn a_stopping_program_writes_what_stands_beside_an_unconfirmed_drop() {
+    let running = json!({
+        "metadata": {"name": "w-1", "namespace": "n", "uid": "1", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "uid-w", "controller": true},
+        ]},
+        "spec": {"nodeName": "node-1", "containers": []},
+    });
+    let read = move |path: &str| {
+        if path.ends_with("w-1") { list(std::slice::from_ref(&running)) } else { throttled(path) }
+    };
+    let (client, patches) =
+        api_server_with_reads(read, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+    let mut worker = worker(client, [pps_with_states()]);
+    report_plain_workload(&mut worker);
+    worker.take_turn();
+    let (_sender, mut observations) = mpsc::channel(8);
+    let stopped = tokio::time::timeout(Duration::from_secs(5), worker.finish(&mut observations)).await;
+    assert!(stopped.is_ok());
+    assert_eq!(patches.lock().unwrap()[0]["status"]["podStates"], json!({"w-2": null}));
+}
