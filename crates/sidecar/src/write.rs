@@ -28,13 +28,22 @@ use crate::observe::wire::{Pod, PpsObject};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Why a status write was not sent.
+#[derive(Debug, Default)]
+pub(crate) struct Unconfirmed {
+    /// The entries that must stay.
+    pub(crate) held: BTreeSet<Arc<str>>,
+    /// Why some of them could not be checked.
+    pub(crate) failure: Option<Failure>,
+}
+
 /// The result of one request.
 #[derive(Debug)]
 pub(crate) enum WriteResult {
     /// Of a status write: the new resource version.
     Status(StatusWrite, Result<String, Failure>),
-    /// Of a status write that was not sent: the entries that must not be dropped, or why they could not be checked.
-    DropsUnconfirmed(StatusWrite, Result<BTreeSet<Arc<str>>, Failure>),
+    /// Of a status write that was not sent.
+    DropsUnconfirmed(StatusWrite, Unconfirmed),
     /// Of a read of a PPS after conflicts: the version that was known before, and the object, if it exists.
     PpsRead(NamespacedName, String, Result<Option<Box<PpsFact>>, Failure>),
     Generated(WorkloadKey, GeneratedPps, Result<ApplyResult, Failure>),

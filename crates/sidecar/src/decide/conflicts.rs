@@ -41,6 +41,11 @@ impl Conflicts {
         self.0.remove(key);
     }
 
+    /// Forgets the objects that are no longer known.
+    pub fn retain(&mut self, is_known: impl Fn(&NamespacedName) -> bool) {
+        self.0.retain(|key, _| is_known(key));
+    }
+
     /// How many objects keep conflicting.
     pub fn persistent(&self) -> usize {
         self.0.values().filter(|count| **count >= REPORT_AFTER).count()

@@ -208,6 +208,14 @@ impl Index {
         }
     }
 
+    /// This process begins to lead. Another one may have recorded states until now.
+    pub fn begin_term(&mut self) {
+        for object in self.objects.values_mut() {
+            object.renewals.doubt();
+        }
+        self.retry_all();
+    }
+
     /// Tries again every drop that the API server has not confirmed.
     pub fn retry_held_drops(&mut self) {
         for (key, object) in &mut self.objects {

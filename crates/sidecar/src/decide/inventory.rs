@@ -4,6 +4,7 @@ mod capacity;
 mod dirty;
 mod node_absences;
 mod pods;
+mod renewals;
 mod tracked_pps;
 mod workloads;
 
@@ -11,5 +12,6 @@ pub(crate) use self::capacity::{EntryChange, FittedChanges, OBJECT_OVERHEAD};
 pub(crate) use self::dirty::Dirty;
 pub(crate) use self::node_absences::{Absence, NodeAbsences, forgets_nodes};
 pub(crate) use self::pods::Pods;
+pub(crate) use self::renewals::Renewal;
 pub(crate) use self::tracked_pps::{Header, InFlight, MovedEntry, Source, TrackedPps};
 pub(crate) use self::workloads::{KindCoverage, Workloads};

@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 pub use self::drop_check::DropCheck;
 use self::entries::EntryDecisions;
 pub(crate) use self::view::View;
-use super::inventory::InFlight;
+use super::inventory::{InFlight, Renewal};
 
 /// What should become of a PPS.
 pub(crate) struct Decision {
@@ -37,14 +37,18 @@ pub(crate) struct Decision {
     pub(crate) deferred: BTreeSet<Arc<str>>,
     /// Node and Pod of entries that are dropped because their node is gone.
     pub(crate) forgotten: Vec<(String, Arc<str>)>,
-    /// What has to be read before the write is sent, if it drops entries.
+    /// What has to be read before the write is sent, if it drops entries, or lets them name another node.
     pub(crate) drops: Option<DropCheck>,
+    /// Entries that are decided again after the write.
+    pub(crate) postponed: Vec<Arc<str>>,
     /// Nodes that the API server has to confirm as gone before their entries are dropped.
     pub(crate) unconfirmed_nodes: BTreeSet<String>,
     /// Kept entries whose Pod name is used by a Pod of another owner.
     pub(crate) borrowed: Vec<Arc<str>>,
     /// New nodes without a label that a state has kept.
     pub(crate) awaited_labels: BTreeSet<Arc<str>>,
+    /// Which entries belong to the living workload, if that was examined.
+    pub(crate) renewal: Option<Renewal>,
     /// What to report about the capacity, if little or none is left.
     pub(crate) capacity: Option<Recording>,
 }
@@ -85,10 +89,12 @@ pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Decision 
         surplus: entries.surplus,
         deferred: fitted.deferred,
         forgotten: entries.forgotten,
-        drops: DropCheck::new(view, entries.drops),
+        drops: DropCheck::new(view, entries.drops, entries.moves),
         unconfirmed_nodes: entries.unconfirmed_nodes,
         borrowed: entries.borrowed,
         awaited_labels: entries.awaited_labels,
+        renewal: entries.renewal,
+        postponed: entries.postponed,
         capacity,
     }
 }

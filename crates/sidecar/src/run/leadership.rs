@@ -26,7 +26,7 @@ impl Worker {
         self.unschedulable.clear();
         self.conflicts = Conflicts::default();
         if self.term.has_begun() {
-            self.index.retry_all();
+            self.index.begin_term();
             for notice in self.term.take_held_back(HANDOVER_WINDOW) {
                 self.publish(notice);
             }

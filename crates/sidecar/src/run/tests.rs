@@ -35,17 +35,29 @@ fn plain_workload() -> Value {
     json!({"metadata": {"name": "w", "namespace": "n", "uid": "uid-w"}, "spec": {"replicas": 1}})
 }
 
+fn list(items: &[Value]) -> (u16, Value) {
+    (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}))
+}
+
 /// An API server that answers each write by its body, with a status code and an object. A read finds the plain workload.
 fn api_server(answer: impl Fn(&Value) -> (u16, Value) + Clone + Send + 'static) -> (Client, Requests) {
+    api_server_with_reads(|_| list(&[plain_workload()]), answer)
+}
+
+/// An API server that answers each read by its path and query, and each write by its body.
+fn api_server_with_reads(
+    read: impl Fn(&str) -> (u16, Value) + Clone + Send + 'static,
+    answer: impl Fn(&Value) -> (u16, Value) + Clone + Send + 'static,
+) -> (Client, Requests) {
     let requests = Requests::default();
     let seen = requests.clone();
     let service = service_fn(move |request: http::Request<Body>| {
-        let (seen, answer) = (seen.clone(), answer.clone());
+        let (seen, read, answer) = (seen.clone(), read.clone(), answer.clone());
         async move {
             if request.method() == http::Method::GET {
-                let list =
-                    json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": [plain_workload()]});
-                return Ok(http::Response::new(Body::from(list.to_string().into_bytes())));
+                let (code, answer) = read(&request.uri().to_string());
+                let answer = Body::from(answer.to_string().into_bytes());
+                return Ok(http::Response::builder().status(code).body(answer).unwrap());
             }
             let body = request.into_body().collect().await.unwrap().to_bytes();
             let body: Value = serde_json::from_slice(&body).unwrap();
@@ -89,6 +101,60 @@ fn annotated(key: &str) -> WorkloadFact {
         annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
         ..WorkloadFact::default()
     }
+}
+
+/// A PPS with states of three Pods, of which the workload wants the first only.
+fn pps_with_states() -> Observation {
+    let state = json!({"nodeName": "node-1", "nodeTopologyLabels": {"zone": "a"}});
+    let object = json!({
+        "metadata": {"name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "6", "generation": 1},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
+        },
+        "status": {"targetUID": "uid-w", "podStates": {"w-0": state, "w-1": state, "w-2": state}},
+    });
+    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    Observation::PersistentPodStates(Update::Apply(NamespacedName::new("n", "w"), Box::new(fact)))
+}
+
+/// Reads of `w-1` are refused for seven seconds.
+fn throttled(path: &str) -> (u16, Value) {
+    if path.contains("statefulsets") {
+        return list(&[plain_workload()]);
+    }
+    if path.ends_with("w-1") {
+        let mut status = refusal(429, "TooManyRequests", "slow down");
+        status.1["details"] = json!({"retryAfterSeconds": 7});
+        return status;
+    }
+    list(&[])
+}
+
+fn report_plain_workload(worker: &mut Worker) {
+    let plain = wire::workload_fact(&serde_json::from_value(plain_workload()).unwrap());
+    report_workload(worker, Update::Apply(NamespacedName::new("n", "w"), plain));
+}
+
+#[tokio::test]
+async fn a_drop_that_cannot_be_checked_holds_up_its_own_state_only_and_waits_as_long_as_the_api_server_asks()
+{
+    let (client, patches) =
+        api_server_with_reads(throttled, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+    let mut worker = worker(client, [pps_with_states()]);
+    report_plain_workload(&mut worker);
+    worker.take_turn();
+    let done = worker.in_flight.join_next().await.unwrap().unwrap();
+    worker.on_write_done(done);
+    assert_eq!(*patches.lock().unwrap(), [Value::Null; 0], "nothing is written before the check");
+    let start = Instant::now();
+    worker.take_turn();
+    assert!(worker.next_due().unwrap() > start + Duration::from_secs(6));
+
+    worker.write_status(&NamespacedName::new("n", "w"), false);
+    let done = worker.in_flight.join_next().await.unwrap().unwrap();
+    worker.on_write_done(done);
+    assert_eq!(patches.lock().unwrap()[0]["status"]["podStates"], json!({"w-2": null}));
 }
 
 fn workload() -> WorkloadKey {
@@ -326,6 +392,119 @@ async fn evicts_no_pod_while_a_watch_does_not_work() {
     worker.evict(&pod, false, now);
     worker.in_flight.join_next().await.unwrap().unwrap();
     assert_eq!(requests.lock().unwrap().len(), 1);
+}
+
+/// Nine conflicts in a row with this object.
+async fn conflict_persistently(worker: &mut Worker) {
+    for _ in 0..9 {
+        worker.write_status(&NamespacedName::new("n", "w"), false);
+        let done = worker.in_flight.join_next().await.unwrap().unwrap();
+        worker.on_write_done(done);
+        while let Some(read) = worker.in_flight.join_next().await {
+            worker.retries_in_flight = 0;
+            drop(read);
+        }
+    }
+    assert_eq!(worker.conflicts.persistent(), 1);
+}
+
+#[tokio::test]
+async fn an_object_that_a_list_no_longer_has_does_not_count_as_conflicting() {
+    let (client, _) = api_server(|_| refusal(409, "Conflict", "modified"));
+    let mut worker = worker(client, [pps("6")]);
+    conflict_persistently(&mut worker).await;
+    for update in [Update::Begin(0), Update::Done] {
+        worker.apply(Observation::PersistentPodStates(update));
+    }
+    worker.sweep();
+    assert_eq!(worker.conflicts.persistent(), 0);
+}
+
+#[tokio::test]
+async fn an_object_that_needs_no_write_any_more_does_not_count_as_conflicting() {
+    let (client, _) = api_server(|_| refusal(409, "Conflict", "modified"));
+    let mut worker = worker(client, [pps("6")]);
+    let key = NamespacedName::new("n", "w");
+    let patch = worker.index.status_write(&key, "2026-01-01T00:00:00Z").unwrap().patch;
+    worker.index.on_status_not_written(&key, "uid-1");
+    conflict_persistently(&mut worker).await;
+    // Another client has written the same.
+    let object = json!({
+        "metadata": {"name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "7", "generation": 1},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
+        },
+        "status": patch["status"],
+    });
+    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    worker.apply(Observation::PersistentPodStates(Update::Apply(key.clone(), Box::new(fact))));
+    worker.write_status(&key, false);
+    assert_eq!((worker.in_flight.len(), worker.conflicts.persistent()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_stopping_program_waits_as_long_as_the_api_server_asks() {
+    let (client, patches) = api_server(|_| {
+        let mut status = refusal(429, "TooManyRequests", "slow down");
+        status.1["details"] = json!({"retryAfterSeconds": 7});
+        status
+    });
+    let mut worker = worker(client, [pps("6")]);
+    worker.take_turn();
+    let (_sender, mut observations) = mpsc::channel(8);
+    let stopped = tokio::time::timeout(Duration::from_secs(1), worker.finish(&mut observations)).await;
+    assert!(stopped.is_err());
+    assert_eq!(patches.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_stopping_program_makes_no_more_writes_at_once_than_before() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counts = (now.clone(), most.clone());
+    let service = service_fn(move |_: http::Request<Body>| {
+        let (now, most) = counts.clone();
+        async move {
+            most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            now.fetch_sub(1, Ordering::Relaxed);
+            let answer = json!({"metadata": {"resourceVersion": "8"}}).to_string();
+            Ok::<_, Infallible>(http::Response::new(Body::from(answer.into_bytes())))
+        }
+    });
+    let objects = (0..20).map(|number| {
+        let Observation::PersistentPodStates(Update::Apply(_, fact)) = pps("6") else { unreachable!() };
+        let key = NamespacedName::new("n", format!("w{number}"));
+        Observation::PersistentPodStates(Update::Apply(key, fact))
+    });
+    let mut worker = worker(Client::new(service, "n"), objects);
+    worker.max_writes = 3;
+    let (_sender, mut observations) = mpsc::channel(8);
+    worker.finish(&mut observations).await;
+    assert_eq!((most.load(Ordering::Relaxed), now.load(Ordering::Relaxed)), (3, 0));
+}
+
+#[tokio::test]
+async fn a_stopping_program_writes_what_stands_beside_an_unconfirmed_drop() {
+    let running = json!({
+        "metadata": {"name": "w-1", "namespace": "n", "uid": "1", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "uid-w", "controller": true},
+        ]},
+        "spec": {"nodeName": "node-1", "containers": []},
+    });
+    let read = move |path: &str| {
+        if path.ends_with("w-1") { list(std::slice::from_ref(&running)) } else { throttled(path) }
+    };
+    let (client, patches) =
+        api_server_with_reads(read, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+    let mut worker = worker(client, [pps_with_states()]);
+    report_plain_workload(&mut worker);
+    worker.take_turn();
+    let (_sender, mut observations) = mpsc::channel(8);
+    let stopped = tokio::time::timeout(Duration::from_secs(5), worker.finish(&mut observations)).await;
+    assert!(stopped.is_ok());
+    assert_eq!(patches.lock().unwrap()[0]["status"]["podStates"], json!({"w-2": null}));
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! One turn of the loop: applies observations, queues the index's work, and begins due writes while this process leads.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -13,9 +13,10 @@ use crate::facts::NamespacedName;
 use crate::facts::store::Update;
 use crate::observe::watch::Observation;
 use crate::telemetry::metrics::TrackedCounts;
-use crate::write::WriteResult;
+use crate::write::{Failure, WriteResult};
 
-/// How long to wait after a failure before the next attempt while the program stops.
+/// How long to wait after the first failure of an object before the next attempt while the program stops. The wait
+/// doubles with each further failure, unless the API server asks for a longer one.
 const SHUTDOWN_RETRY: Duration = Duration::from_millis(100);
 
 impl Worker {
@@ -153,6 +154,7 @@ impl Worker {
         self.status_writes.sweep(now);
         self.generated_writes.sweep(now);
         self.evictions.sweep(now);
+        self.conflicts.retain(|key| self.index.resource_version(key).is_some());
         self.update_gauges(now);
         while let Some(node) = self.new_nodes.take_settled(now) {
             self.index.on_node_settled(&node);
@@ -193,42 +195,62 @@ impl Worker {
     /// Writes all statuses that are pending now, due or not, and waits for the results. Takes what the watches report
     /// meanwhile: a write that met another one is decided again from it. A standby has nothing to write.
     pub(super) async fn finish(&mut self, observations: &mut mpsc::Receiver<Observation>) {
-        self.queue_work(Instant::now());
-        let mut pending: BTreeSet<NamespacedName> = self.status_writes.take_all().into_iter().collect();
-        let mut retry_at = Instant::now();
+        let start = Instant::now();
+        self.queue_work(start);
+        let mut pending: BTreeMap<NamespacedName, Instant> =
+            self.status_writes.take_all().into_iter().map(|key| (key, start)).collect();
+        let mut failures: HashMap<NamespacedName, u32> = HashMap::new();
         while self.term.is_leader() {
-            if Instant::now() >= retry_at {
-                // What has changed since an earlier write of the object was begun follows that write.
-                pending.retain(|key| {
-                    self.index.is_status_write_in_flight(key) || {
-                        self.write_status(key, false);
-                        false
-                    }
-                });
+            let now = Instant::now();
+            // What has changed since an earlier write of the object was begun follows that write.
+            let is_due = |(key, at): &(&NamespacedName, &Instant)| {
+                **at <= now && !self.index.is_status_write_in_flight(key)
+            };
+            let due: Vec<NamespacedName> =
+                pending.iter().filter(is_due).map(|(key, _)| key.clone()).collect();
+            for key in due {
+                if self.in_flight.len() >= self.max_writes {
+                    break;
+                }
+                pending.remove(&key);
+                self.write_status(&key, false);
             }
             if pending.is_empty() && self.in_flight.is_empty() {
                 return;
             }
+            let next = pending.values().filter(|at| **at > now).min().copied();
             let mut written = None;
             tokio::select! {
                 Some(Ok((is_retry, result))) = self.in_flight.join_next() => {
-                    if let WriteResult::Status(write, result) = &result {
-                        written = Some(write.key.clone());
-                        if result.is_err() {
-                            retry_at = Instant::now() + SHUTDOWN_RETRY;
+                    written = match &result {
+                        WriteResult::Status(write, result) => Some((write.key.clone(), result.as_ref().err())),
+                        // What is to be recorded beside the drop is written without it.
+                        WriteResult::DropsUnconfirmed(write, unconfirmed) => {
+                            Some((write.key.clone(), unconfirmed.failure.as_ref()))
                         }
+                        _ => None,
                     }
+                    .map(|(key, failure)| {
+                        let wait = failure.map_or(Duration::ZERO, |failure| {
+                            let failures = failures.entry(key.clone()).or_default();
+                            *failures += 1;
+                            let wait = SHUTDOWN_RETRY.saturating_mul(1 << (*failures - 1).min(5));
+                            let wait = if matches!(failure, Failure::Conflict) { SHUTDOWN_RETRY } else { wait };
+                            wait.max(failure.retry_after().unwrap_or_default())
+                        });
+                        (key, Instant::now() + wait)
+                    });
                     self.on_write_done((is_retry, result));
                 }
                 Some(observation) = observations.recv() => self.apply(observation),
-                () = sleep_until(retry_at.into()), if Instant::now() < retry_at => {}
+                () = sleep_until(next.unwrap_or(now).into()), if next.is_some() => {}
                 else => return,
             }
             // An object that was being written may have changed before the stop. What comes up elsewhere only now is
             // left to the next leader.
             self.queue_work(Instant::now());
             let marked = self.status_writes.take_all();
-            pending.extend(marked.into_iter().filter(|key| Some(key) == written.as_ref()));
+            pending.extend(written.filter(|(key, _)| marked.contains(key)));
         }
     }
 }

@@ -21,7 +21,12 @@ impl Worker {
     pub(super) fn write_status(&mut self, key: &NamespacedName, is_retry: bool) {
         let now = Timestamp::now();
         let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let Some(write) = self.index.status_write(key, &time) else { return };
+        let Some(write) = self.index.status_write(key, &time) else {
+            if !self.index.is_status_write_in_flight(key) {
+                self.conflicts.forget(key);
+            }
+            return;
+        };
         let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
         let source = self.workload_source(&write.workload.kind);
         self.begin_write(is_retry, async move {
@@ -64,7 +69,9 @@ impl Worker {
                 self.on_status_written(&write, &resource_version);
             }
             WriteResult::Status(write, Err(failure)) => self.on_status_failed(&write, &failure),
-            WriteResult::DropsUnconfirmed(write, result) => self.on_drops_unconfirmed(&write, result),
+            WriteResult::DropsUnconfirmed(write, unconfirmed) => {
+                self.on_drops_unconfirmed(&write, &unconfirmed);
+            }
             WriteResult::PpsRead(key, known_version, result) => {
                 self.on_pps_read(&key, &known_version, result);
             }

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::ListParams;
+use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, Resource};
 use pps_core::kinds;
 use serde::de::DeserializeOwned;
 
-use super::{Failure, WriteResult, Writer, bounded};
+use super::{Failure, Unconfirmed, WriteResult, Writer, bounded};
 use crate::decide::GeneratedPps;
 use crate::decide::index::{DropCheck, StatusWrite};
 use crate::facts::interest::Interest;
@@ -24,8 +24,11 @@ use crate::facts::{NamespacedName, PodFact, WorkloadFact, WorkloadKey};
 use crate::observe::watch::api_resource;
 use crate::observe::wire::{self, CustomWorkload, Pod, ReadPps, StatefulSet};
 
-/// How many Pods are read at once for one write.
+/// How many Pods or nodes are read at once for one write.
 const READS_AT_ONCE: usize = 8;
+
+/// How many Pods of a namespace are counted with one request.
+const PODS_PER_PAGE: u32 = 500;
 
 /// How a kind of workloads is read.
 #[derive(Clone, Debug)]
@@ -44,9 +47,9 @@ impl Writer {
         source: WorkloadSource,
     ) -> WriteResult {
         if let Some(check) = &write.drops {
-            let result = self.refuted_drops(check, source).await;
-            if !result.as_ref().is_ok_and(BTreeSet::is_empty) {
-                return WriteResult::DropsUnconfirmed(write, result);
+            let unconfirmed = self.unconfirmed(check, source).await;
+            if !unconfirmed.held.is_empty() {
+                return WriteResult::DropsUnconfirmed(write, unconfirmed);
             }
         }
         self.write_status(write).await
@@ -67,23 +70,56 @@ impl Writer {
         }
     }
 
-    /// The entries that must stay.
-    async fn refuted_drops(
-        &self,
-        check: &DropCheck,
-        source: WorkloadSource,
-    ) -> Result<BTreeSet<Arc<str>>, Failure> {
-        let workload = self.read_workload(&check.workload, source).await?;
-        let reads = stream::iter(check.pods()).map(|key| self.read_pod(key)).buffer_unordered(READS_AT_ONCE);
-        let pods: BTreeMap<Arc<str>, PodFact> =
-            reads.try_filter_map(|pod| async { Ok(pod) }).try_collect().await?;
-        let mut nodes = BTreeSet::new();
-        for node in check.nodes() {
-            if self.exists_node(&node).await? {
-                nodes.insert(node);
+    /// The entries that must stay: what a read refutes, or what cannot be read.
+    async fn unconfirmed(&self, check: &DropCheck, source: WorkloadSource) -> Unconfirmed {
+        let workload = if check.has_drops() {
+            match self.read_workload(&check.workload, source).await {
+                Ok(workload) => workload,
+                Err(failure) => return Unconfirmed { held: check.all(), failure: Some(failure) },
+            }
+        } else {
+            None
+        };
+        let mut result = Unconfirmed::default();
+        let mut pods = BTreeMap::new();
+        let mut reads = stream::iter(check.pods())
+            .map(|key| async { (key.name.clone(), self.read_pod(key).await) })
+            .buffer_unordered(READS_AT_ONCE);
+        while let Some((name, pod)) = reads.next().await {
+            match pod {
+                Ok(pod) => pods.extend(pod),
+                Err(failure) => {
+                    result.held.insert(name);
+                    result.fail(failure);
+                }
             }
         }
-        Ok(check.refuted(workload.as_ref(), &pods, &nodes))
+        let (mut nodes, mut unread) = (BTreeSet::new(), BTreeSet::new());
+        let mut reads = stream::iter(check.nodes())
+            .map(|node| async { (self.exists_node(&node).await, node) })
+            .buffer_unordered(READS_AT_ONCE);
+        while let Some((exists, node)) = reads.next().await {
+            match exists {
+                Ok(true) => {
+                    nodes.insert(node);
+                }
+                Ok(false) => {}
+                Err(failure) => {
+                    unread.insert(node);
+                    result.fail(failure);
+                }
+            }
+        }
+        if let Some(workload) = check.counted() {
+            let living = self.count_living(&check.workload.object.namespace, workload).await;
+            result.held.extend(check.refuted_by_count(living.as_ref().ok().copied()));
+            if let Err(failure) = living {
+                result.fail(failure);
+            }
+        }
+        result.held.extend(check.on_nodes(&unread));
+        result.held.extend(check.refuted(workload.as_ref(), &pods, &nodes));
+        result
     }
 
     async fn read_workload(
@@ -118,6 +154,25 @@ impl Writer {
         WriteResult::PpsRead(key, known_version, result)
     }
 
+    /// How many living Pods a workload has; all that it wants are enough.
+    async fn count_living(&self, namespace: &str, workload: &WorkloadFact) -> Result<usize, Failure> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let mut params = ListParams::default().limit(PODS_PER_PAGE);
+        let mut living = 0;
+        loop {
+            let page = bounded(api.list_metadata(&params)).await?;
+            let is_living = |pod: &&PartialObjectMeta<Pod>| {
+                let mut owners = pod.metadata.owner_references.iter().flatten();
+                pod.metadata.deletion_timestamp.is_none()
+                    && owners.any(|owner| owner.controller == Some(true) && *owner.uid == *workload.uid)
+            };
+            living += page.items.iter().filter(is_living).count();
+            let next = page.metadata.continue_.filter(|token| !token.is_empty());
+            let (false, Some(next)) = (workload.demand.is_met_by(living), next) else { return Ok(living) };
+            params = params.continue_token(&next);
+        }
+    }
+
     async fn exists_node(&self, name: &str) -> Result<bool, Failure> {
         let api: Api<Node> = Api::all(self.client.clone());
         let params = ListParams::default().fields(&format!("metadata.name={name}"));
@@ -128,6 +183,15 @@ impl Writer {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
         let pod = read(&api, &key).await?;
         Ok(pod.and_then(|pod| wire::pod_fact(&pod, &Interest::default())).map(|fact| (key.name, fact)))
+    }
+}
+
+impl Unconfirmed {
+    /// Notes a failure; of several, the one with the longest wait.
+    fn fail(&mut self, failure: Failure) {
+        if self.failure.as_ref().is_none_or(|before| before.retry_after() < failure.retry_after()) {
+            self.failure = Some(failure);
+        }
     }
 }
 

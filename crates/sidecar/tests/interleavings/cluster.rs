@@ -160,6 +160,9 @@ pub(crate) struct Cluster {
     pub(crate) ever_ready: BTreeSet<String>,
     /// Entries that another writer has put into a status: UID of the PPS, and Pod name.
     pub(crate) foreign: BTreeSet<(String, String)>,
+    /// By UID of the PPS and Pod name: UID of the workload for which the entry was recorded, as far as the sidecar's
+    /// process can know it.
+    pub(crate) recorders: BTreeMap<(String, String), String>,
     version: u64,
     uids: u64,
     workload_uids: u64,
@@ -236,6 +239,7 @@ impl Cluster {
             SpecOptions { retention: options.retention, forget: options.forget, ..object.options }
         };
         object.target = targets[usize::from(options.target) % targets.len()];
+        self.forget_recorders(&object.uid);
         let spec = options.spec(object.target);
         if object.spec == spec {
             return false;
@@ -268,12 +272,30 @@ impl Cluster {
         if object.status == before {
             return false;
         }
+        self.forget_recorders(&object.uid);
         self.store(name, object);
         true
     }
 
-    /// Receives a status patch. It applies only to the object and the version that it names.
-    pub(crate) fn patch_status(&mut self, name: &str, patch: &Value) -> PatchResponse {
+    /// How many Pods of a workload are not terminating.
+    pub(crate) fn living(&self, workload_uid: &str) -> usize {
+        let is_living = |pod: &&Pod| pod.owner.as_deref() == Some(workload_uid) && !pod.terminating;
+        self.pods.values().filter(is_living).count()
+    }
+
+    /// An entry is known to belong to this workload.
+    pub(crate) fn note_recorder(&mut self, pps_uid: &str, pod: &str, workload_uid: &str) {
+        self.recorders.insert((pps_uid.to_owned(), pod.to_owned()), workload_uid.to_owned());
+    }
+
+    /// Receives a status patch. It applies only to the object and the version that it names. `recorder` is the workload
+    /// whose Pods it records.
+    pub(crate) fn patch_status(
+        &mut self,
+        name: &str,
+        patch: &Value,
+        recorder: Option<String>,
+    ) -> PatchResponse {
         let Some((name, current)) = self.objects.get_key_value(name) else { return PatchResponse::NotFound };
         let (name, mut object) = (*name, current.clone());
         let version = object.version.to_string();
@@ -283,6 +305,14 @@ impl Cluster {
         let before = object.status.clone();
         json_patch::merge(&mut object.status, &patch["status"]);
         assert_ne!(before, object.status, "this patch changes nothing: {patch}");
+        let takes_over = patch["status"]["targetUID"].is_string();
+        let entries = object.status["podStates"].as_object().into_iter().flat_map(|entries| entries.keys());
+        for pod in entries {
+            if takes_over || patch["status"]["podStates"].get(pod).is_some() {
+                let recorder = recorder.clone().unwrap_or_default();
+                self.recorders.insert((object.uid.clone(), pod.clone()), recorder);
+            }
+        }
         self.store(name, object);
         PatchResponse::Applied(self.version)
     }
@@ -381,11 +411,17 @@ impl Cluster {
             .iter()
             .map(|(name, object)| (*name, earlier(&object.uid).unwrap_or_else(|| object.clone())))
             .collect();
+        self.recorders.clear();
         // No version is used twice: of an object with the same UID, etcd could not tell the two apart.
         self.version = self.version / RESTORE_STEP * RESTORE_STEP - RESTORE_STEP;
         for (name, object) in restored {
             self.store(name, object);
         }
+    }
+
+    /// What other clients write says nothing about the workloads for which the entries were recorded.
+    fn forget_recorders(&mut self, pps_uid: &str) {
+        self.recorders.retain(|(uid, _), _| uid != pps_uid);
     }
 
     fn store(&mut self, name: Name, mut object: Pps) {

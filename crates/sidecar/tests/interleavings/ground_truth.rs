@@ -5,10 +5,10 @@ use pps_core::pps::{PodState, RetentionPolicy};
 use serde_json::Value;
 
 use super::cluster::{Cluster, Pod, Pps};
-use super::model::{parse_status, wants};
+use super::model::{may_want, parse_status};
 
 impl Cluster {
-    /// Asserts that a status patch drops no state that a Pod of the cluster backs, that its workload wants, or that
+    /// Asserts that a status patch overwrites no node with one where the Pod does not run, and drops no state that a Pod of the cluster backs, that its workload wants, or that
     /// the retention policy keeps.
     pub(crate) fn assert_drops_no_needed_state(&self, name: &str, patch: &Value) {
         let Some(object) = self.objects.get(name) else { return };
@@ -17,6 +17,15 @@ impl Cluster {
             return;
         }
         let status = parse_status(&object.status);
+        for (pod_name, entry) in patch["status"]["podStates"].as_object().into_iter().flatten() {
+            let Some(node) = entry["nodeName"].as_str() else { continue };
+            let runs_there =
+                self.pods.get(pod_name.as_str()).is_some_and(|pod| pod.ready && pod.node == Some(node));
+            assert!(
+                runs_there || !status.pod_states.contains_key(pod_name.as_str()),
+                "{name}: the state of {pod_name} is overwritten although its Pod does not run on {node}\n{patch}\n{self:?}"
+            );
+        }
         for (pod, _) in patch["status"]["podStates"]
             .as_object()
             .into_iter()
@@ -61,11 +70,19 @@ impl Cluster {
         }
         match workload.filter(|workload| !workload.terminating) {
             None => (workload.is_none() && target_uid.is_none()).then_some("its workload is yet to come"),
-            Some(workload) if target_uid.is_some_and(|uid| *uid != workload.uid) => None,
+            Some(workload) if target_uid.is_some_and(|uid| *uid != workload.uid) => {
+                let recorder = self.recorders.get(&(object.uid.clone(), pod_name.to_owned()));
+                let is_kept = object.options.retention == RetentionPolicy::WhenDeleted
+                    || may_want(object.target, workload, pod_name, self.living(&workload.uid));
+                (is_kept && recorder == Some(&workload.uid)).then_some("it is the living workload's own")
+            }
             Some(_) if object.options.retention == RetentionPolicy::WhenDeleted => {
                 Some("the workload exists")
             }
-            Some(workload) => wants(object.target, workload, pod_name).then_some("the workload wants it"),
+            Some(workload) => {
+                let living = self.living(&workload.uid);
+                may_want(object.target, workload, pod_name, living).then_some("the workload may want it")
+            }
         }
     }
 }

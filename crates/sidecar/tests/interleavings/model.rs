@@ -9,7 +9,7 @@ use pps_core::pps::{PodState, RetentionPolicy, Status};
 use serde_json::Value;
 
 use super::cluster::{Name, Pod, SpecOptions, WORKLOADS, Workload};
-use super::snapshot::{NodeAbsence, Snapshot, host_label, ip_annotation, pod_ip, zone_label};
+use super::snapshot::{NodeAbsence, Renewed, Snapshot, host_label, ip_annotation, pod_ip, zone_label};
 
 /// The condition's reasons when nothing keeps Pods from being recorded with all their topology keys.
 pub(crate) const HEALTHY: [&str; 3] = ["AllRecorded", "WaitingForPods", "ReplicasUnknown"];
@@ -25,6 +25,8 @@ pub(crate) struct ExpectedStatus {
     pub(crate) reasons: Vec<&'static str>,
     /// Nodes whose absence the index must have confirmed.
     pub(crate) confirmations: Vec<String>,
+    /// Which entries belong to the workload that exists now, if that was examined.
+    pub(crate) renewed: Option<Renewed>,
 }
 
 impl ExpectedStatus {
@@ -99,7 +101,7 @@ pub(crate) fn wants(number: usize, workload: &Workload, pod: &str) -> bool {
 
 /// Whether it may want that Pod, while `living` Pods are its own and not terminating. A custom kind that has
 /// fewer Pods than it wants may want any name.
-fn may_want(number: usize, workload: &Workload, pod: &str, living: usize) -> bool {
+pub(crate) fn may_want(number: usize, workload: &Workload, pod: &str, living: usize) -> bool {
     let is_short = replicas(number, workload).is_some_and(|replicas| (living as u64) < replicas);
     wants(number, workload, pod) || (number == 2 && is_short)
 }
@@ -214,6 +216,7 @@ pub(crate) fn expected_status(
         generation: object.generation,
         reasons: vec![reason],
         confirmations: Vec::new(),
+        renewed: None,
     };
     let unchanged = |reason, desired| expect(base.pod_states.clone(), reason, desired);
     let workload = snapshot.workload(object.target);
@@ -245,6 +248,18 @@ pub(crate) fn expected_status(
     let owned = snapshot.pods.objects.iter().filter(|(_, pod)| is_owned(pod));
     let owned = owned.map(|(name, _)| (*name).to_owned());
     let names: BTreeSet<String> = base.pod_states.keys().cloned().chain(owned).collect();
+    let mut renewed = snapshot.renewed.get(&object.uid).cloned().unwrap_or_default();
+    if !is_replaced {
+        renewed = Renewed { is_complete: true, ..Renewed::default() };
+    } else if renewed.workload.as_ref() != present.map(|present| &present.uid) {
+        renewed.workload = present.map(|present| present.uid.clone());
+        renewed.pods.clear();
+    }
+    let renewed_before = renewed.pods.clone();
+    let has_former = base.pod_states.keys().any(|name| {
+        let pod = snapshot.pods.objects.get(name.as_str());
+        name_holder(pod, workload, base.target_uid.as_ref()) == NameHolder::Former
+    });
     for pod_name in names {
         let before = base.pod_states.get(&pod_name);
         let pod = snapshot.pods.objects.get(pod_name.as_str());
@@ -253,6 +268,12 @@ pub(crate) fn expected_status(
         let runs = pod.filter(|pod| present.is_some() && holder == NameHolder::Owned && pod.ready);
         if let Some(pod) = runs.filter(|pod| pod.node.is_some()) {
             let current = running_state(snapshot, options, pod, before);
+            let moves = |state: &PodState| before.is_some_and(|before| before.node_name != state.node_name);
+            let is_held_move = is_held && current.as_ref().is_some_and(moves);
+            let current = current.filter(|_| !is_held_move);
+            if is_replaced && current.is_some() {
+                renewed.pods.insert(pod_name.clone());
+            }
             must_report_keys |= current.as_ref().is_some_and(|state| lacks_topology_key(options, state));
             // The labels of an unknown Node are unknown too, so the entry stays.
             let state = current.or_else(|| before.cloned());
@@ -271,8 +292,11 @@ pub(crate) fn expected_status(
         }
         let is_wanted = present.is_some_and(|workload| may_want(object.target, workload, &pod_name, living));
         let is_awaited = workload.is_none() && base.target_uid.is_none();
+        // A process that has not seen all that was recorded keeps what may be the living workload's.
+        let may_be_renewed = !renewed.is_complete && has_former && is_wanted;
+        let is_former = is_replaced && !renewed_before.contains(&pod_name) && !may_be_renewed;
         let stays =
-            is_awaited || should_keep(options.retention, present.is_none(), is_replaced, is_wanted, holder);
+            is_awaited || should_keep(options.retention, present.is_none(), is_former, is_wanted, holder);
         waits_for_former |= is_replaced
             && options.retention != RetentionPolicy::Retain
             && (holder == NameHolder::Former
@@ -288,6 +312,7 @@ pub(crate) fn expected_status(
     let Some(present) = present else {
         return Some(expected);
     };
+    expected.renewed = Some(renewed);
     if !waits_for_former {
         expected.target_uid = Some(present.uid.clone());
     }

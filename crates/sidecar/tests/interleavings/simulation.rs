@@ -31,6 +31,8 @@ pub(crate) struct PendingWrite {
     name: Name,
     uid: String,
     write: StatusWrite,
+    /// UID of the workload whose Pods it records.
+    recorder: Option<String>,
     /// The API server's response, once it has received the request.
     response: Option<PatchResponse>,
     /// Whether the object that it was made for is still the one that the index knows.
@@ -66,7 +68,7 @@ pub(crate) struct Simulation {
     /// Whether Pods cannot be read for now.
     are_reads_failing: bool,
     /// Requests whose sender no longer waits for the response. The API server may still serve them.
-    abandoned: Vec<(Name, StatusWrite)>,
+    abandoned: Vec<(Name, StatusWrite, Option<String>)>,
     writes: [usize; PPS_OBJECTS.len()],
 }
 
@@ -113,6 +115,11 @@ impl Simulation {
             if pending.response.is_none() {
                 self.abandon(pending);
             }
+        }
+        // A new process cannot tell for which workload an entry was recorded.
+        self.cluster.recorders.clear();
+        for (_, _, recorder) in &mut self.abandoned {
+            *recorder = None;
         }
         self.interest = Interest::default();
         self.index = Index::new(self.interest.clone());
@@ -198,9 +205,21 @@ impl Simulation {
             self.unconfirmed.extend(NAMED_NODES.into_iter().find(|known| **known == *node));
         }
         self.assert_decision(name, write.as_ref(), &expected);
-        let Some(write) = write else { return false };
         let uid = self.snapshot.pps.objects[name].uid.clone();
-        self.pending.push(PendingWrite { name, uid, write, response: None, is_current: true, watched: None });
+        if let Some(renewed) = expected.renewed {
+            self.snapshot.renewed.insert(uid.clone(), renewed);
+        }
+        let recorder = self.note_recorders(name, write.as_ref());
+        let Some(write) = write else { return false };
+        self.pending.push(PendingWrite {
+            name,
+            uid,
+            write,
+            recorder,
+            response: None,
+            is_current: true,
+            watched: None,
+        });
         self.writes[pps_number(name)] += 1;
         true
     }
@@ -220,11 +239,28 @@ impl Simulation {
             return None;
         }
         // An entry whose drop was not confirmed may stay, or its drop may be tried again.
-        let is_dropped = |pod: &String| {
-            write.is_some_and(|write| write.patch["status"]["podStates"].get(pod).is_some_and(Value::is_null))
+        let is_tried = |pod: &String| {
+            let entry = write.and_then(|write| write.patch["status"]["podStates"].get(pod));
+            entry.is_some_and(|entry| entry.is_null() || entry.get("nodeName").is_some())
         };
-        let held = snapshot.held.iter().filter(|(pps, pod)| *pps == name && !is_dropped(pod));
+        let held = snapshot.held.iter().filter(|(pps, pod)| *pps == name && !is_tried(pod));
         expected_status(snapshot, name, &held.map(|(_, pod)| pod.clone()).collect())
+    }
+
+    /// Notes for which workload the entries were decided. Returns the UID of the one whose Pods a write records.
+    fn note_recorders(&mut self, name: Name, write: Option<&StatusWrite>) -> Option<String> {
+        let object = &self.snapshot.pps.objects[name];
+        let workload = self.snapshot.workload(object.target).filter(|workload| !workload.terminating)?;
+        for (pod_name, pod) in &self.snapshot.pods.objects {
+            let has_node = pod.node.is_some_and(|node| self.snapshot.nodes.objects.contains_key(node));
+            let runs = pod.ready && !pod.terminating && has_node && pod.owner.as_ref() == Some(&workload.uid);
+            let is_written =
+                write.is_some_and(|write| write.patch["status"]["podStates"].get(pod_name).is_some());
+            if runs && !is_written {
+                self.cluster.note_recorder(&object.uid, pod_name, &workload.uid);
+            }
+        }
+        Some(workload.uid.clone())
     }
 
     fn assert_decision(&self, name: Name, write: Option<&StatusWrite>, expected: &ExpectedStatus) {
@@ -285,7 +321,8 @@ impl Simulation {
         let pending = &mut self.pending[number];
         let name = pending.name;
         self.cluster.assert_drops_no_needed_state(name, &pending.write.patch);
-        let response = self.cluster.patch_status(name, &pending.write.patch);
+        let recorder = pending.recorder.clone();
+        let response = self.cluster.patch_status(name, &pending.write.patch, recorder);
         pending.response = Some(response.clone());
         if matches!(response, PatchResponse::Applied(_)) {
             self.queue_pps(name);
@@ -306,14 +343,17 @@ impl Simulation {
             Some((key.name, pod_fact(name, pod, &self.interest)))
         });
         let nodes = check.nodes().into_iter().filter(|node| self.cluster.nodes.contains_key(&**node));
-        check.refuted(workload.as_ref(), &pods.collect(), &nodes.collect())
+        let living = check.counted().map(|workload| self.cluster.living(&workload.uid));
+        let mut refuted = check.refuted(workload.as_ref(), &pods.collect(), &nodes.collect());
+        refuted.extend(check.refuted_by_count(living));
+        refuted
     }
 
     /// Nobody waits for the response to this write any longer. The request may be on its way, if the reads before it
     /// were done.
     fn abandon(&mut self, pending: PendingWrite) {
         if self.refuted_drops(&pending.write).is_empty() {
-            self.abandoned.push((pending.name, pending.write));
+            self.abandoned.push((pending.name, pending.write, pending.recorder));
         }
     }
 
@@ -347,8 +387,9 @@ impl Simulation {
     /// The API server receives a request whose sender no longer waits.
     pub(crate) fn serve_abandoned(&mut self, number: usize) {
         if number < self.abandoned.len() {
-            let (name, write) = self.abandoned.swap_remove(number);
-            if matches!(self.cluster.patch_status(name, &write.patch), PatchResponse::Applied(_)) {
+            let (name, write, recorder) = self.abandoned.swap_remove(number);
+            let response = self.cluster.patch_status(name, &write.patch, recorder);
+            if matches!(response, PatchResponse::Applied(_)) {
                 self.queue_pps(name);
             }
         }

@@ -101,6 +101,16 @@ pub(crate) enum NodeAbsence {
     ConfirmedGone,
 }
 
+/// The entries of one PPS that belong to the workload that exists now, although the status names another one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Renewed {
+    /// Whether this process has seen them all.
+    pub(crate) is_complete: bool,
+    /// UID of the workload.
+    pub(crate) workload: Option<String>,
+    pub(crate) pods: BTreeSet<String>,
+}
+
 /// Everything that a sidecar process knows.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
@@ -122,6 +132,9 @@ pub(crate) struct Snapshot {
     pub(crate) node_labels: BTreeMap<Name, BTreeSet<String>>,
     /// PPS and Pod of entries whose drop the cluster has not confirmed since the last rest.
     pub(crate) held: BTreeSet<(Name, String)>,
+    /// By UID of the PPS: the entries that were recorded for the workload that exists now, while the status named another
+    /// one.
+    pub(crate) renewed: BTreeMap<String, Renewed>,
 }
 
 impl Snapshot {

@@ -64,8 +64,14 @@ impl Index {
         self.report_capacity(key, decision.capacity.as_ref());
         let object = self.objects.get_mut(key)?;
         object.dirty = super::Dirty::default();
+        for pod in &decision.postponed {
+            object.dirty.mark_entry(pod);
+        }
         object.missing_labels = decision.missing_labels;
         object.surplus = decision.surplus;
+        if let Some(renewal) = decision.renewal {
+            object.renewals.follow(renewal);
+        }
         object.capacity.set_deferred(decision.deferred);
         if decision.status.is_empty() {
             return None;

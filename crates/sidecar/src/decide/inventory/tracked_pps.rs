@@ -8,6 +8,7 @@ use pps_core::pps::Condition;
 
 use super::capacity::{Capacity, EntryChange};
 use super::dirty::Dirty;
+use super::renewals::Renewals;
 use crate::facts::interner::Interner;
 use crate::facts::{PpsFact, PpsStatus, WorkloadKey};
 
@@ -32,6 +33,7 @@ pub(crate) struct TrackedPps {
     /// Entries whose drop the API server has not confirmed. They stay until something is heard of them, or until the
     /// next retry.
     held_drops: BTreeSet<Arc<str>>,
+    pub(crate) renewals: Renewals,
     in_flight: Option<InFlight>,
     /// What a watch reported while a write was on its way, perhaps because of that very write.
     superseding: Option<(PpsFact, Source)>,
@@ -88,6 +90,7 @@ impl TrackedPps {
             capacity,
             hidden: None,
             held_drops: BTreeSet::new(),
+            renewals: Renewals::default(),
             in_flight: None,
             superseding: None,
         }

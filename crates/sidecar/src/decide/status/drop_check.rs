@@ -1,5 +1,5 @@
-//! The last check before entries are dropped. What the watches have shown may be late, and a state that was dropped is
-//! lost. So the shell reads the workload, and the Pods and nodes of these entries, from the API server, and the same rules decide
+//! The last check before entries are dropped, or name another node. What the watches have shown may be late, and a state
+//! that was dropped or overwritten is lost. So the shell reads the workload, and the Pods and nodes of these entries, from the API server, and the same rules decide
 //! again from what it answers.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,10 +19,17 @@ pub struct DropCheck {
     /// The workload from which the drops were decided.
     decided_from: Option<WorkloadFact>,
     target_uid: Option<String>,
-    presence: WorkloadPresence,
     retention: RetentionPolicy,
     node_deletion: NodeDeletionPolicy,
     drops: Vec<DroppedEntry>,
+    moves: Vec<MovedPod>,
+}
+
+/// A Pod whose entry names another node than before.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct MovedPod {
+    pub(super) pod: Arc<str>,
+    pub(super) node: String,
 }
 
 /// An entry that is dropped.
@@ -36,41 +43,79 @@ pub(super) struct DroppedEntry {
 /// Why an entry is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DropCause {
-    /// The retention policy does not keep it; says whether the workload may want the Pod.
-    NotRetained { wanted: bool },
+    /// The retention policy does not keep it; says whether the workload may want the Pod, and whether it is the workload for
+    /// which the entry was recorded.
+    /// `is_counted` says whether the name is unwanted only because the workload has all the Pods that it wants.
+    NotRetained { wanted: bool, presence: WorkloadPresence, is_counted: bool },
     /// Its node is gone.
     NodeGone,
 }
 
+impl DroppedEntry {
+    fn is_counted(&self) -> bool {
+        matches!(self.cause, DropCause::NotRetained { is_counted: true, .. })
+    }
+}
+
 impl DropCheck {
-    /// The check of these drops; none if there are none.
-    pub(super) fn new(view: &View<'_>, drops: Vec<DroppedEntry>) -> Option<Self> {
-        (!drops.is_empty()).then(|| Self {
+    /// The check of these drops and moves; none if there are none.
+    pub(super) fn new(view: &View<'_>, drops: Vec<DroppedEntry>, moves: Vec<MovedPod>) -> Option<Self> {
+        (!drops.is_empty() || !moves.is_empty()).then(|| Self {
             workload: view.pps.workload.clone(),
             decided_from: view.workload.cloned(),
             target_uid: view.target_uid().map(str::to_owned),
-            presence: view.presence(),
             retention: view.pps.fact.spec.retention(),
             node_deletion: view.pps.fact.spec.node_deletion(),
             drops,
+            moves,
         })
+    }
+
+    /// Whether entries are dropped: only then does the workload have to be read.
+    pub fn has_drops(&self) -> bool {
+        !self.drops.is_empty()
     }
 
     /// The Pods that have to be read.
     pub fn pods(&self) -> impl Iterator<Item = NamespacedName> {
         let namespace = &self.workload.object.namespace;
-        self.drops.iter().map(|drop| NamespacedName { namespace: namespace.clone(), name: drop.pod.clone() })
+        self.names().map(|name| NamespacedName { namespace: namespace.clone(), name: name.clone() })
     }
 
-    /// The names of the Pods whose entries are dropped.
+    /// The names of the Pods whose entries are dropped, or name another node.
     pub fn all(&self) -> BTreeSet<Arc<str>> {
-        self.drops.iter().map(|drop| drop.pod.clone()).collect()
+        self.names().cloned().collect()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.drops.iter().map(|drop| &drop.pod).chain(self.moves.iter().map(|moved| &moved.pod))
     }
 
     /// The nodes that have to be looked for.
     pub fn nodes(&self) -> BTreeSet<Arc<str>> {
         let of_gone_nodes = self.drops.iter().filter(|drop| drop.cause == DropCause::NodeGone);
         of_gone_nodes.map(|drop| drop.node.as_str().into()).collect()
+    }
+
+    /// The entries that are dropped because one of these nodes is gone.
+    pub fn on_nodes(&self, nodes: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
+        let is_on =
+            |drop: &&DroppedEntry| drop.cause == DropCause::NodeGone && nodes.contains(drop.node.as_str());
+        self.drops.iter().filter(is_on).map(|drop| drop.pod.clone()).collect()
+    }
+
+    /// The workload whose living Pods have to be counted, if a drop depends on their number.
+    pub fn counted(&self) -> Option<&WorkloadFact> {
+        self.decided_from.as_ref().filter(|_| self.drops.iter().any(DroppedEntry::is_counted))
+    }
+
+    /// The entries that must stay if the workload has so many living Pods; nothing if they could not be counted.
+    pub fn refuted_by_count(&self, living: Option<usize>) -> BTreeSet<Arc<str>> {
+        let is_met = |workload: &WorkloadFact| living.is_some_and(|living| workload.demand.is_met_by(living));
+        if self.counted().is_none_or(is_met) {
+            return BTreeSet::new();
+        }
+        self.drops.iter().filter(|drop| drop.is_counted()).map(|drop| drop.pod.clone()).collect()
     }
 
     /// The entries that must stay, given the workload, the Pods and the nodes that the API server has now.
@@ -80,15 +125,25 @@ impl DropCheck {
         pods: &BTreeMap<Arc<str>, PodFact>,
         nodes: &BTreeSet<Arc<str>>,
     ) -> BTreeSet<Arc<str>> {
-        if self.decided_from.as_ref() != workload {
-            return self.all();
+        let owner = self.decided_from.as_ref().map(|workload| &workload.uid);
+        let runs_elsewhere = |moved: &&MovedPod| {
+            pods.get(&moved.pod).is_none_or(|pod| {
+                pod.terminating
+                    || !pod.ready
+                    || pod.node.as_deref() != Some(&moved.node)
+                    || pod.owner.as_ref() != owner
+            })
+        };
+        let refuted_moves = self.moves.iter().filter(runs_elsewhere).map(|moved| moved.pod.clone());
+        if self.has_drops() && self.decided_from.as_ref() != workload {
+            return refuted_moves.chain(self.drops.iter().map(|drop| drop.pod.clone())).collect();
         }
         let must_stay = |drop: &&DroppedEntry| {
             let pod = pods.get(&drop.pod);
             let ownership = ownership(pod, workload, self.target_uid.as_deref());
             match drop.cause {
-                DropCause::NotRetained { wanted } => {
-                    retains_state(self.retention, self.presence, wanted, ownership)
+                DropCause::NotRetained { wanted, presence, .. } => {
+                    retains_state(self.retention, presence, wanted, ownership)
                 }
                 DropCause::NodeGone => {
                     nodes.contains(drop.node.as_str())
@@ -96,6 +151,7 @@ impl DropCheck {
                 }
             }
         };
-        self.drops.iter().filter(must_stay).map(|drop| drop.pod.clone()).collect()
+        let refuted_drops = self.drops.iter().filter(must_stay).map(|drop| drop.pod.clone());
+        refuted_moves.chain(refuted_drops).collect()
     }
 }

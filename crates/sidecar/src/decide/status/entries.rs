@@ -10,10 +10,13 @@ use pps_core::record::{self, RunningPod};
 use pps_core::status::entry_patch;
 use pps_core::workload::{PodOwnership, WorkloadPresence, retains_state};
 
-use super::drop_check::{DropCause, DroppedEntry};
+use super::drop_check::{DropCause, DroppedEntry, MovedPod};
 use super::view::View;
-use crate::decide::inventory::{Absence, EntryChange};
+use crate::decide::inventory::{Absence, EntryChange, Renewal};
 use crate::facts::{NodeFact, PodFact};
+
+/// How many entries a write may drop or let name another node: each costs a read. The others come next.
+const MAX_CHECKED: usize = 100;
 
 /// What becomes of the entries of one PPS. The maps and sets start from what the tracked object has.
 #[derive(Default)]
@@ -26,7 +29,13 @@ pub(super) struct EntryDecisions {
     pub(super) unconfirmed_nodes: BTreeSet<String>,
     pub(super) borrowed: Vec<Arc<str>>,
     pub(super) drops: Vec<DroppedEntry>,
+    pub(super) moves: Vec<MovedPod>,
+    /// Entries that wait for the next write.
+    pub(super) postponed: Vec<Arc<str>>,
     pub(super) awaited_labels: BTreeSet<Arc<str>>,
+    /// Entries of running Pods of the living workload.
+    renewed: Vec<Arc<str>>,
+    pub(super) renewal: Option<Renewal>,
     /// Whether an entry still waits for what becomes of the Pods of the workload for which it was recorded: until then
     /// the status names that workload.
     pub(super) keeps_target: bool,
@@ -67,9 +76,20 @@ pub(super) fn decide(view: &View<'_>) -> EntryDecisions {
     if view.pps.dirty.is_all() {
         decisions.deferred.clear();
     }
-    for pod in dirty_pods(view) {
-        decide_entry(view, pod, &mut decisions);
+    let dirty = dirty_pods(view);
+    let is_replaced = view.presence() == WorkloadPresence::Replaced;
+    let is_former = |pod: &Arc<str>| view.pps.has_entry(pod) && view.ownership(pod) == PodOwnership::Former;
+    let waits_for_former = is_replaced && dirty.iter().any(is_former);
+    for pod in dirty {
+        decide_entry(view, pod, waits_for_former, &mut decisions);
     }
+    decisions.renewal = match (view.presence(), view.living_workload()) {
+        (WorkloadPresence::Present, _) => Some(Renewal::All),
+        (WorkloadPresence::Replaced, Some(workload)) => {
+            Some(Renewal::Some(workload.uid.clone(), std::mem::take(&mut decisions.renewed)))
+        }
+        _ => None,
+    };
     decisions
 }
 
@@ -85,20 +105,26 @@ fn dirty_pods(view: &View<'_>) -> Vec<Arc<str>> {
     pods.into_iter().collect()
 }
 
-fn decide_entry(view: &View<'_>, pod: Arc<str>, decisions: &mut EntryDecisions) {
+fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decisions: &mut EntryDecisions) {
     let before = view.pps.fact.status.pod_states.get(&pod);
     let absence = before.as_ref().and_then(|before| view.forgettable_absence(&pod, before));
     decisions.surplus.remove(&pod);
     decisions.deferred.remove(&pod);
-    let mut decision = decide_one(view, &pod, before.as_ref(), absence);
-    let is_held = matches!(decision, EntryDecision::Drop(_)) && view.pps.is_drop_held(&pod);
-    if is_held {
+    let mut decision = decide_one(view, &pod, before.as_ref(), absence, waits_for_former);
+    let drops = matches!(decision, EntryDecision::Drop(_));
+    let is_checked = drops || is_move(&decision, before.as_ref());
+    let is_held = is_checked && view.pps.is_drop_held(&pod);
+    let is_postponed = is_checked && !is_held && decisions.drops.len() + decisions.moves.len() >= MAX_CHECKED;
+    if is_postponed {
+        decisions.postponed.push(pod.clone());
+    }
+    if is_held || is_postponed {
         decision = EntryDecision::Keep;
     }
     if view.presence() == WorkloadPresence::Replaced
         && view.pps.fact.spec.retention() != RetentionPolicy::Retain
         && before.is_some()
-        && (is_held || view.ownership(&pod) == PodOwnership::Former)
+        && (((is_held || is_postponed) && drops) || view.ownership(&pod) == PodOwnership::Former)
     {
         decisions.keeps_target = true;
     }
@@ -122,6 +148,12 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, decisions: &mut EntryDecisions) 
             return;
         }
         EntryDecision::Record(state) => {
+            if view.presence() == WorkloadPresence::Replaced {
+                decisions.renewed.push(pod.clone());
+            }
+            if names_other_node(&state, before.as_ref()) {
+                decisions.moves.push(MovedPod { pod: pod.clone(), node: state.node_name.clone() });
+            }
             if let Some(node) = node_without_label_of(view, &pod, &state) {
                 decisions.awaited_labels.insert(node);
             }
@@ -148,11 +180,21 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, decisions: &mut EntryDecisions) 
     }
 }
 
+/// Whether an entry names another node from now on. A Pod watch that is late may show where the Pod ran before.
+fn is_move(decision: &EntryDecision, before: Option<&PodState>) -> bool {
+    matches!(decision, EntryDecision::Record(state) if names_other_node(state, before))
+}
+
+fn names_other_node(state: &PodState, before: Option<&PodState>) -> bool {
+    before.is_some_and(|before| before.node_name != state.node_name)
+}
+
 fn decide_one(
     view: &View<'_>,
     name: &Arc<str>,
     before: Option<&PodState>,
     absence: Option<Absence>,
+    waits_for_former: bool,
 ) -> EntryDecision {
     let ownership = view.ownership(name);
     if view.living_workload().is_some()
@@ -174,11 +216,26 @@ fn decide_one(
         let living = view.pods.living(&workload.uid);
         workload.demand.wants(&view.pps.workload.object.name, name, living)
     });
-    let keeps = |wanted| retains_state(view.pps.fact.spec.retention(), view.presence(), wanted, ownership);
+    // With fewer living Pods than the workload wants.
+    let may_be_wanted = || {
+        let wanted = view
+            .living_workload()
+            .map(|workload| workload.demand.wants(&view.pps.workload.object.name, name, 0));
+        wanted == Some(Wanted::Maybe)
+    };
+    let presence = |wanted| view.presence_for(name, wanted && waits_for_former);
+    let keeps = |wanted| retains_state(view.pps.fact.spec.retention(), presence(wanted), wanted, ownership);
     match wanted {
         Wanted::Maybe if !keeps(false) && keeps(true) => EntryDecision::KeepAsSurplus,
         _ if keeps(wanted != Wanted::No) => EntryDecision::Keep,
-        wanted => EntryDecision::Drop(DropCause::NotRetained { wanted: wanted != Wanted::No }),
+        wanted => {
+            let wanted = wanted != Wanted::No;
+            EntryDecision::Drop(DropCause::NotRetained {
+                wanted,
+                presence: presence(wanted),
+                is_counted: !wanted && may_be_wanted(),
+            })
+        }
     }
 }
 

@@ -46,6 +46,18 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Whether the workload exists for which the entry of this Pod was recorded. `in_doubt` is the answer if that is not
+    /// known.
+    pub(crate) fn presence_for(&self, name: &Arc<str>, in_doubt: bool) -> WorkloadPresence {
+        let presence = self.presence();
+        let is_renewed =
+            |workload: &WorkloadFact| self.pps.renewals.is_renewed(&workload.uid, name).unwrap_or(in_doubt);
+        if presence == WorkloadPresence::Replaced && self.living_workload().is_some_and(is_renewed) {
+            return WorkloadPresence::Present;
+        }
+        presence
+    }
+
     /// What the Pod of this name is to the workload.
     pub(crate) fn ownership(&self, name: &Arc<str>) -> PodOwnership {
         ownership(self.pod(name), self.workload, self.target_uid())

@@ -240,3 +240,18 @@ fn generates_for_a_custom_kind_beside_a_stateful_set_of_its_name() {
     let owner = json!([{"apiVersion": "a.io/v1", "kind": "Database", "name": "w", "uid": "uid-w", "controller": true}]);
     assert_eq!(body["metadata"]["ownerReferences"], owner);
 }
+
+#[test]
+fn drops_a_freely_named_state_only_if_the_workloads_pods_are_there() {
+    let mut world = World::with_database(&json!({"replicas": 1}));
+    world.object("p", &spec_of_database(), &recorded(&["w-red", "w-blue"]));
+    world.pod("w-red", ready_on("node-1"));
+    let check = world.index.status_write(&key("p"), NOW).unwrap().drops.unwrap();
+    assert_eq!(check.counted().map(|workload| &*workload.uid), Some("uid-w"));
+    // The Pod watch may be late: `w-red` is gone, and the workload is about to create `w-blue`.
+    for unmet in [Some(0), None] {
+        let refuted = check.refuted_by_count(unmet);
+        assert_eq!(refuted.iter().map(|pod| &**pod).collect::<Vec<_>>(), ["w-blue"]);
+    }
+    assert!(check.refuted_by_count(Some(1)).is_empty());
+}

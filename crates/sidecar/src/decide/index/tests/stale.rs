@@ -57,6 +57,58 @@ fn pods_of_the_recorded_workload_keep_their_states_until_the_new_one_adopts_them
     assert_eq!(world.status("p")["targetUID"], "uid-new");
 }
 
+/// A Pod of a former workload lives; `w-1` belongs to the new one and is recorded.
+fn replaced() -> World {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
+    world.workload("w", "uid-new", 3, &[]);
+    world.pod("w-1", PodFact { owner: Some("uid-new".into()), ..ready_on("node-2") });
+    world.settle("p");
+    assert_eq!(
+        (world.states("p"), &world.status("p")["targetUID"]),
+        (vec!["w-0".into(), "w-1".into()], &json!("uid-w"))
+    );
+    world
+}
+
+#[test]
+fn a_former_pod_does_not_cost_the_new_workloads_pod_its_state() {
+    let mut world = replaced();
+    // It is created again in a moment.
+    world.index.apply_pods(Update::Delete(key("w-1")));
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0", "w-1"]);
+    // The former Pod goes, and with it its state. The other one was not the former workload's.
+    world.index.apply_pods(Update::Delete(key("w-0")));
+    world.settle("p");
+    assert_eq!((world.states("p"), &world.status("p")["targetUID"]), (vec!["w-1".into()], &json!("uid-new")));
+}
+
+#[test]
+fn a_pod_that_the_new_workload_does_not_want_loses_its_state_beside_a_former_pod() {
+    let mut world = replaced();
+    world.workload("w", "uid-new", 1, &[]);
+    world.index.apply_pods(Update::Delete(key("w-1")));
+    let workload = world.index.workload(&workload("w")).cloned();
+    let check = check(&mut world);
+    assert_eq!(names(&check.all()), ["w-1"]);
+    assert!(check.refuted(workload.as_ref(), &pods(&[]), &BTreeSet::new()).is_empty());
+    let terminating = PodFact { owner: Some("uid-new".into()), terminating: true, ..ready_on("node-2") };
+    let refuted = check.refuted(workload.as_ref(), &pods(&[("w-1", terminating)]), &BTreeSet::new());
+    assert_eq!(names(&refuted), ["w-1"]);
+}
+
+#[test]
+fn a_new_leader_keeps_wanted_states_while_a_former_pod_lives() {
+    let mut world = replaced();
+    world.index.begin_term();
+    world.index.apply_pods(Update::Delete(key("w-1")));
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0", "w-1"], "it does not know for which workload they were recorded");
+}
+
 #[test]
 fn a_living_pod_in_the_cluster_refutes_the_drop_of_its_state() {
     let mut world = recorded();
@@ -109,6 +161,54 @@ fn a_node_that_is_back_in_the_cluster_refutes_the_drop_of_its_states() {
     assert_eq!(names(&check.nodes()), ["node-9"]);
     assert!(check.refuted(workload.as_ref(), &pods(&[]), &BTreeSet::new()).is_empty());
     assert_eq!(names(&check.refuted(workload.as_ref(), &pods(&[]), &check.nodes())), ["w-0"]);
+}
+
+#[test]
+fn a_pod_that_runs_elsewhere_in_the_cluster_refutes_the_move_of_its_state() {
+    let mut world = recorded();
+    // The Pod watch shows it on a node where it no longer runs.
+    world.pod("w-0", ready_on("node-2"));
+    let check = check(&mut world);
+    assert!(!check.has_drops(), "the workload need not be read");
+    assert!(check.refuted(None, &pods(&[("w-0", ready_on("node-2"))]), &BTreeSet::new()).is_empty());
+    let unready = PodFact { ready: false, ..ready_on("node-2") };
+    let foreign = PodFact { owner: Some("uid-other".into()), ..ready_on("node-2") };
+    for pod in [ready_on("node-1"), unready, foreign] {
+        assert_eq!(names(&check.refuted(None, &pods(&[("w-0", pod)]), &BTreeSet::new())), ["w-0"]);
+    }
+    assert_eq!(names(&check.refuted(None, &pods(&[]), &BTreeSet::new())), ["w-0"]);
+    world.unconfirmed(&["w-0"]);
+    assert_eq!(world.patch("p"), None);
+    assert_eq!(world.status("p")["podStates"]["w-0"]["nodeName"], "node-1");
+    world.index.retry_held_drops();
+    assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-2");
+}
+
+#[test]
+fn a_write_drops_a_hundred_states_at_most() {
+    let mut world = World::new();
+    world.workload("w", "uid-new", 0, &[]);
+    let states: serde_json::Map<_, _> = (0..250).map(|n| (format!("w-{n}"), state("node-1", "a"))).collect();
+    world.object("p", &spec("w"), &json!({"targetUID": "uid-w", "podStates": states}));
+    for left in [150, 50, 0] {
+        assert_eq!(world.status("p")["targetUID"], "uid-w", "the other states are not the new workload's");
+        let check = check(&mut world);
+        assert!(check.pods().count() <= 100);
+        world.accept("p");
+        assert_eq!(world.states("p").len(), left);
+        assert_eq!(world.index.take_work().statuses.contains(&key("p")), left > 0);
+    }
+    assert_eq!(world.status("p")["targetUID"], "uid-new");
+}
+
+#[test]
+fn an_entry_that_names_no_other_node_needs_no_check() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().drops, None);
+    world.accept("p");
+    world.pod("w-0", PodFact { annotations: vec![("ip".into(), "10.0.0.2".into())], ..ready_on("node-1") });
+    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().drops, None);
 }
 
 #[test]
