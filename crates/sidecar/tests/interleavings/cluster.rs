@@ -294,7 +294,7 @@ impl Cluster {
         &mut self,
         name: &str,
         patch: &Value,
-        recorder: Option<String>,
+        recorder: Option<&String>,
     ) -> PatchResponse {
         let Some((name, current)) = self.objects.get_key_value(name) else { return PatchResponse::NotFound };
         let (name, mut object) = (*name, current.clone());
@@ -309,7 +309,7 @@ impl Cluster {
         let entries = object.status["podStates"].as_object().into_iter().flat_map(|entries| entries.keys());
         for pod in entries {
             if takes_over || patch["status"]["podStates"].get(pod).is_some() {
-                let recorder = recorder.clone().unwrap_or_default();
+                let recorder = recorder.cloned().unwrap_or_default();
                 self.recorders.insert((object.uid.clone(), pod.clone()), recorder);
             }
         }

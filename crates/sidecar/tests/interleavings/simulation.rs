@@ -8,7 +8,6 @@ use pps_core::status::RECORDING;
 use pps_sidecar::decide::index::{Index, StatusWrite};
 use pps_sidecar::facts::interest::Interest;
 use pps_sidecar::facts::{NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
-use serde_json::Value;
 
 use super::cluster::{
     Cluster, NAMED_NODES, Name, Node, PPS_OBJECTS, PatchResponse, Pod, Pps, WORKLOADS, Workload,
@@ -322,7 +321,7 @@ impl Simulation {
         let name = pending.name;
         self.cluster.assert_drops_no_needed_state(name, &pending.write.patch);
         let recorder = pending.recorder.clone();
-        let response = self.cluster.patch_status(name, &pending.write.patch, recorder);
+        let response = self.cluster.patch_status(name, &pending.write.patch, recorder.as_ref());
         pending.response = Some(response.clone());
         if matches!(response, PatchResponse::Applied(_)) {
             self.queue_pps(name);
@@ -388,7 +387,7 @@ impl Simulation {
     pub(crate) fn serve_abandoned(&mut self, number: usize) {
         if number < self.abandoned.len() {
             let (name, write, recorder) = self.abandoned.swap_remove(number);
-            let response = self.cluster.patch_status(name, &write.patch, recorder);
+            let response = self.cluster.patch_status(name, &write.patch, recorder.as_ref());
             if matches!(response, PatchResponse::Applied(_)) {
                 self.queue_pps(name);
             }
