@@ -345,3 +345,42 @@ fn spec_options_produce_the_spec_that_they_describe() {
     let annotations: Vec<_> = spec.persistent_pod_annotations.iter().map(|it| it.key.as_str()).collect();
     assert_eq!(annotations, ["ip", "net"]);
 }
+
+/// The status names the new workload from then on, so that a Pod of the former one no longer keeps a state of a node that
+/// is gone.
+#[test]
+fn a_state_is_forgotten_once_its_pod_is_a_strangers() {
+    use ClusterChange::{
+        AnnotateWorkload, CreatePod, DeleteNode, MakePodUnready, ReplaceWorkload, ScaleToZero, ScaleUp,
+    };
+    let plain = SpecOptions {
+        target: 0,
+        zone: false,
+        host: false,
+        ip: false,
+        net: false,
+        retention: RetentionPolicy::WhenScaled,
+        forget: false,
+    };
+    let forgetful = SpecOptions { retention: RetentionPolicy::Retain, forget: true, ..plain };
+    let steps = [
+        Step::Change(CreatePod { pod: 0, owner: 0, node: None, ready: false, ip: 0 }),
+        Step::Change(MakePodUnready(235)),
+        Step::Change(DeleteNode(1)),
+        Step::Deliver(0, 1),
+        Step::Race {
+            changes: [AnnotateWorkload(0, false), ScaleToZero(0)],
+            delivered: [true, true, false, false, false, false],
+        },
+        Step::Change(ScaleUp(0, 0)),
+        Step::Change(ReplaceWorkload(0)),
+    ];
+    let mut simulation = Simulation::new(Cluster::new(&[plain, forgetful, plain, plain]));
+    simulation.recover_workloads();
+    simulation.settle();
+    for step in &steps {
+        simulation.apply(step);
+    }
+    simulation.settle();
+    assert_at_rest(&mut simulation);
+}

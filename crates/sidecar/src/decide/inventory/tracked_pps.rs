@@ -205,7 +205,12 @@ impl TrackedPps {
             MovedEntry { pod, before, after: after.map(|state| state.node_name.into()) }
         });
         let moved = moved.collect();
+        let target_before = self.fact.status.target_uid.clone();
         write.header.store(&mut self.fact.status);
+        if target_before.is_some() && target_before != self.fact.status.target_uid {
+            // A Pod of the workload that the status named before is now a stranger.
+            self.dirty.mark_all();
+        }
         resource_version.clone_into(&mut self.fact.resource_version);
         let (retry, header) = self.capacity.on_written(write.size);
         for pod in &retry {
