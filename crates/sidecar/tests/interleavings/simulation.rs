@@ -250,12 +250,21 @@ impl Simulation {
     fn note_recorders(&mut self, name: Name, write: Option<&StatusWrite>) -> Option<String> {
         let object = &self.snapshot.pps.objects[name];
         let workload = self.snapshot.workload(object.target).filter(|workload| !workload.terminating)?;
+        // What another client has written since then says for itself whose the entries are.
+        let stored = self.cluster.objects.get(name).map(|stored| stored.status.get("targetUID"));
+        let is_current = stored == Some(object.status.get("targetUID"));
         for (pod_name, pod) in &self.snapshot.pods.objects {
             let has_node = pod.node.is_some_and(|node| self.snapshot.nodes.objects.contains_key(node));
             let runs = pod.ready && !pod.terminating && has_node && pod.owner.as_ref() == Some(&workload.uid);
             let is_written =
                 write.is_some_and(|write| write.patch["status"]["podStates"].get(pod_name).is_some());
-            if runs && !is_written {
+            // A Pod that is gone already, as a late watch does not show, backs nothing.
+            let exists = self
+                .cluster
+                .pods
+                .get(pod_name)
+                .is_some_and(|stored| stored.owner == pod.owner && stored.ready);
+            if runs && exists && is_current && !is_written {
                 self.cluster.note_recorder(&object.uid, pod_name, &workload.uid);
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pps_core::Spec;
-use pps_core::pps::Condition;
+use pps_core::pps::{Condition, RetentionPolicy};
 
 use super::capacity::{Capacity, EntryChange};
 use super::dirty::Dirty;
@@ -207,8 +207,9 @@ impl TrackedPps {
         let moved = moved.collect();
         let target_before = self.fact.status.target_uid.clone();
         write.header.store(&mut self.fact.status);
-        if target_before.is_some() && target_before != self.fact.status.target_uid {
-            // A Pod of the workload that the status named before is now a stranger.
+        let names_another = target_before.is_some() && target_before != self.fact.status.target_uid;
+        if names_another && self.fact.spec.retention() == RetentionPolicy::Retain {
+            // A living Pod of the workload that the status named before does not hold this up, and is now a stranger.
             self.dirty.mark_all();
         }
         resource_version.clone_into(&mut self.fact.resource_version);
