@@ -27,7 +27,7 @@ fn every_kustomization_builds() {
     }
 }
 
-/// Kubewarden refuses to move an installed policy to another PolicyServer. Until it is made anew, the one that runs it
+/// Kubewarden refuses to move an installed policy to another PolicyServer. Until it is created again, the one that runs it
 /// needs the role, or it refuses every Pod that it looks up.
 #[test]
 fn each_policy_server_that_may_run_the_policy_has_the_role() {

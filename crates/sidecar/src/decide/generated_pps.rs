@@ -120,7 +120,7 @@ pub(crate) fn decide(view: &View<'_>) -> Decision {
     let unusable = unusable.map(|warning| (Reason::InvalidAnnotation, warning.clone()));
     let (write, conflict) = match (request, view.generated()) {
         (None, None) => (None, None),
-        // What it says and who owns it is unknown. Users are told that it cannot be read.
+        // Its spec and its owners are unknown. An Event reports that it cannot be read.
         (_, Some((_, pps))) if pps.fact.unreadable.is_some() => (None, None),
         (None, Some((key, pps))) => (Some(delete(key, pps)), None),
         (Some(request), Some((key, pps))) => (view.update(key, pps, &request), None),

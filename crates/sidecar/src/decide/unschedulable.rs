@@ -125,7 +125,7 @@ mod tests {
         let (mut pods, pod, now) = tracker();
         pods.observe(&pod, "uid-1", now);
         assert!(pods.observe(&pod, "uid-1", now + PERIOD));
-        assert!(!pods.observe(&pod, "uid-2", now + PERIOD), "its controller has made it anew");
+        assert!(!pods.observe(&pod, "uid-2", now + PERIOD), "its controller has created it again");
         assert_eq!(pods.next_deadline(), Some(now + PERIOD + PERIOD));
         assert!(pods.observe(&pod, "uid-2", now + PERIOD + PERIOD));
         assert!(pods.is_to_be_reported(&pod) && !pods.is_to_be_reported(&pod));

@@ -103,7 +103,7 @@ fn annotated(key: &str) -> WorkloadFact {
     }
 }
 
-/// A PPS with states of three Pods, of which the workload wants the first only.
+/// A PPS with states of three Pods. The workload wants only the first of them.
 fn pps_with_states() -> Observation {
     let state = json!({"nodeName": "node-1", "nodeTopologyLabels": {"zone": "a"}});
     let object = json!({

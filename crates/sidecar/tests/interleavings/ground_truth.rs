@@ -8,8 +8,8 @@ use super::cluster::{Cluster, Pod, Pps};
 use super::model::{may_want, parse_status};
 
 impl Cluster {
-    /// Asserts that a status patch overwrites no node with one where the Pod does not run, and drops no state that a Pod of the cluster backs, that its workload wants, or that
-    /// the retention policy keeps.
+    /// Asserts that a status patch names no node on which the Pod does not run, and drops no state that a Pod of the
+    /// cluster backs, that its workload wants, or that the retention policy keeps.
     pub(crate) fn assert_drops_no_needed_state(&self, name: &str, patch: &Value) {
         let Some(object) = self.objects.get(name) else { return };
         let version = object.version.to_string();

@@ -20,7 +20,7 @@ pub struct Item<K, F> {
     pub unreadable: Option<String>,
 }
 
-/// An object of which not even the name can be read. Says why.
+/// Why not even the name of an object can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed(pub String);
 
