@@ -2,7 +2,7 @@
 # Pushes the policy and the sidecar's image, each with its software bill of materials, and the Helm chart to a
 # registry. Prints the three immutable references.
 #
-#   hack/publish.sh ghcr.io/kubewarden              as the manifests name them
+#   hack/publish.sh registry.example.com/pps        as the manifests name them
 #   hack/publish.sh 127.0.0.1:5000 --plain-http     to a registry without TLS; see pps-publish policy --help
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

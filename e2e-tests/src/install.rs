@@ -91,7 +91,7 @@ impl Installation {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
             "resources": [base],
-            "images": [{"name": "ghcr.io/kubewarden/persistent-pod-state-sidecar", "newName": image, "digest": digest}],
+            "images": [{"name": "registry.example.com/pps/persistent-pod-state-sidecar", "newName": image, "digest": digest}],
             "patches": [{"target": {"kind": "ClusterAdmissionPolicy"}, "patch": module.to_string()}],
         });
         fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;

@@ -282,7 +282,7 @@ fn values_reach_the_objects() {
     let policy = &find(&objects, "ClusterAdmissionPolicy", "states")["spec"];
     assert_eq!(
         policy["module"],
-        format!("registry://ghcr.io/kubewarden/policies/persistent-pod-state@{digest}")
+        format!("registry://registry.example.com/pps/policies/persistent-pod-state@{digest}")
     );
     assert_eq!(
         [

@@ -170,7 +170,7 @@ async fn leases_are_kept_apart_from_lists() {
 fn example_kustomization_of_the_readme_works() {
     let text = fs::read_to_string(repository_file("deploy/README.md")).unwrap();
     let example = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
-    let example = example.replace("https://github.com/kubewarden/persistent-pod-state-policy//deploy", "..");
+    let example = example.replace("https://git.example.com/pps/persistent-pod-state-policy//deploy", "..");
     let example: Vec<&str> = example.lines().map(|line| line.split("?ref=").next().unwrap()).collect();
     let scratch = Scratch::path_for("deploy");
     let copy = scratch.path();

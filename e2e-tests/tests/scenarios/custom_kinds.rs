@@ -63,7 +63,7 @@ fn definition_of(kind: &OperatedKind) -> String {
 
 /// Permits the sidecar to list and watch a kind, as deploy/README.md describes.
 pub(crate) async fn grant(cluster: &Cluster, plural: &str) {
-    let label = "persistent-pod-state.kubewarden.io/aggregate-to-sidecar";
+    let label = "persistent-pod-state/aggregate-to-sidecar";
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": format!("e2e-{plural}"), "labels": {label: "true"}},
         "rules": [{"apiGroups": [GROUP], "resources": [plural], "verbs": ["list", "watch"]}]});

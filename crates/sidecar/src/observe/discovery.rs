@@ -16,7 +16,7 @@ use crate::facts::store::{Store, Update};
 use crate::facts::{ConfigFact, GroupKind, NamespacedName, Notice, Subject};
 
 /// The label that adds the rules of a `ClusterRole` to the sidecar's.
-const AGGREGATION_LABEL: &str = "persistent-pod-state.kubewarden.io/aggregate-to-sidecar";
+const AGGREGATION_LABEL: &str = "persistent-pod-state/aggregate-to-sidecar";
 
 /// One watch of a workload kind. Updates of an earlier watch of the same kind are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
