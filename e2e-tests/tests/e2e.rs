@@ -17,6 +17,7 @@ mod harness;
 mod hostile;
 mod install;
 mod manifests;
+mod newer_versions;
 mod registry;
 mod release;
 mod scenarios;
