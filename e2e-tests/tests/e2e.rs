@@ -8,6 +8,7 @@
 mod support;
 
 mod chart;
+mod contained;
 mod corpus;
 mod crd;
 mod docs;

@@ -99,8 +99,7 @@ async fn a_drain_evicts_one_sidecar_at_a_time() {
     assert_eq!(names.len(), 2, "{names:?}");
     pods.evict(&names[0], &EvictParams::default()).await.unwrap();
     // The client repeats a request that is answered with 429.
-    let second = pods.evict(&names[1], &EvictParams::default());
-    let second = timeout(Duration::from_secs(5), second).await;
+    let second = timeout(Duration::from_secs(5), pods.evict(&names[1], &EvictParams::default())).await;
     assert!(!matches!(second, Ok(Ok(_))), "the second sidecar was evicted as well");
     let status = budgets.get("pps-sidecar").await.unwrap().status.unwrap();
     assert_eq!(status.disruptions_allowed, Some(0));
