@@ -7,6 +7,7 @@
 #[macro_use]
 mod support;
 
+mod break_glass;
 mod chart;
 mod contained;
 mod corpus;
