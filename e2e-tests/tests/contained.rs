@@ -1,7 +1,7 @@
 //! What a wrong installation costs: the product is broken in each way that installations break, and Pods of all kinds are
 //! created meanwhile. At most those of StatefulSets are delayed, and only until the cause is repaired.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, fs, time::Duration};
 
 use pps_e2e::{
     cluster::StatefulSetSpec,
@@ -310,8 +310,10 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     let version = installed.cluster.control_plane.version();
     let server =
         if policy_server::executable().is_some() { "Kubewarden's PolicyServer" } else { "the stand-in" };
-    println!("Kubernetes {}.{}, {server}\n\n{}", version.major, version.minor, table(&rows));
-    report::note(&format!("Kubernetes {}.{}, {server}\n\n{}", version.major, version.minor, table(&rows)));
+    let text = table(&rows);
+    report::note(&format!("Kubernetes {}.{}, {server}\n\n{text}", version.major, version.minor));
+    let document = fs::read_to_string(repository_file("docs/break-glass.md")).unwrap();
+    assert!(document.contains(&text), "docs/break-glass.md has another table");
 }
 
 /// Once the cause is repaired, everything runs, and the Pod with a state on its node.
