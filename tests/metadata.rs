@@ -37,6 +37,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const HEADER: &str = "\
 # Kubewarden Artifacthub Package config
 #
+# Nothing is published yet: see docs/publishing.md.
+#
 # Generated from policy-metadata.yml, Cargo.toml and questions-ui.yml: do not edit.
 # To regenerate: UPDATE=1 cargo test --test metadata
 ";
