@@ -146,19 +146,24 @@ fn documents_all_alerts_and_no_others() {
 #[test]
 fn every_alert_names_its_runbook() {
     for (name, runbook) in alerts() {
-        let expected = format!(
-            "{}/blob/main/{ALERTS}#{}",
-            env!("CARGO_PKG_REPOSITORY"),
-            name.to_lowercase()
-        );
+        let expected = format!("{}/blob/main/{ALERTS}#{}", env!("CARGO_PKG_REPOSITORY"), name.to_lowercase());
         assert_eq!(runbook, Some(expected), "{name}");
     }
 }
 
 #[test]
-fn every_panel_of_the_dashboard_has_a_title_and_a_query() {
+fn every_panel_of_the_dashboard_has_a_title_a_query_and_a_place() {
     let dashboard: Value = serde_json::from_str(&file(DASHBOARD)).unwrap();
+    let mut taken = BTreeSet::new();
     for panel in dashboard["panels"].as_array().unwrap() {
-        assert!(panel["targets"][0]["expr"].is_string() && panel["title"].is_string(), "{panel}");
+        assert!(panel["title"].is_string(), "{panel}");
+        assert!(panel["type"] == "row" || panel["targets"][0]["expr"].is_string(), "{panel}");
+        let place = |field: &str| panel["gridPos"][field].as_u64().unwrap();
+        assert!(place("x") + place("w") <= 24, "{panel}");
+        for x in place("x")..place("x") + place("w") {
+            for y in place("y")..place("y") + place("h") {
+                assert!(taken.insert((x, y)), "{} overlaps another panel", panel["title"]);
+            }
+        }
     }
 }
