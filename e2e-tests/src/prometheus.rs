@@ -35,10 +35,11 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts it. It collects the metrics of the API server, and those of the sidecars at these addresses.
+    /// Starts it. It collects the metrics of the API server, and those of the sidecars, each with a name
+    /// and an address.
     pub async fn start(
         control_plane: &ControlPlane,
-        sidecars: &[String],
+        sidecars: &[(String, String)],
         interval: Duration,
     ) -> Result<Self> {
         let folder = control_plane.folder().join(NAME);
@@ -46,12 +47,15 @@ impl Prometheus {
         let authority = folder.join("ca.crt");
         fs::write(&authority, control_plane.authority())?;
         let api_server = control_plane.url().trim_start_matches("https://");
+        let sidecar =
+            |(name, address): &(String, String)| json!({"targets": [address], "labels": {"instance": name}});
+        let targets: Vec<Value> = sidecars.iter().map(sidecar).collect();
         let interval = format!("{}ms", interval.as_millis());
         // JSON is valid YAML.
         let config = json!({
             "global": {"scrape_interval": interval, "scrape_timeout": interval},
             "scrape_configs": [
-                {"job_name": "pps-sidecar", "static_configs": [{"targets": sidecars}]},
+                {"job_name": "pps-sidecar", "static_configs": targets},
                 {"job_name": "apiserver", "scheme": "https", "static_configs": [{"targets": [api_server]}],
                     "authorization": {"credentials": control_plane.token_of(ADMIN)?},
                     "tls_config": {"ca_file": authority}},

@@ -242,7 +242,7 @@ async fn real_parts_report_what_rules_and_dashboard_name_and_raise_no_alarm() {
     let returned = r#"persistentpodstate_bound_pods_total{placement="recorded_node",injected="true"}"#;
     for (metric, expected) in [
         (returned, 1.0),
-        (r#"persistentpodstate_bound_pods_total{placement="unrecorded",injected="false"}"#, 2.0),
+        (r#"persistentpodstate_bound_pods_total{placement="recorded_node",injected="false"}"#, 0.0),
         ("persistentpodstate_desired_states", 2.0),
         ("persistentpodstate_missing_states", 0.0),
         ("persistentpodstate_injected_pods", 1.0),

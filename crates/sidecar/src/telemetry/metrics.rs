@@ -266,7 +266,11 @@ impl Metrics {
         self.set_watch_up(resource, false);
     }
 
+    /// Sets whether a watch works. Its counters start at 0.
     pub(crate) fn set_watch_up(&self, resource: &Arc<str>, is_up: bool) {
+        for counter in [&self.watch_events, &self.watch_errors] {
+            drop(counter.get_or_create(&ResourceLabel { resource: resource.clone() }));
+        }
         self.watch_up.get_or_create(&ResourceLabel { resource: resource.clone() }).set(is_up.into());
     }
 
