@@ -62,6 +62,10 @@ fuzz: ## Fuzz the policy, the core and what the sidecar watches, FUZZ_SECONDS fo
 bench: setup ## Measure the costs and write docs/benchmarks.md (ARGS=growth to choose)
 	hack/bench.sh $(ARGS)
 
+.PHONY: dashboard-picture
+dashboard-picture: setup ## Play a short story, and draw the dashboard with its data in docs/images/dashboard.png
+	hack/dashboard-picture.sh docs/images/dashboard.png
+
 .PHONY: setup
 setup: control-plane policy.wasm
 

@@ -7,6 +7,7 @@
 #[macro_use]
 mod support;
 
+mod alerts;
 mod chart;
 mod corpus;
 mod crd;
