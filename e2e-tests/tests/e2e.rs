@@ -20,4 +20,5 @@ mod manifests;
 mod registry;
 mod release;
 mod scenarios;
+mod scope;
 mod workers;
