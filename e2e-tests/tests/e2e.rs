@@ -21,4 +21,5 @@ mod manifests;
 mod registry;
 mod release;
 mod scenarios;
+mod scope;
 mod workers;
