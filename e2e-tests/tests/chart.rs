@@ -471,11 +471,22 @@ fn a_custom_kind_is_named_once_for_kustomize_too() {
     }
     let base = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "pps-sidecar"},
         "spec": {"template": {"spec": {"containers": [{"name": "sidecar", "env": [{"name": "A", "value": "b"}]}]}}}});
-    fs::write(copy.path().join("base.yaml"), base.to_string()).unwrap();
+    let policy = json!({"apiVersion": "policies.kubewarden.io/v1", "kind": "ClusterAdmissionPolicy",
+        "metadata": {"name": "persistent-pod-state"},
+        "spec": {"module": "registry://mine", "policyServer": "mine", "settings": {"onLookupFailure": "accept"}}});
+    fs::write(copy.path().join("base.yaml"), format!("{base}\n---\n{policy}")).unwrap();
     let kustomization = json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
         "resources": ["base.yaml"], "components": ["component"]});
     fs::write(copy.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
     let objects = render_kustomize(copy.path().to_str().unwrap()).unwrap();
+    let policies: Vec<&Value> = objects
+        .iter()
+        .filter(|object| object["kind"] == "ClusterAdmissionPolicy")
+        .map(|object| &object["spec"])
+        .collect();
+    for field in ["module", "policyServer", "settings"] {
+        assert_eq!(policies[0][field], policies[1][field], "{field}");
+    }
     let text = serde_json::to_string(&objects).unwrap();
     for old in ["example.io", "Database", "databases", "pps-custom-workload\""] {
         assert!(!text.contains(old), "{old}: {text}");
