@@ -17,6 +17,7 @@ mod harness;
 mod hostile;
 mod install;
 mod manifests;
+mod policy_server;
 mod registry;
 mod release;
 mod scenarios;
