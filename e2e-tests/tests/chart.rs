@@ -1,6 +1,8 @@
 //! The Helm chart renders the same as kustomize and can be installed, upgraded and removed.
 
 pub(crate) mod release;
+mod upgrade;
+mod values;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -135,18 +137,18 @@ fn schema_and_values_have_the_same_fields() {
         let (Some(values), Some(properties)) = (values.as_object(), schema["properties"].as_object()) else {
             return;
         };
+        let open = [".policy.settings", ".podSecurityContext"];
         assert!(
-            schema["additionalProperties"] == false || path == ".policy.settings",
+            schema["additionalProperties"] == false || open.contains(&path) || path.starts_with(".global"),
             "{path} accepts unknown fields"
         );
         for (name, below) in properties {
             let path = format!("{path}.{name}");
-            // `claims` belongs to Kubernetes and `global` to Helm.
+            // `claims` belongs to Kubernetes.
             let value = values.get(name);
             assert!(
                 value.is_some()
-                    || [".global", ".resources.claims"].contains(&path.as_str())
-                    || path.starts_with(".securityContexts")
+                    || [".resources.claims"].contains(&path.as_str())
                     || path.starts_with(".policyServer.securityContexts"),
                 "{path} is not in values.yaml"
             );
@@ -211,7 +213,7 @@ fn values_reach_the_objects() {
             &pod["imagePullSecrets"]
         ],
         [
-            &values["nodeSelector"],
+            &json!({"disk": "fast", "kubernetes.io/os": "linux"}),
             &values["tolerations"],
             &values["affinity"],
             &json!("high"),
@@ -224,7 +226,7 @@ fn values_reach_the_objects() {
     assert_eq!(
         container["args"],
         json!([
-            "--admin-address=0.0.0.0:8080",
+            "--admin-address=[::]:8080",
             "--leader-election=false",
             "--lease-name=mine-sidecar",
             "--max-writes=4"

@@ -1,6 +1,6 @@
 //! A release of the chart on a real API server.
 
-use std::{fs, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::Result;
 use k8s_openapi::{
@@ -22,14 +22,14 @@ use serde_json::{Value, json};
 
 /// A release, installed or not.
 pub(crate) struct Release<'a> {
-    cluster: &'a Cluster,
-    chart: Scratch,
+    pub(super) cluster: &'a Cluster,
+    pub(super) chart: Scratch,
 }
 
 impl<'a> Release<'a> {
     /// Of this repository's chart.
     pub(crate) fn new(cluster: &'a Cluster) -> Self {
-        Self { cluster, chart: chart_for(cluster.control_plane.version()) }
+        Self { cluster, chart: chart_for(&repository_file(CHART), cluster.control_plane.version()) }
     }
 
     /// Runs `helm install`, `upgrade` or `uninstall` and returns what it prints.
@@ -57,12 +57,11 @@ impl<'a> Release<'a> {
     }
 }
 
-/// The chart for an API server of that version: without `kubeVersion` if Helm would refuse to install it.
-fn chart_for(version: Version) -> Scratch {
-    let chart = repository_file(CHART);
+/// A copy of a chart for an API server of that version: without `kubeVersion` if Helm would refuse to install it.
+pub(super) fn chart_for(chart: &Path, version: Version) -> Scratch {
     let copy = Scratch::path_for("chart");
-    for file in files_below(&chart).unwrap() {
-        let target = copy.path().join(file.strip_prefix(&chart).unwrap());
+    for file in files_below(chart).unwrap() {
+        let target = copy.path().join(file.strip_prefix(chart).unwrap());
         fs::create_dir_all(target.parent().unwrap()).unwrap();
         fs::copy(&file, target).unwrap();
     }
