@@ -13,6 +13,7 @@ mod crd;
 mod docs;
 mod docs_kwctl;
 mod faults;
+mod gitops;
 mod harness;
 mod hostile;
 mod install;
