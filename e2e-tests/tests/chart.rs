@@ -116,6 +116,17 @@ fn schema_refuses_invalid_values_with_their_path() {
         (json!({"policy": {"failurePolicy": "ignore"}}), "/policy/failurePolicy"),
         (json!({"policy": {"mode": "warn"}}), "/policy/mode"),
         (json!({"policy": {"timeoutSeconds": 31}}), "/policy/timeoutSeconds"),
+        (json!({"policy": {"timeoutEvalSeconds": 1}}), "/policy/timeoutEvalSeconds"),
+        (json!({"policy": {"timeoutEvalSeconds": 11}}), "policy.timeoutEvalSeconds is 11: set it to at most"),
+        (json!({"policy": {"scope": "Some"}}), "/policy/scope"),
+        (
+            json!({"policy": {"extraMatchConditions": [{"name": "a b", "expression": "true"}]}}),
+            "/policy/extraMatchConditions/0/name",
+        ),
+        (
+            json!({"policy": {"extraMatchConditions": [{"name": "pod-has-a-name", "expression": "true"}]}}),
+            "policy.extraMatchConditions has a condition \"pod-has-a-name\": rename it",
+        ),
         (json!({"policy": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}), "matchLabels"),
         (json!({"policy": {"settings": {"onLookupFailure": "ignore"}}}), "/policy/settings/onLookupFailure"),
         (json!({"networkPolicy": {"apiServerPorts": [0]}}), "/networkPolicy/apiServerPorts/0"),
@@ -306,9 +317,47 @@ fn values_reach_the_objects() {
         policy["namespaceSelector"]["matchExpressions"],
         json!([
             {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["a", "elsewhere"]},
+            {"key": "persistent-pod-state/injection", "operator": "NotIn", "values": ["disabled"]},
             {"key": "env", "operator": "Exists"},
         ])
     );
+    let validation = &find(&objects, "ClusterAdmissionPolicy", "states-validation")["spec"];
+    for field in ["module", "mode", "policyServer", "settings", "timeoutEvalSeconds"] {
+        assert_eq!(validation[field], policy[field], "{field}");
+    }
+    assert_eq!(validation["failurePolicy"], "Fail");
+}
+
+#[test]
+fn scope_and_limits_of_the_policy_are_values() {
+    let policies = |name: &str, values: Value| {
+        let objects = render_with(name, &json!({"policy": values})).unwrap();
+        ["persistent-pod-state", "persistent-pod-state-validation"]
+            .map(|name| find(&objects, "ClusterAdmissionPolicy", name)["spec"].clone())
+    };
+    let condition = json!({"name": "pod-is-no-test", "expression": "object.metadata.namespace != 'test'"});
+    let [pods, objects] = policies(
+        "scope",
+        json!({"scope": "OptIn", "excludedNamespaces": [], "extraMatchConditions": [condition],
+            "timeoutEvalSeconds": 5, "validation": {"failurePolicy": "Ignore"}}),
+    );
+    assert_eq!(
+        pods["namespaceSelector"]["matchExpressions"],
+        json!([
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["elsewhere"]},
+            {"key": "persistent-pod-state/injection", "operator": "In", "values": ["enabled"]},
+        ])
+    );
+    assert_eq!(pods["matchConditions"].as_array().unwrap().last(), Some(&condition));
+    let fields = ["failurePolicy", "timeoutSeconds", "timeoutEvalSeconds"];
+    assert_eq!(fields.map(|field| &pods[field]), [&json!("Fail"), &json!(10), &json!(5)]);
+    assert_eq!(fields.map(|field| &objects[field]), [&json!("Ignore"), &json!(10), &json!(5)]);
+    assert_eq!((objects.get("namespaceSelector"), objects.get("objectSelector")), (None, None));
+    // Kubewarden refuses less than 2 seconds, and more than the API server waits.
+    for (timeout, limit) in [(2, 2), (3, 2), (4, 2), (30, 28)] {
+        let [pods, _] = policies(&format!("timeout-{timeout}"), json!({"timeoutSeconds": timeout}));
+        assert_eq!(pods["timeoutEvalSeconds"], limit, "{timeout}");
+    }
 }
 
 #[test]
