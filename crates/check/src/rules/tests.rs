@@ -42,7 +42,7 @@ fn webhook(policy: &Value) -> WebhookConfiguration {
     let spec = &policy["spec"];
     let mut expressions =
         vec![json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kubewarden"]})];
-    expressions.extend(spec["namespaceSelector"]["matchExpressions"].as_array().unwrap().clone());
+    expressions.extend(spec["namespaceSelector"]["matchExpressions"].as_array().into_iter().flatten().cloned());
     of(json!({"metadata": {"name": id}, "webhooks": [{
         "name": format!("{id}.kubewarden.admission"),
         "clientConfig": {"service": {"namespace": "kubewarden", "name": "policy-server-own", "path": format!("/validate/{id}")}},
