@@ -1,5 +1,6 @@
 //! Kubewarden: its objects, its real PolicyServer, and a stand-in for the PolicyServer that tests can look into.
 
+pub mod controller;
 mod definitions;
 mod kwctl;
 mod policy;

@@ -6,8 +6,9 @@
 //!
 //! Modules depend on each other in one direction only:
 //! `wait`, `http`, `repository`, `report` ← [`supervisor`] ← [`control_plane`] ← [`manifests`], [`registry`], [`sidecar`]
-//! ← [`kubewarden`] ← [`cluster`] ← [`install`].
+//! ← [`kubewarden`] ← [`cluster`] ← [`install`]; [`check`] needs only [`registry`].
 
+pub mod check;
 pub mod cluster;
 pub mod control_plane;
 pub mod http;

@@ -23,6 +23,8 @@ use crate::registry::{self, Sources};
 /// The time between two reads of a Lease. Both recorders renew theirs every two seconds.
 const LEASE_INTERVAL: Duration = Duration::from_secs(5);
 const KUBEWARDEN: &str = "policies.kubewarden.io";
+/// The webhook with which Kubewarden's controller checks policies.
+const KUBEWARDEN_WEBHOOK: &str = "kubewarden-controller-validating-webhook-configuration";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// Reads everything. The facts have what could not be read.
@@ -91,9 +93,7 @@ pub async fn gather(client: &Client, settings: Settings) -> Facts {
 async fn read_server(reader: &Reader, facts: &mut Facts) {
     facts.server_name = facts.settings.chosen_server(facts.policies.items().unwrap_or_default());
     let name = facts.server_name.clone();
-    let controller = facts.controllers.items().unwrap_or_default().first();
-    let namespace = controller.map_or(&facts.settings.kubewarden_namespace, |one| &one.metadata.namespace);
-    facts.server_namespace = namespace.clone();
+    facts.server_namespace = kubewarden_namespace(facts);
     // A name that no object can have.
     if !is_name(&name) || facts.server_definition.is_absent() {
         facts.server = Read::Absent;
@@ -126,6 +126,16 @@ async fn read_server(reader: &Reader, facts: &mut Facts) {
         reader.may(&user, &lookup),
     );
     (facts.server_pods, facts.server_account, facts.server_may_look_up) = (pods, found, may);
+}
+
+/// Kubewarden's namespace: where its own webhook leads, else where a Deployment with its labels is.
+fn kubewarden_namespace(facts: &Facts) -> String {
+    let own = facts.validating.items().unwrap_or_default();
+    let own = own.iter().filter(|one| one.metadata.name == KUBEWARDEN_WEBHOOK).flat_map(|one| &one.webhooks);
+    let mut named = own.filter_map(|webhook| webhook.client_config["service"]["namespace"].as_str());
+    let controller = || facts.controllers.items().unwrap_or_default().first();
+    let found = named.next().or_else(|| controller().map(|one| one.metadata.namespace.as_str()));
+    found.filter(|namespace| is_name(namespace)).unwrap_or(&facts.settings.kubewarden_namespace).to_owned()
 }
 
 async fn read_module(reader: &Reader, facts: &mut Facts) {

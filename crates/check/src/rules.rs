@@ -44,7 +44,7 @@ fn check_problems(facts: &Facts, findings: &mut Findings) {
                 Code::PermissionMissing,
                 "this check",
                 format!("may not {right}"),
-                "run it with an account that may, for example with the ClusterRole of docs/check.md",
+                "run it with an account that may, for example with the ClusterRole pps-check of deploy/check.yaml",
             ),
             Problem::Failed { what, why } => findings.add(
                 Severity::Unknown,
