@@ -18,7 +18,9 @@ use pps_e2e::{
     kubewarden::install_definitions,
     manifests::{
         self,
-        render::{CHART, files_below, helm, kustomizations, name_of, render_chart, render_kustomize},
+        render::{
+            CHART, KUBEWARDEN, files_below, helm, kustomizations, name_of, render_chart, render_kustomize,
+        },
     },
     repository::repository_file,
     scratch::Scratch,
@@ -132,6 +134,9 @@ fn schema_refuses_invalid_values_with_their_path() {
         (json!({"networkPolicy": {"apiServerPorts": [0]}}), "/networkPolicy/apiServerPorts/0"),
         (json!({"customKinds": [{"apiGroup": "example.io"}]}), "/customKinds/0"),
         (json!({"policyServer": {"maxUnavailable": "half"}}), "/policyServer/maxUnavailable"),
+        (json!({"policyServer": {"image": {"tag": ""}}}), "/policyServer/image/tag"),
+        (json!({"policyServer": {"image": {"repository": ""}}}), "/policyServer/image/tag"),
+        (json!({"policy": {"formerPolicyServers": [{"name": "a"}]}}), "/policy/formerPolicyServers/0"),
         (json!({"metrics": {"serviceMonitor": {"interval": 30}}}), "/metrics/serviceMonitor/interval"),
     ];
     for (index, (values, field)) in cases.into_iter().enumerate() {
@@ -200,8 +205,9 @@ fn values_reach_the_objects() {
         "networkPolicy": {"ingressFrom": [], "apiServerPorts": [7443], "extraEgress": [{}]},
         "service": {"port": 80, "annotations": {"c": "3"}},
         "crds": {"keep": false},
+        "policyServer": {"create": false, "namespace": "there"},
         "policy": {"module": {"digest": digest}, "failurePolicy": "Ignore", "mode": "monitor", "timeoutSeconds": 5,
-            "policyServer": "reserved", "policyServerServiceAccount": {"name": "them", "namespace": "there"},
+            "policyServer": "reserved", "policyServerServiceAccount": "them",
             "excludedNamespaces": ["a"], "settings": {"onLookupFailure": "accept", "annotations": {"deny": ["*"]}},
             "namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "Exists"}]}},
     });
@@ -274,7 +280,7 @@ fn values_reach_the_objects() {
     let account = json!([{"kind": "ServiceAccount", "name": "given", "namespace": "elsewhere"}]);
     assert_eq!(find(&objects, "ClusterRoleBinding", "mine-sidecar")["subjects"], account);
     let server = json!([{"kind": "ServiceAccount", "name": "them", "namespace": "there"}]);
-    assert_eq!(find(&objects, "ClusterRoleBinding", "mine-policy")["subjects"], server);
+    assert_eq!(find(&objects, "ClusterRoleBinding", "mine-policy-reserved")["subjects"], server);
 
     let budget = &find(&objects, "PodDisruptionBudget", "mine-sidecar")["spec"];
     assert_eq!((&budget["minAvailable"], budget.get("maxUnavailable")), (&json!("50%"), None));
@@ -400,11 +406,12 @@ async fn chart_can_be_installed_upgraded_removed_and_installed_again() {
         values["podDisruptionBudget"] = json!({"enabled": budget});
         let values = values_file(command, &values);
         let (chart, path) = (chart.argument(), values.argument());
+        let names = repository_file(KUBEWARDEN).display().to_string();
         let kubeconfig = cluster.control_plane.kubeconfig_for("admin").unwrap();
         let mut arguments =
             vec![command, "states", "--namespace", NAMESPACE, "--kubeconfig", kubeconfig.to_str().unwrap()];
         if command != "uninstall" {
-            arguments.extend([chart.as_str(), "--values", &path]);
+            arguments.extend([chart.as_str(), "--values", &names, "--values", &path]);
         }
         if command == "install" {
             arguments.push("--create-namespace");
