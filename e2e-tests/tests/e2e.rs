@@ -8,6 +8,7 @@
 mod support;
 
 mod chart;
+mod check;
 mod corpus;
 mod crd;
 mod docs;

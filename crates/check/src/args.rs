@@ -42,6 +42,10 @@ pub struct CheckArgs {
     #[arg(long)]
     exit_zero: bool,
 
+    /// The installation has no policies: check only what records.
+    #[arg(long)]
+    without_policies: bool,
+
     /// Name of the policy for Pods.
     #[arg(long, value_name = "NAME", default_value = "persistent-pod-state", value_parser = name)]
     policy: String,
@@ -69,6 +73,11 @@ pub struct CheckArgs {
     /// With --phase=before: a namespace that the policies will skip. May be repeated.
     #[arg(long, value_name = "NAMESPACE", value_parser = name)]
     skipped_namespace: Vec<String>,
+
+    /// With --phase=before: which namespaces will take part. All: those without the label
+    /// persistent-pod-state/injection=disabled. OptIn: those with persistent-pod-state/injection=enabled.
+    #[arg(long, value_name = "SCOPE", default_value = "All", value_parser = ["All", "OptIn"])]
+    scope: String,
 
     /// Module to look for in its registry. Defaults to that of the installed policies.
     #[arg(long, value_name = "registry://…")]
@@ -159,6 +168,7 @@ impl CheckArgs {
         let lease = self.lease_name.clone().unwrap_or_else(|| self.sidecar.clone());
         Settings {
             phase: self.phase,
+            has_policies: !self.without_policies,
             policy: self.policy.clone(),
             policy_server: self.policy_server.clone(),
             creates_policy_server: self.creates_policy_server,
@@ -166,6 +176,7 @@ impl CheckArgs {
             kubewarden_namespace: self.kubewarden_namespace.clone(),
             mode: self.mode.clone(),
             skipped_namespaces: self.skipped_namespace.clone(),
+            is_opt_in: self.scope == "OptIn",
             module: self.module.clone(),
             insecure_sources: self.insecure_source.clone(),
             source_authorities: self.source_authority.clone(),

@@ -6,7 +6,7 @@ mod selector;
 
 pub use objects::{
     Condition, Container, ContainerState, ContainerStatus, Definition, DefinitionVersion, Deployment,
-    LeaseSpec, Metadata, Owner, Pod, Policy, PolicySpec, PolicyStatus, PolicyServer, PolicyServerSpec,
+    LeaseSpec, Metadata, Owner, Pod, Policy, PolicyServer, PolicyServerSpec, PolicySpec, PolicyStatus,
     Recorded, Service, Webhook, WebhookConfiguration,
 };
 pub use selector::matches;
@@ -78,6 +78,8 @@ pub enum Recorder {
 pub struct Settings {
     /// When the check runs.
     pub phase: Phase,
+    /// Whether policies are part of the installation.
+    pub has_policies: bool,
     /// The name of the policy for Pods; the others' names begin with it.
     pub policy: String,
     /// The PolicyServer that is to run the policies. If none is named, the one that they name.
@@ -92,6 +94,8 @@ pub struct Settings {
     pub mode: Option<String>,
     /// Namespaces that the installation skips.
     pub skipped_namespaces: Vec<String>,
+    /// Whether only namespaces with the label `enabled` take part.
+    pub is_opt_in: bool,
     /// The module that is to be installed. If none is named, those of the installed policies.
     pub module: Option<String>,
     /// Registries that the PolicyServer to be created may use without verified TLS.
@@ -118,6 +122,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             phase: Phase::After,
+            has_policies: true,
             policy: "persistent-pod-state".into(),
             policy_server: None,
             creates_policy_server: false,
@@ -125,6 +130,7 @@ impl Default for Settings {
             kubewarden_namespace: "kubewarden".into(),
             mode: None,
             skipped_namespaces: Vec::new(),
+            is_opt_in: false,
             module: None,
             insecure_sources: Vec::new(),
             source_authorities: Vec::new(),

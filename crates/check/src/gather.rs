@@ -57,7 +57,11 @@ pub async fn gather(client: &Client, settings: Settings) -> Facts {
     let controllers = "app.kubernetes.io/part-of=kubewarden,app.kubernetes.io/component=controller";
     (facts.controllers, facts.policies, facts.mutating, facts.validating, facts.namespaces) = tokio::join!(
         reader.deployments(controllers),
-        reader.list(Right::new("list", KUBEWARDEN, "clusteradmissionpolicies"), "/apis/policies.kubewarden.io/v1/clusteradmissionpolicies", ""),
+        reader.list(
+            Right::new("list", KUBEWARDEN, "clusteradmissionpolicies"),
+            "/apis/policies.kubewarden.io/v1/clusteradmissionpolicies",
+            ""
+        ),
         reader.list(
             Right::new("list", ADMISSION, "mutatingwebhookconfigurations"),
             "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
@@ -70,8 +74,10 @@ pub async fn gather(client: &Client, settings: Settings) -> Facts {
         ),
         reader.namespaces(),
     );
-    read_server(&reader, &mut facts).await;
-    read_module(&reader, &mut facts).await;
+    if facts.settings.has_policies {
+        read_server(&reader, &mut facts).await;
+        read_module(&reader, &mut facts).await;
+    }
     read_sidecar(&reader, &mut facts).await;
     facts.whitelist = read_whitelist(&reader, &facts.settings.config_namespace).await;
     facts.objects = read_objects(&reader, &facts).await;
@@ -152,10 +158,10 @@ async fn read_module(reader: &Reader, facts: &mut Facts) {
     for reference in references {
         let answer = if settings.asks_registry {
             let server = facts.server.known().map(|server| &server.spec);
-            let sources = Sources::new(
-                server.map_or(&settings.insecure_sources, |server| &server.insecure_sources),
-                server.map(|server| &server.source_authorities),
-            );
+            // An upgrade may change the PolicyServer that exists.
+            let own = server.map_or(&[][..], |server| &server.insecure_sources);
+            let insecure = [own, &settings.insecure_sources].concat();
+            let sources = Sources::new(&insecure, server.map(|server| &server.source_authorities));
             registry::ask(&reference, &sources).await
         } else {
             ModuleAnswer::NotAsked("the registry was not asked (--skip-registry)")
@@ -178,9 +184,10 @@ async fn read_sidecar(reader: &Reader, facts: &mut Facts) {
         other => other,
     };
     facts.sidecar_pods = reader.pods(&settings.namespace, "").await;
-    let own = facts.sidecars.items().unwrap_or_default().iter().find(|one| {
-        one.metadata.namespace == settings.namespace && one.metadata.name == settings.sidecar
-    });
+    let own =
+        facts.sidecars.items().unwrap_or_default().iter().find(|one| {
+            one.metadata.namespace == settings.namespace && one.metadata.name == settings.sidecar
+        });
     let Some(own) = own else { return };
     let name = own.spec.template.spec.service_account_name.as_str();
     let user = account(&settings.namespace, if name.is_empty() { "default" } else { name });
@@ -240,9 +247,9 @@ async fn read_whitelist(reader: &Reader, namespace: &str) -> Read<String> {
     let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
     let right = Right::new("get", "", "configmaps").named(name).within(namespace);
     match reader.get::<Value>(right, &path).await {
-        Read::Known(config) => {
-            config["data"][pps_core::whitelist::KEY].as_str().map_or(Read::Absent, |text| Read::Known(text.into()))
-        }
+        Read::Known(config) => config["data"][pps_core::whitelist::KEY]
+            .as_str()
+            .map_or(Read::Absent, |text| Read::Known(text.into())),
         Read::Absent => Read::Absent,
         Read::Unknown => Read::Unknown,
     }

@@ -70,7 +70,10 @@ impl<'a> Sources<'a> {
     fn trusted(&self, host: &str) -> Vec<Vec<u8>> {
         let own = self.authorities.into_iter().flatten().filter(|(listed, _)| is_same_host(listed, host));
         let own = own.flat_map(|(_, certificates)| certificates).flat_map(|pem| {
-            CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok).map(|one| one.to_vec()).collect::<Vec<_>>()
+            CertificateDer::pem_slice_iter(pem.as_bytes())
+                .filter_map(Result::ok)
+                .map(|one| one.to_vec())
+                .collect::<Vec<_>>()
         });
         webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|one| one.to_vec()).chain(own).collect()
     }
@@ -115,7 +118,10 @@ async fn ask_one_way(reference: &Reference, way: &Way) -> Result<ModuleAnswer, F
         return Ok(read_status(first.status()));
     }
     let challenges = first.headers().get_all(header::WWW_AUTHENTICATE);
-    let realm = challenges.iter().filter_map(|value| value.to_str().ok()).find_map(|value| token_url(value, reference));
+    let realm = challenges
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .find_map(|value| token_url(value, reference));
     let Some((host, path)) = realm else { return Ok(ModuleAnswer::NeedsCredentials(401)) };
     let Some(token) = fetch_token(&connect(&host, way)?, &path).await? else {
         return Ok(ModuleAnswer::NeedsCredentials(401));
@@ -134,7 +140,9 @@ fn read_status(status: StatusCode) -> ModuleAnswer {
 
 fn connect(host: &str, way: &Way) -> Result<Client, Failure> {
     let scheme = if matches!(way, Way::PlainHttp) { "http" } else { "https" };
-    let url: Uri = format!("{scheme}://{host}").parse().map_err(|error: http::uri::InvalidUri| Failure::Other(error.to_string()))?;
+    let url: Uri = format!("{scheme}://{host}")
+        .parse()
+        .map_err(|error: http::uri::InvalidUri| Failure::Other(error.to_string()))?;
     let mut config = Config::new(url);
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(TIMEOUT);

@@ -37,7 +37,8 @@ pub fn table(findings: &[Finding], all: bool) -> String {
             let _ = writeln!(text, "{:INDENT$}{line}", "");
         }
         if !finding.advice.is_empty() {
-            for (index, line) in wrap(&printable(&finding.advice), WIDTH - INDENT - 3).into_iter().enumerate() {
+            for (index, line) in wrap(&printable(&finding.advice), WIDTH - INDENT - 3).into_iter().enumerate()
+            {
                 let mark = if index == 0 { "-> " } else { "   " };
                 let _ = writeln!(text, "{:INDENT$}{mark}{line}", "");
             }
@@ -162,7 +163,8 @@ mod tests {
             finding(Severity::Warning, Code::PolicyMonitors, &"wort 字 ".repeat(300)),
         ];
         for text in [table(&findings, true), to_json(&findings)] {
-            let bad = |c: &char| (c.is_control() && *c != '\n') || matches!(c, '\u{202e}' | '\u{200b}' | '\u{9b}');
+            let bad =
+                |c: &char| (c.is_control() && *c != '\n') || matches!(c, '\u{202e}' | '\u{200b}' | '\u{9b}');
             assert_eq!(text.chars().find(bad), None, "{text:?}");
             assert!(text.len() < 12_000);
         }

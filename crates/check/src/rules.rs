@@ -22,10 +22,12 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Findings::default();
     cluster::check(facts, &mut findings);
     definition::check(facts, &mut findings);
-    server::check(facts, &mut findings);
-    policies::check(facts, &mut findings);
-    webhooks::check(facts, &mut findings);
-    module::check(facts, &mut findings);
+    if facts.settings.has_policies {
+        server::check(facts, &mut findings);
+        policies::check(facts, &mut findings);
+        webhooks::check(facts, &mut findings);
+        module::check(facts, &mut findings);
+    }
     sidecar::check(facts, &mut findings);
     objects::check(facts, &mut findings);
     check_problems(facts, &mut findings);

@@ -77,11 +77,14 @@ impl Controller {
         let policy = Policy::new(serde_json::to_value(object)?);
         let server = policy.spec("policyServer").as_str().unwrap_or("default").to_owned();
         // reconcilePolicy begins with PolicyActive=False, whatever the status was.
-        let inactive = condition("PolicyActive", "False", "PolicyActive", "The policy webhook has not been created");
+        let inactive =
+            condition("PolicyActive", "False", "PolicyActive", "The policy webhook has not been created");
         if api(&self.client, "PolicyServer").get_opt(&server).await?.is_none() {
             // reconcilePolicyServerUnavailable: the webhook is removed, so that it refuses nothing.
             let _ = policy.unregister(&self.client).await;
-            return self.set_status(object, &json!({"policyStatus": "scheduled", "conditions": [inactive]})).await;
+            return self
+                .set_status(object, &json!({"policyStatus": "scheduled", "conditions": [inactive]}))
+                .await;
         }
         if !self.is_uniquely_reachable(&server).await? {
             let reachable = condition(
@@ -95,7 +98,9 @@ impl Controller {
                 Some("active") => "active",
                 _ => "pending",
             };
-            return self.set_status(object, &json!({"policyStatus": status, "conditions": [inactive, reachable]})).await;
+            return self
+                .set_status(object, &json!({"policyStatus": status, "conditions": [inactive, reachable]}))
+                .await;
         }
         let id = policy.id();
         let mut webhook = policy.webhook_configuration("https://unused", "unused", self.version);

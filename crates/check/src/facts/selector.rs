@@ -7,8 +7,8 @@ use serde_json::Value;
 /// Whether labels match a label selector. An operator that is not known matches nothing.
 pub fn matches(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
     let wanted = selector["matchLabels"].as_object().into_iter().flatten();
-    let mut wanted =
-        wanted.map(|(key, value)| labels.get(key).is_some_and(|label| Some(label.as_str()) == value.as_str()));
+    let mut wanted = wanted
+        .map(|(key, value)| labels.get(key).is_some_and(|label| Some(label.as_str()) == value.as_str()));
     let mut expressions = selector["matchExpressions"].as_array().into_iter().flatten().map(|expression| {
         let label = expression["key"].as_str().and_then(|key| labels.get(key));
         let values = expression["values"].as_array().map_or(&[][..], Vec::as_slice);
@@ -33,9 +33,7 @@ mod tests {
     #[test]
     fn selects_as_kubernetes_does() {
         let labels = BTreeMap::from([("a".to_owned(), "1".to_owned())]);
-        let expression = |key: &str, operator: &str, values: &[&str]| {
-            json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]})
-        };
+        let expression = |key: &str, operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
         for (selector, wanted) in [
             (Value::Null, true),
             (json!({}), true),

@@ -127,14 +127,23 @@ impl Reader {
             }
             next = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
             if next.is_empty() || found.len() >= MAX_OBJECTS {
-                let more = if next.is_empty() { 0 } else { list["metadata"]["remainingItemCount"].as_u64().unwrap_or(1) };
+                let more = if next.is_empty() {
+                    0
+                } else {
+                    list["metadata"]["remainingItemCount"].as_u64().unwrap_or(1)
+                };
                 return Read::Known((found, more));
             }
         }
     }
 
     /// The objects of a list, up to a limit.
-    pub(super) async fn list<T: DeserializeOwned>(&self, right: Right, path: &str, selector: &str) -> Read<Vec<T>> {
+    pub(super) async fn list<T: DeserializeOwned>(
+        &self,
+        right: Right,
+        path: &str,
+        selector: &str,
+    ) -> Read<Vec<T>> {
         match self.list_with_rest(right, path, selector).await {
             Read::Known((found, _)) => Read::Known(found),
             Read::Absent => Read::Absent,

@@ -19,8 +19,11 @@ const MAX_SERVICES: usize = 10;
 
 /// Finds the Services through which the registries are reached, and what owns their Pods.
 pub(super) async fn find(reader: &Reader, modules: &[Module]) -> Vec<RegistryService> {
-    let hosts: BTreeSet<String> =
-        modules.iter().filter_map(|module| Reference::parse(&module.reference).ok()).map(|found| found.host).collect();
+    let hosts: BTreeSet<String> = modules
+        .iter()
+        .filter_map(|module| Reference::parse(&module.reference).ok())
+        .map(|found| found.host)
+        .collect();
     let mut found = Vec::new();
     for host in hosts {
         let (name, port) = host.rsplit_once(':').unwrap_or((&host, "443"));

@@ -71,7 +71,16 @@ mod tests {
         ] {
             assert_eq!(read(text).as_deref(), Ok(wanted), "{text}");
         }
-        for text in ["", "registry://", "r.example", "r.example/", "r.example/../x", "r.example/a?b", "r.example/a\r\nb", "r ex.a/b"] {
+        for text in [
+            "",
+            "registry://",
+            "r.example",
+            "r.example/",
+            "r.example/../x",
+            "r.example/a?b",
+            "r.example/a\r\nb",
+            "r ex.a/b",
+        ] {
             assert!(matches!(read(text), Err(ModuleAnswer::Unclear(_))), "{text}");
         }
         for text in ["https://r.example/policy.wasm", "file:///policy.wasm"] {

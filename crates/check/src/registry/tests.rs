@@ -52,7 +52,10 @@ fn with_tokens(path: &str, token: Option<&str>, address: SocketAddr) -> Response
         ("/v2/a/b/manifests/v1", Some("Bearer t")) => status(200),
         ("/v2/a/b/manifests/v1", _) => Response::builder()
             .status(401)
-            .header(header::WWW_AUTHENTICATE, format!("Bearer realm=\"http://{address}/token?x=1\",service=\"a b\""))
+            .header(
+                header::WWW_AUTHENTICATE,
+                format!("Bearer realm=\"http://{address}/token?x=1\",service=\"a b\""),
+            )
             .body(String::new())
             .unwrap(),
         _ => status(500),
@@ -87,7 +90,15 @@ async fn a_registry_that_does_not_listen_is_unreachable() {
 #[test]
 fn challenges_that_make_no_sense_give_no_token() {
     let reference = Reference::parse("r.example/a:v1").unwrap();
-    for challenge in ["", "Bearer", "Basic realm=\"x\"", "Bearer realm=\"\"", "Bearer realm=\"/x\"", "Bearer realm=\"http://u:p@h/\"", "\u{1}"] {
+    for challenge in [
+        "",
+        "Bearer",
+        "Basic realm=\"x\"",
+        "Bearer realm=\"\"",
+        "Bearer realm=\"/x\"",
+        "Bearer realm=\"http://u:p@h/\"",
+        "\u{1}",
+    ] {
         assert_eq!(token_url(challenge, &reference), None, "{challenge}");
     }
 }

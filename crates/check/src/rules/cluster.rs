@@ -23,8 +23,10 @@ pub(super) const POLICY_FIELDS: [&str; 11] = [
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     check_kubernetes(facts, findings);
-    check_kubewarden(facts, findings);
-    check_controller(facts, findings);
+    if facts.settings.has_policies {
+        check_kubewarden(facts, findings);
+        check_controller(facts, findings);
+    }
 }
 
 fn check_kubernetes(facts: &Facts, findings: &mut Findings) {
@@ -51,14 +53,12 @@ fn check_kubernetes(facts: &Facts, findings: &mut Findings) {
 }
 
 fn check_kubewarden(facts: &Facts, findings: &mut Findings) {
-    let missing: Vec<&str> = [
-        (&facts.policy_definition, "ClusterAdmissionPolicy"),
-        (&facts.server_definition, "PolicyServer"),
-    ]
-    .into_iter()
-    .filter(|(definition, _)| definition.is_absent())
-    .map(|(_, kind)| kind)
-    .collect();
+    let missing: Vec<&str> =
+        [(&facts.policy_definition, "ClusterAdmissionPolicy"), (&facts.server_definition, "PolicyServer")]
+            .into_iter()
+            .filter(|(definition, _)| definition.is_absent())
+            .map(|(_, kind)| kind)
+            .collect();
     if !missing.is_empty() {
         findings.error(
             Code::KubewardenMissing,
@@ -124,7 +124,10 @@ fn check_controller(facts: &Facts, findings: &mut Findings) {
             Code::KubewardenControllerUnavailable,
             format!("Deployment {}/{}", controller.metadata.namespace, controller.metadata.name),
             "no Pod of Kubewarden's controller is available",
-            format!("kubectl describe deployment -n {} {}", controller.metadata.namespace, controller.metadata.name),
+            format!(
+                "kubectl describe deployment -n {} {}",
+                controller.metadata.namespace, controller.metadata.name
+            ),
         );
     }
 }

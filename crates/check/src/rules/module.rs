@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use super::policies::severity_of_pull_failure;
 use super::{Findings, some_of};
-use crate::facts::{CUSTOM_WORKLOADS, Facts, Metadata, Module, ModuleAnswer, Phase, Policy, RegistryService, VALIDATION, matches};
+use crate::facts::{
+    CUSTOM_WORKLOADS, Facts, Metadata, Module, ModuleAnswer, Phase, Policy, RegistryService, VALIDATION,
+    matches,
+};
 use crate::finding::{Code, Severity};
 
 /// The label by which a namespace joins or leaves.
@@ -22,7 +25,11 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
 fn check_module(facts: &Facts, module: &Module, findings: &mut Findings) {
     let subject = format!("module {}", module.reference);
     let failure = severity_of_pull_failure(facts);
-    let later = if failure == Severity::Warning { " The policy runs now, but not after the next start of the PolicyServer." } else { "" };
+    let later = if failure == Severity::Warning {
+        " The policy runs now, but not after the next start of the PolicyServer."
+    } else {
+        ""
+    };
     let host = host_of(&module.reference);
     let secret = facts.server.known().map_or("", |server| server.spec.image_pull_secret.as_str());
     let elsewhere = !facts.settings.runs_in_cluster;
@@ -39,12 +46,18 @@ fn check_module(facts: &Facts, module: &Module, findings: &mut Findings) {
             let (seen, advice) = if secret.is_empty() {
                 (
                     format!("{host} requires a login ({code}), and the PolicyServer has no imagePullSecret"),
-                    format!("set spec.imagePullSecret of PolicyServer {}, if the repository exists", facts.server_name),
+                    format!(
+                        "set spec.imagePullSecret of PolicyServer {}, if the repository exists",
+                        facts.server_name
+                    ),
                 )
             } else {
                 (
-                    format!("{host} requires a login ({code}); the PolicyServer uses the Secret {secret}, which is not read here"),
-                    "check the Secret with `kwctl pull`, or by whether the PolicyServer becomes ready".to_owned(),
+                    format!(
+                        "{host} requires a login ({code}); the PolicyServer uses the Secret {secret}, which is not read here"
+                    ),
+                    "check the Secret with `kwctl pull`, or by whether the PolicyServer becomes ready"
+                        .to_owned(),
                 )
             };
             findings.add(Severity::Unknown, Code::RegistryNeedsCredentials, subject, seen, advice);
@@ -68,13 +81,17 @@ fn check_module(facts: &Facts, module: &Module, findings: &mut Findings) {
             );
         }
         ModuleAnswer::UnknownAuthority(why) => {
-            let severity = if facts.settings.source_authorities.contains(&host) { Severity::Unknown } else { failure };
+            let severity =
+                if facts.settings.source_authorities.contains(&host) { Severity::Unknown } else { failure };
             findings.add(
                 severity,
                 Code::RegistryUntrusted,
                 subject,
                 format!("the certificate of {host} is not trusted: {why}.{later}"),
-                format!("add the authority's certificate to spec.sourceAuthorities of PolicyServer {}", facts.server_name),
+                format!(
+                    "add the authority's certificate to spec.sourceAuthorities of PolicyServer {}",
+                    facts.server_name
+                ),
             );
         }
         ModuleAnswer::PlainHttp => findings.add(
@@ -82,7 +99,10 @@ fn check_module(facts: &Facts, module: &Module, findings: &mut Findings) {
             Code::RegistryUntrusted,
             subject,
             format!("{host} does not speak HTTPS, and the PolicyServer does not list it as insecure.{later}"),
-            format!("add {host} to spec.insecureSources of PolicyServer {}, if you trust the network", facts.server_name),
+            format!(
+                "add {host} to spec.insecureSources of PolicyServer {}, if you trust the network",
+                facts.server_name
+            ),
         ),
         ModuleAnswer::Unclear(answer) => findings.add(
             Severity::Unknown,
@@ -132,7 +152,8 @@ pub(super) fn is_covered(facts: &Facts, namespace: &str) -> bool {
     }
     let is_skipped = namespace == facts.settings.namespace
         || facts.settings.skipped_namespaces.iter().any(|skipped| skipped == namespace);
-    !is_skipped && labels.get(INJECTION).is_none_or(|label| label != "disabled")
+    let label = labels.get(INJECTION).map(String::as_str);
+    !is_skipped && if facts.settings.is_opt_in { label == Some("enabled") } else { label != Some("disabled") }
 }
 
 /// Whether a policy for Pods of custom kinds is installed.

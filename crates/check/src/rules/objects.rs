@@ -86,7 +86,10 @@ fn check_custom_kinds(facts: &Facts, findings: &mut Findings) {
             );
         }
     };
-    if facts.settings.phase == Phase::Before || facts.policies.items().is_none() {
+    if facts.settings.phase == Phase::Before
+        || !facts.settings.has_policies
+        || facts.policies.items().is_none()
+    {
         return;
     }
     let conditions: String = custom_policy(facts).map_or(String::new(), |policy| {
@@ -97,7 +100,9 @@ fn check_custom_kinds(facts: &Facts, findings: &mut Findings) {
         .entries
         .iter()
         .filter(|entry| !(entry.group == "apps.kruise.io" && entry.kind == "StatefulSet"))
-        .filter(|entry| !conditions.contains(&entry.group) || !conditions.contains(&format!("'{}'", entry.kind)))
+        .filter(|entry| {
+            !conditions.contains(&entry.group) || !conditions.contains(&format!("'{}'", entry.kind))
+        })
         .map(|entry| format!("{}.{}", entry.kind, entry.group))
         .collect();
     if !uncovered.is_empty() {

@@ -41,7 +41,8 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     for policy in &ours {
         check_one(facts, policy, findings);
     }
-    let distinct = |field: fn(&Policy) -> &str| ours.iter().map(|policy| field(policy)).collect::<BTreeSet<_>>();
+    let distinct =
+        |field: fn(&Policy) -> &str| ours.iter().map(|policy| field(policy)).collect::<BTreeSet<_>>();
     let servers = distinct(|policy| &policy.spec.policy_server);
     if servers.len() > 1 {
         findings.warning(
@@ -56,7 +57,10 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
         findings.warning(
             Code::ModulesDiffer,
             format!("ClusterAdmissionPolicy {base}"),
-            format!("the policies have different modules: {}", modules.into_iter().collect::<Vec<_>>().join(", ")),
+            format!(
+                "the policies have different modules: {}",
+                modules.into_iter().collect::<Vec<_>>().join(", ")
+            ),
             "set spec.module of all to the same reference",
         );
     }
@@ -73,7 +77,10 @@ fn check_changes(facts: &Facts, ours: &[&Policy], findings: &mut Findings) {
             findings.error(
                 Code::PolicyServerImmutable,
                 subject.as_str(),
-                format!("runs on PolicyServer {}, and would move to {wanted}, which Kubewarden refuses", policy.spec.policy_server),
+                format!(
+                    "runs on PolicyServer {}, and would move to {wanted}, which Kubewarden refuses",
+                    policy.spec.policy_server
+                ),
                 "keep the PolicyServer, or move as \"Another PolicyServer\" in deploy/README.md describes",
             );
         }
@@ -171,7 +178,8 @@ fn check_what_is_sent(policy: &Policy, subject: &str, findings: &mut Findings) {
 
 fn is_condition(condition: &Value, name: &str, expression: &str) -> bool {
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    condition["name"] == name && condition["expression"].as_str().is_some_and(|one| words(one) == words(expression))
+    condition["name"] == name
+        && condition["expression"].as_str().is_some_and(|one| words(one) == words(expression))
 }
 
 /// The match conditions that a policy for Pods is installed with: names and expressions.
@@ -216,7 +224,9 @@ fn activity(policy: &Policy) -> (Option<&str>, String) {
     let find = |kind: &str| conditions.iter().find(|condition| condition.kind() == kind);
     let active = find("PolicyActive");
     let unmet = find("PolicyUniquelyReachable").filter(|condition| condition.status != "True").or(active);
-    let text = |condition: &Condition| format!("{} is {}: {}", condition.kind(), condition.status, condition.message);
+    let text = |condition: &Condition| {
+        format!("{} is {}: {}", condition.kind(), condition.status, condition.message)
+    };
     let reason = unmet.map_or_else(|| "Kubewarden's controller has not looked at it yet".to_owned(), text);
     (active.map(|condition| condition.status.as_str()), reason)
 }

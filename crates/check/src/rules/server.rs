@@ -47,8 +47,7 @@ fn check_pods(facts: &Facts, subject: &str, findings: &mut Findings) {
         );
     }
     // An installation on a PolicyServer that is not ready works once it is.
-    let severity =
-        if facts.settings.phase == Phase::Before { Severity::Warning } else { Severity::Error };
+    let severity = if facts.settings.phase == Phase::Before { Severity::Warning } else { Severity::Error };
     let namespace = &facts.server_namespace;
     if server.spec.replicas == 0 {
         findings.add(
@@ -104,7 +103,10 @@ fn check_pods(facts: &Facts, subject: &str, findings: &mut Findings) {
         findings.info(
             Code::SignatureRequired,
             subject,
-            format!("runs only modules whose signatures the ConfigMap {} accepts", server.spec.verification_config),
+            format!(
+                "runs only modules whose signatures the ConfigMap {} accepts",
+                server.spec.verification_config
+            ),
             "see docs/publishing.md for how the module is signed",
         );
     }
@@ -136,11 +138,9 @@ fn explain(pod: &Pod) -> String {
     }
     let unmet = pod.status.conditions.iter().find(|condition| condition.status != "True");
     match unmet {
-        Some(condition) => {
-            format!("{name}: {} {} {}", condition.kind(), condition.reason, condition.message)
-                .trim_end()
-                .to_owned()
-        }
+        Some(condition) => format!("{name}: {} {} {}", condition.kind(), condition.reason, condition.message)
+            .trim_end()
+            .to_owned(),
         None => format!("{name} has no status yet"),
     }
 }

@@ -36,7 +36,8 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
 fn check_deployment(facts: &Facts, sidecars: &[Deployment], findings: &mut Findings) {
     let (namespace, name) = (&facts.settings.namespace, &facts.settings.sidecar);
     let subject = format!("Deployment {namespace}/{name}");
-    let found = sidecars.iter().find(|one| one.metadata.name == *name && one.metadata.namespace == *namespace);
+    let found =
+        sidecars.iter().find(|one| one.metadata.name == *name && one.metadata.namespace == *namespace);
     let Some(sidecar) = found else {
         return findings.error(
             Code::SidecarMissing,
@@ -60,9 +61,14 @@ fn check_deployment(facts: &Facts, sidecars: &[Deployment], findings: &mut Findi
             format!("{some} of {wanted} sidecars are available"),
             how,
         ),
-        some => findings.ok(Code::SidecarAvailable, subject.as_str(), format!("{some} of {wanted} sidecars are available")),
+        some => findings.ok(
+            Code::SidecarAvailable,
+            subject.as_str(),
+            format!("{some} of {wanted} sidecars are available"),
+        ),
     }
-    let image = sidecar.spec.template.spec.containers.first().map_or("", |container| container.image.as_str());
+    let image =
+        sidecar.spec.template.spec.containers.first().map_or("", |container| container.image.as_str());
     let module = facts.own_policies().next().map_or("", |policy| policy.spec.module.as_str());
     if let (Some(sidecar), Some(policy)) = (version(image), version(module))
         && sidecar != policy
@@ -92,7 +98,9 @@ fn check_lease(facts: &Facts, findings: &mut Findings) {
     let advice = format!("kubectl logs -n {namespace} deployment/{}", facts.settings.sidecar);
     let reads = match &facts.lease {
         Read::Unknown => return,
-        Read::Absent => return findings.error(Code::LeaderMissing, subject, format!("does not exist, {why}"), advice),
+        Read::Absent => {
+            return findings.error(Code::LeaderMissing, subject, format!("does not exist, {why}"), advice);
+        }
         Read::Known(reads) => reads,
     };
     let Some(holder) = reads.living_holder() else {

@@ -91,7 +91,10 @@ fn differences(facts: &Facts, policy: &Policy, webhook: &Webhook) -> Vec<&'stati
     // The controller adds an expression for its own namespace, and uses only the expressions.
     let expressions = |selector: &Value| selector["matchExpressions"].as_array().cloned().unwrap_or_default();
     let actual = expressions(&webhook.namespace_selector);
-    differs("namespaceSelector", expressions(&spec.namespace_selector).iter().all(|one| actual.contains(one)));
+    differs(
+        "namespaceSelector",
+        expressions(&spec.namespace_selector).iter().all(|one| actual.contains(one)),
+    );
     if facts.evaluates_conditions() == Some(true) {
         differs("matchConditions", spec.match_conditions == webhook.match_conditions);
     }
@@ -119,9 +122,7 @@ fn selector(selector: &Value) -> Value {
 fn check_later(facts: &Facts, findings: &mut Findings) {
     let Some(all) = facts.mutating.items() else { return };
     let ours = webhook_name(&facts.settings.policy);
-    let is_ours = |name: &str| {
-        name.strip_prefix("clusterwide-").is_some_and(|policy| facts.is_ours(policy))
-    };
+    let is_ours = |name: &str| name.strip_prefix("clusterwide-").is_some_and(|policy| facts.is_ours(policy));
     let later: Vec<String> = all
         .iter()
         .filter(|other| other.metadata.name > ours && !is_ours(&other.metadata.name))
