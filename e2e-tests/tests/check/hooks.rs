@@ -32,7 +32,7 @@ fn hooks(world: &World, hook: &str, values: Value) -> Vec<Value> {
     let mut all = json!({
         "image": {"repository": repository, "digest": digest},
         "policy": {"module": {"repository": module, "digest": module_digest}},
-        "policyServer": {"namespace": "kubewarden", "image": {"repository": "i", "tag": "v1"}, "insecureSources": [host]},
+        "policyServer": {"insecureSources": [host]},
     });
     json_patch::merge(&mut all, &values);
     let file = Scratch::file("hooks.yaml", all.to_string()).unwrap();
@@ -137,13 +137,7 @@ fn the_job_for_kustomize_is_restricted_and_checks_what_is_installed() {
     let job = objects.iter().find(|object| object["kind"] == "Job").unwrap();
     let pod = &job["spec"]["template"]["spec"];
     assert_eq!(pod["containers"][0]["args"], json!(["check", "--namespace=persistent-pod-state", "--all"]));
-    let file = Scratch::file(
-        "names.yaml",
-        json!({"policyServer": {"namespace": "kubewarden", "image": {"repository": "i", "tag": "v1"}}})
-            .to_string(),
-    )
-    .unwrap();
-    let rendered = render_chart("pps", NAMESPACE, Some(file.path())).unwrap();
+    let rendered = render_chart("pps", NAMESPACE, None).unwrap();
     let charts = rendered.iter().find(|object| object["kind"] == "Job").unwrap();
     let charts = &charts["spec"]["template"]["spec"];
     for field in ["securityContext", "nodeSelector", "restartPolicy"] {

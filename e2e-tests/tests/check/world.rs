@@ -249,7 +249,7 @@ async fn registry_in_a_stateful_set(cluster: &Cluster) {
         json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": "tools", "labels": {"persistent-pod-state/injection": "disabled"}}}),
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "tools"},
-            "spec": {"type": "LoadBalancer", "selector": labels, "ports": [{"port": 443}]}}),
+            "spec": {"type": "LoadBalancer", "selector": labels, "ports": [{"port": 443, "protocol": "TCP"}]}}),
         json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "namespace": "tools"},
             "spec": {"replicas": 1, "serviceName": name, "selector": {"matchLabels": labels}, "template":
                 {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": name}]}}}}),

@@ -6,16 +6,12 @@ mod flaws;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
-use crate::facts::{
-    Deployment, LeaseReads, Metadata, Module, ModuleAnswer, Objects, Phase, Pod, Policy, Read, Recorder,
-    RegistryService, Right, WebhookConfiguration,
-};
+use crate::facts::{Deployment, Metadata, Objects, Phase, Read, Recorder, Right};
 
-use self::fixture::*;
+use self::fixture::{before, changed, healthy, known, lease, of};
 use self::flaws::flaws;
 
 fn codes(facts: &Facts) -> BTreeSet<(Code, Severity)> {

@@ -1,16 +1,15 @@
 //! An installation without a flaw, and ways to change it.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::super::*;
 use crate::facts::{
-    Deployment, LeaseReads, Metadata, Module, ModuleAnswer, Objects, Phase, Pod, Policy, Read, Recorder,
-    RegistryService, Right, WebhookConfiguration,
+    Facts, LeaseReads, Module, ModuleAnswer, Objects, Phase, Pod, Policy, Read, RegistryService, Right,
+    WebhookConfiguration,
 };
+use crate::rules::cluster;
 
 pub(super) fn of<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -179,4 +178,3 @@ pub(super) fn with(mut facts: Facts, change: impl FnOnce(&mut Facts)) -> Facts {
 pub(super) fn changed(change: impl FnOnce(&mut Facts)) -> Facts {
     with(healthy(), change)
 }
-

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::fixture::*;
+use super::fixture::{
+    before, changed, definition, known, lease, object, of, pod, policy, registry, server, sidecar, with,
+};
 use crate::facts::{Facts, ModuleAnswer, Objects, Problem, Read, Recorder, Right};
 use crate::finding::{Code, Severity};
 
