@@ -75,8 +75,12 @@ impl<'a> Sources<'a> {
                 .map(|one| one.to_vec())
                 .collect::<Vec<_>>()
         });
-        webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|one| one.to_vec()).chain(own).collect()
+        public_authorities().chain(own).collect()
     }
+}
+
+fn public_authorities() -> impl Iterator<Item = Vec<u8>> {
+    webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|one| one.to_vec())
 }
 
 /// Whether a listed registry is this host. The port of HTTPS may be left out.
@@ -147,11 +151,12 @@ fn connect(host: &str, way: &Way) -> Result<Client, Failure> {
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(TIMEOUT);
     config.default_retry = false;
-    match way {
-        Way::Verified(authorities) => config.root_cert = Some(authorities.clone()),
-        Way::Unverified => config.accept_invalid_certs = true,
-        Way::PlainHttp => {}
-    }
+    config.accept_invalid_certs = matches!(way, Way::Unverified);
+    // Without any, kube would look for certificates of the system, and fail in an image that has none, also for HTTP.
+    config.root_cert = Some(match way {
+        Way::Verified(authorities) => authorities.clone(),
+        Way::Unverified | Way::PlainHttp => public_authorities().collect(),
+    });
     Client::try_from(config).map_err(|error| Failure::Other(root_cause(&error)))
 }
 
