@@ -105,6 +105,24 @@ fn render_with(name: &str, values: &Value) -> anyhow::Result<Vec<Value>> {
     render_chart("pps", "elsewhere", Some(file.path()))
 }
 
+/// Values with custom kinds that differ from a valid one in these fields.
+fn workloads(changes: &[Value]) -> Value {
+    let valid = json!({"group": "example.io", "kind": "Database", "resource": "databases"});
+    let kinds = changes.iter().map(|change| {
+        let mut kind = valid.clone();
+        json_patch::merge(&mut kind, change);
+        kind
+    });
+    json!({"workloads": kinds.collect::<Vec<_>>()})
+}
+
+/// Values with one custom kind and these.
+fn with_workload(values: &Value) -> Value {
+    let mut all = workloads(&[json!({})]);
+    json_patch::merge(&mut all, values);
+    all
+}
+
 #[test]
 fn schema_refuses_invalid_values_with_their_path() {
     let digest = format!("sha256:{}", "g".repeat(64));
@@ -134,7 +152,23 @@ fn schema_refuses_invalid_values_with_their_path() {
         (json!({"policy": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}), "matchLabels"),
         (json!({"policy": {"settings": {"onLookupFailure": "ignore"}}}), "/policy/settings/onLookupFailure"),
         (json!({"networkPolicy": {"apiServerPorts": [0]}}), "/networkPolicy/apiServerPorts/0"),
-        (json!({"customKinds": [{"apiGroup": "example.io"}]}), "/customKinds/0"),
+        (json!({"workloads": [{"group": "example.io", "kind": "Database"}]}), "/workloads/0"),
+        (workloads(&[json!({"group": "batch"})]), "/workloads/0/group"),
+        (workloads(&[json!({"group": "example.io/v1"})]), "/workloads/0/group"),
+        (workloads(&[json!({"kind": "Data' || true || '"})]), "/workloads/0/kind"),
+        (
+            workloads(&[json!({}), json!({"kind": "Cache", "podSelector": {"matchLabels": {"a": "b"}}})]),
+            "workloads[1].podSelector differs from that of workloads[0]",
+        ),
+        (
+            with_workload(&json!({"sidecar": {"configNamespace": "kruise"}})),
+            "sidecar.configNamespace is \"kruise\": remove it",
+        ),
+        (
+            with_workload(&json!({"sidecar": {"recorder": "openkruise"}})),
+            "set workloadsConfigMap.create to false",
+        ),
+        (with_workload(&json!({"sidecar": {"openkruiseNamespace": "elsewhere"}})), "is OpenKruise's"),
         (json!({"policyServer": {"maxUnavailable": "half"}}), "/policyServer/maxUnavailable"),
         (json!({"policyServer": {"image": {"tag": ""}}}), "/policyServer/image/tag"),
         (json!({"policyServer": {"image": {"repository": ""}}}), "/policyServer/image/tag"),
@@ -195,10 +229,11 @@ fn values_reach_the_objects() {
         "image": {"repository": "registry.example:5000/sidecar", "tag": "v9", "pullPolicy": "Always"},
         "imagePullSecrets": [{"name": "key"}],
         "replicaCount": 1,
-        "sidecar": {"configNamespace": "kruise", "nodeGracePeriod": "90s", "leaderElection": false,
+        "sidecar": {"configNamespace": "kruise", "openkruiseNamespace": "open", "nodeGracePeriod": "90s", "leaderElection": false,
             "logLevel": "debug", "extraArgs": ["--max-writes=4"],
             "extraEnv": [{"name": "PPS_LOG_FORMAT", "value": "text"}]},
-        "customKinds": [{"apiGroup": "example.io", "resources": ["databases"]}],
+        "workloads": [{"group": "example.io", "kind": "Database", "resource": "databases"}],
+        "workloadsConfigMap": {"create": false},
         "nodeSelector": {"disk": "fast"}, "tolerations": [{"operator": "Exists"}],
         "affinity": {"podAntiAffinity": {}}, "priorityClassName": "high",
         "podAnnotations": {"a": "1"}, "podLabels": {"b": "2"},
@@ -264,13 +299,15 @@ fn values_reach_the_objects() {
         ("PPS_LOG", "debug"),
         ("PPS_LOG_FORMAT", "text"),
         ("PPS_NODE_GRACE_PERIOD", "90s"),
+        ("PPS_OPENKRUISE_NAMESPACE", "open"),
     ];
     assert_eq!(env, BTreeMap::from(expected));
 
     let kinds: Vec<&str> = objects.iter().filter_map(|object| object["kind"].as_str()).collect();
     // Without leader election there is no Role, and with a given account no ServiceAccount.
+    assert!(!kinds.contains(&"ConfigMap"), "{kinds:?}");
     assert!(!kinds.contains(&"Role") && !kinds.contains(&"ServiceAccount"), "{kinds:?}");
-    let custom = find(&objects, "ClusterRole", "mine-sidecar-custom-kinds-listed");
+    let custom = find(&objects, "ClusterRole", "mine-sidecar-custom-workloads");
     assert_eq!(
         custom["rules"],
         json!([{"apiGroups": ["example.io"], "resources": ["databases"], "verbs": ["list", "watch"]}])
@@ -334,6 +371,120 @@ fn values_reach_the_objects() {
         assert_eq!(validation[field], policy[field], "{field}");
     }
     assert_eq!(validation["failurePolicy"], "Fail");
+}
+
+/// The base with some components that no overlay has.
+fn render_components(components: &[&str]) -> Vec<Value> {
+    let deploy = repository_file("deploy");
+    let copy = Scratch::path_for("components");
+    for file in files_below(&deploy).unwrap() {
+        let target = copy.path().join(file.strip_prefix(&deploy).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(&file, target).unwrap();
+    }
+    fs::create_dir_all(copy.path().join("mine")).unwrap();
+    let components: Vec<String> = components.iter().map(|name| format!("../components/{name}")).collect();
+    let kustomization = json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "resources": ["../base"], "components": components});
+    fs::write(copy.path().join("mine/kustomization.yaml"), kustomization.to_string()).unwrap();
+    render_kustomize(copy.path().join("mine").to_str().unwrap()).unwrap()
+}
+
+#[test]
+fn components_without_an_overlay_are_values_too() {
+    let both = with_workload(&json!({"policy": {"scope": "OptIn"}}));
+    for (components, values) in
+        [(&["custom-workloads"][..], workloads(&[json!({})])), (&["custom-workloads", "opt-in"], both)]
+    {
+        let mut expected = by_name(render_components(components));
+        expected.remove(&format!("Namespace /{NAMESPACE}"));
+        let file = values_file(&components.join("-"), &values);
+        let rendered = by_name(render_chart("any", NAMESPACE, Some(file.path())).unwrap());
+        assert_eq!(
+            rendered.keys().collect::<Vec<_>>(),
+            expected.keys().collect::<Vec<_>>(),
+            "{components:?}"
+        );
+        for (name, object) in expected {
+            assert_eq!(rendered[&name], object, "{components:?}: {name}");
+        }
+    }
+}
+
+#[test]
+fn custom_kinds_are_named_once() {
+    let selector = json!({"matchLabels": {"managed-by": "us"}, "matchExpressions": [{"key": "a", "operator": "Exists"}]});
+    let values = workloads(&[
+        json!({"podSelector": selector}),
+        json!({"group": "cache.example.io", "kind": "Cache", "resource": "caches", "version": "v2", "podSelector": selector}),
+    ]);
+    let objects = render_with("named-once", &values).unwrap();
+    let list =
+        &find(&objects, "ConfigMap", "kruise-configuration")["data"]["PPS_Watch_Custom_Workload_WhiteList"];
+    let list: Value = serde_json::from_str(list.as_str().unwrap()).unwrap();
+    assert_eq!(
+        list,
+        json!({"workloads": [
+            {"group": "example.io", "kind": "Database"},
+            {"group": "cache.example.io", "kind": "Cache", "version": "v2"},
+        ]})
+    );
+    assert_eq!(
+        find(&objects, "ClusterRole", "pps-sidecar-custom-workloads")["rules"],
+        json!([
+            {"apiGroups": ["example.io"], "resources": ["databases"], "verbs": ["list", "watch"]},
+            {"apiGroups": ["cache.example.io"], "resources": ["caches"], "verbs": ["list", "watch"]},
+        ])
+    );
+    let policy = &find(&objects, "ClusterAdmissionPolicy", "persistent-pod-state-custom-workloads")["spec"];
+    assert_eq!(policy["objectSelector"]["matchLabels"], selector["matchLabels"]);
+    let selected = policy["objectSelector"]["matchExpressions"].as_array().unwrap();
+    assert_eq!(selected.last(), Some(&selector["matchExpressions"][0]));
+    let condition = policy["matchConditions"][2]["expression"].as_str().unwrap();
+    assert!(
+        condition.ends_with(
+            "(owner.kind == 'Database' && owner.apiVersion.startsWith('example.io' + '/') || \
+             owner.kind == 'Cache' && owner.apiVersion.startsWith('cache.example.io' + '/')))"
+        ),
+        "{condition}"
+    );
+    let kinds = [("workloads: one", workloads(&[json!({})])), ("workloads: none", json!({}))];
+    let counts = kinds.map(|(name, values)| {
+        let objects = render_with(name, &values).unwrap();
+        objects.iter().filter(|object| object["kind"] == "ClusterAdmissionPolicy").count()
+    });
+    assert_eq!(counts, [3, 2]);
+}
+
+#[test]
+fn a_custom_kind_is_named_once_for_kustomize_too() {
+    let deploy = repository_file("deploy/components/custom-workloads");
+    let copy = Scratch::path_for("custom-workloads");
+    fs::create_dir_all(copy.path().join("component")).unwrap();
+    for file in files_below(&deploy).unwrap() {
+        let text = fs::read_to_string(&file).unwrap();
+        let text = if file.ends_with("workload.yaml") {
+            let changed = text.replace("example.io", "kafka.strimzi.io").replace("Database", "Broker");
+            changed.replace("databases", "brokers")
+        } else {
+            text
+        };
+        fs::write(copy.path().join("component").join(file.file_name().unwrap()), text).unwrap();
+    }
+    let base = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "pps-sidecar"},
+        "spec": {"template": {"spec": {"containers": [{"name": "sidecar", "env": [{"name": "A", "value": "b"}]}]}}}});
+    fs::write(copy.path().join("base.yaml"), base.to_string()).unwrap();
+    let kustomization = json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "resources": ["base.yaml"], "components": ["component"]});
+    fs::write(copy.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    let objects = render_kustomize(copy.path().to_str().unwrap()).unwrap();
+    let text = serde_json::to_string(&objects).unwrap();
+    for old in ["example.io", "Database", "databases", "pps-custom-workload\""] {
+        assert!(!text.contains(old), "{old}: {text}");
+    }
+    for (new, count) in [("kafka.strimzi.io", 3), ("Broker", 2), ("brokers", 1)] {
+        assert_eq!(text.matches(new).count(), count, "{new}: {text}");
+    }
 }
 
 #[test]

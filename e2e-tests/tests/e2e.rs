@@ -7,6 +7,7 @@
 #[macro_use]
 mod support;
 
+mod alerts;
 mod chart;
 mod check;
 mod corpus;
@@ -21,4 +22,5 @@ mod manifests;
 mod registry;
 mod release;
 mod scenarios;
+mod scope;
 mod workers;

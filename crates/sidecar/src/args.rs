@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080", env = "PPS_ADMIN_ADDRESS")]
     pub admin_address: SocketAddr,
 
-    /// Namespace of the ConfigMap kruise-configuration and of OpenKruise's Lease. The ConfigMap's key
+    /// Namespace of the ConfigMap kruise-configuration. Its key
     /// PPS_Watch_Custom_Workload_WhiteList lists custom workload kinds:
     /// {"workloads":[{"group":"example.io","kind":"Database"}]}.
     #[arg(
@@ -53,6 +53,15 @@ pub struct Args {
         value_parser = NonEmptyStringValueParser::new(),
     )]
     pub config_namespace: String,
+
+    /// Namespace of OpenKruise, where its manager's Lease is. Defaults to that of the ConfigMap.
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "PPS_OPENKRUISE_NAMESPACE",
+        value_parser = NonEmptyStringValueParser::new(),
+    )]
+    pub openkruise_namespace: Option<String>,
 
     /// How long a node must be missing before the states recorded on it are dropped, and Pods that wait
     /// for it are evicted if --evict-pending-pods is set. Applies to objects with
@@ -166,6 +175,13 @@ pub enum LogFormat {
     Json,
 }
 
+impl Args {
+    /// Where the Lease of OpenKruise's manager is.
+    pub fn openkruise_namespace(&self) -> &str {
+        self.openkruise_namespace.as_deref().unwrap_or(&self.config_namespace)
+    }
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<u32>() {
         Ok(seconds) if seconds <= 600 => Ok(Duration::from_secs(seconds.into())),
@@ -214,7 +230,14 @@ mod tests {
         Args::command().debug_assert();
         let args = Args::parse_from(["pps-sidecar"]);
         assert_eq!((args.max_writes, args.shutdown_timeout.as_secs()), (16, 10));
-        assert_eq!(args.config_namespace, "kruise-system");
+        assert_eq!(
+            (args.config_namespace.as_str(), args.openkruise_namespace()),
+            ("kruise-system", "kruise-system")
+        );
+        let moved = Args::parse_from(["pps-sidecar", "--config-namespace=a"]);
+        assert_eq!((moved.config_namespace.as_str(), moved.openkruise_namespace()), ("a", "a"));
+        let apart = Args::parse_from(["pps-sidecar", "--config-namespace=a", "--openkruise-namespace=b"]);
+        assert_eq!((apart.config_namespace.as_str(), apart.openkruise_namespace()), ("a", "b"));
         assert_eq!(args.node_grace_period.as_secs(), 300);
         for (text, seconds) in
             [("1s", Some(1)), ("90s", Some(90)), ("2h", Some(7200)), ("168h", Some(604_800))]

@@ -105,7 +105,7 @@ async fn leave_recording(
     mut interrupt: Signal,
 ) {
     tokio::select! {
-        () = conflicting_recorder::watch_manager(client, &args.config_namespace, metrics) => {}
+        () = conflicting_recorder::watch_manager(client, args.openkruise_namespace(), metrics) => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
@@ -126,8 +126,11 @@ async fn record(
     let term = CurrentTerm::new(leadership.clone());
     let watches = Watches::new(client.clone(), interest.clone(), health.clone(), metrics.clone(), sender);
     let (checked, mut checks) = mpsc::channel(1);
-    let manager_checks =
-        conflicting_recorder::check_repeatedly(client.clone(), args.config_namespace.clone(), checked);
+    let manager_checks = conflicting_recorder::check_repeatedly(
+        client.clone(),
+        args.openkruise_namespace().to_owned(),
+        checked,
+    );
     let mut worker = Worker::new(args, client, interest, watches, term, health, metrics);
     worker.tasks.spawn("check of OpenKruise's manager", manager_checks);
     worker.start_first_watches(args.config_namespace.clone());
@@ -148,7 +151,7 @@ async fn record(
             failure = worker.tasks.first_failure() => return Err(failure),
             () = sleep_until(due.unwrap_or_else(|| Instant::now() + SWEEP_INTERVAL).into()), if due.is_some() => {}
             _ = sweep.tick() => worker.sweep(),
-            Some(check) = checks.recv() => worker.on_manager_checked(check, &args.config_namespace),
+            Some(check) = checks.recv() => worker.on_manager_checked(check, args.openkruise_namespace()),
             is_running = leadership.changed() => anyhow::ensure!(is_running, "the election has ended"),
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
