@@ -111,27 +111,25 @@ pub struct CheckArgs {
     #[arg(long, value_name = "NAME", default_value = "pps-sidecar", value_parser = name)]
     sidecar: String,
 
-    /// Name of the sidecar's Lease. Defaults to the name of its Deployment.
+    /// Name of the sidecar's Lease. This and the following flags default to what the sidecar's Deployment says.
     #[arg(long, value_name = "NAME", value_parser = name)]
     lease_name: Option<String>,
 
     /// Whether the sidecar uses a Lease.
-    #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set)]
-    leader_election: bool,
+    #[arg(long, value_name = "true|false")]
+    leader_election: Option<bool>,
 
-    /// Namespace of the ConfigMap kruise-configuration and of OpenKruise's Lease.
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        default_value = "kruise-system",
-        env = "PPS_CONFIG_NAMESPACE",
-        value_parser = name
-    )]
-    config_namespace: String,
+    /// Namespace of the ConfigMap kruise-configuration.
+    #[arg(long, value_name = "NAMESPACE", value_parser = name)]
+    config_namespace: Option<String>,
+
+    /// Namespace of OpenKruise. Defaults to that of the ConfigMap.
+    #[arg(long, value_name = "NAMESPACE", value_parser = name)]
+    openkruise_namespace: Option<String>,
 
     /// Which program records: the sidecar (self) or OpenKruise's manager.
-    #[arg(long, value_name = "RECORDER", value_enum, default_value_t = Recorder::Own, env = "PPS_RECORDER")]
-    recorder: Recorder,
+    #[arg(long, value_name = "RECORDER", value_enum)]
+    recorder: Option<Recorder>,
 }
 
 /// Output format.
@@ -165,7 +163,6 @@ impl CheckArgs {
     }
 
     fn settings(&self, runs_in_cluster: bool) -> Settings {
-        let lease = self.lease_name.clone().unwrap_or_else(|| self.sidecar.clone());
         Settings {
             phase: self.phase,
             has_policies: !self.without_policies,
@@ -184,8 +181,10 @@ impl CheckArgs {
             runs_in_cluster,
             namespace: self.namespace.clone(),
             sidecar: self.sidecar.clone(),
-            lease: self.leader_election.then_some(lease),
+            lease: self.lease_name.clone(),
+            elects_leader: self.leader_election,
             config_namespace: self.config_namespace.clone(),
+            openkruise_namespace: self.openkruise_namespace.clone(),
             recorder: self.recorder,
         }
     }

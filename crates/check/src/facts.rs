@@ -2,6 +2,7 @@
 //! missing or of another type count as empty.
 
 mod objects;
+mod recording;
 mod selector;
 
 pub use objects::{
@@ -9,6 +10,7 @@ pub use objects::{
     LeaseSpec, Metadata, Owner, Pod, Policy, PolicyServer, PolicyServerSpec, PolicySpec, PolicyStatus,
     Recorded, Service, Webhook, WebhookConfiguration,
 };
+pub use recording::Recording;
 pub use selector::matches;
 
 use std::fmt;
@@ -110,12 +112,16 @@ pub struct Settings {
     pub namespace: String,
     /// The name of the sidecar's Deployment.
     pub sidecar: String,
-    /// The name of the sidecar's Lease. None without leader election.
+    /// The name of the sidecar's Lease. This and the following are found in the Deployment unless they are set.
     pub lease: Option<String>,
-    /// The namespace of the ConfigMap and of OpenKruise.
-    pub config_namespace: String,
+    /// Whether the sidecar uses a Lease.
+    pub elects_leader: Option<bool>,
+    /// The namespace of the ConfigMap that lists custom kinds.
+    pub config_namespace: Option<String>,
+    /// The namespace of OpenKruise's Lease.
+    pub openkruise_namespace: Option<String>,
     /// Which program records.
-    pub recorder: Recorder,
+    pub recorder: Option<Recorder>,
 }
 
 impl Default for Settings {
@@ -138,9 +144,11 @@ impl Default for Settings {
             runs_in_cluster: true,
             namespace: "persistent-pod-state".into(),
             sidecar: "pps-sidecar".into(),
-            lease: Some("pps-sidecar".into()),
-            config_namespace: "kruise-system".into(),
-            recorder: Recorder::Own,
+            lease: None,
+            elects_leader: None,
+            config_namespace: None,
+            openkruise_namespace: None,
+            recorder: None,
         }
     }
 }
@@ -289,6 +297,8 @@ pub struct Objects {
 pub struct Facts {
     /// What is to be checked.
     pub settings: Settings,
+    /// How the sidecar is set up.
+    pub recording: Recording,
     /// Major and minor version of Kubernetes, and its full version.
     pub kubernetes: Read<(u32, u32, String)>,
     /// The definition of PersistentPodState.

@@ -16,7 +16,8 @@ use self::reader::{Reader, is_name};
 pub(crate) use self::reader::{encode, root_cause};
 use self::rights::{account, sidecar_rights};
 use crate::facts::{
-    Deployment, Facts, LeaseReads, LeaseSpec, Module, ModuleAnswer, Objects, Policy, Read, Right, Settings,
+    Deployment, Facts, LeaseReads, LeaseSpec, Module, ModuleAnswer, Objects, Policy, Read, Recording, Right,
+    Settings,
 };
 use crate::registry::{self, Sources};
 
@@ -39,15 +40,9 @@ pub async fn gather(client: &Client, settings: Settings) -> Facts {
         return facts;
     }
     facts.kubernetes = kubernetes;
-    let settings = &facts.settings;
-    let first_lease = async {
-        match &settings.lease {
-            Some(lease) => read_lease(&reader, &settings.namespace, lease).await,
-            None => Read::Unknown,
-        }
-    };
-    let (first_lease, first_openkruise) =
-        tokio::join!(first_lease, read_lease(&reader, &settings.config_namespace, "kruise-manager"));
+    facts.sidecars = read_sidecars(&reader, &facts.settings).await;
+    facts.recording = Recording::of(&facts.settings, own_sidecar(&facts));
+    let (first_lease, first_openkruise) = read_leases(&reader, &facts).await;
 
     (facts.definition, facts.policy_definition, facts.server_definition) = tokio::join!(
         reader.definition("persistentpodstates.apps.kruise.io"),
@@ -79,19 +74,14 @@ pub async fn gather(client: &Client, settings: Settings) -> Facts {
         read_module(&reader, &mut facts).await;
     }
     read_sidecar(&reader, &mut facts).await;
-    facts.whitelist = read_whitelist(&reader, &facts.settings.config_namespace).await;
+    facts.whitelist = read_whitelist(&reader, &facts.recording.config_namespace).await;
     facts.objects = read_objects(&reader, &facts).await;
-
-    let settings = &facts.settings;
     if first_lease.known().is_some() || first_openkruise.known().is_some() {
         sleep_until(started + LEASE_INTERVAL).await;
     }
-    facts.lease = match &settings.lease {
-        Some(lease) => read_lease_again(&reader, &settings.namespace, lease, first_lease).await,
-        None => Read::Unknown,
-    };
-    facts.openkruise_lease =
-        read_lease_again(&reader, &settings.config_namespace, "kruise-manager", first_openkruise).await;
+    let (second_lease, second_openkruise) = read_leases(&reader, &facts).await;
+    facts.lease = compare(first_lease, second_lease);
+    facts.openkruise_lease = compare(first_openkruise, second_openkruise);
     facts.problems = reader.into_problems();
     facts
 }
@@ -176,23 +166,12 @@ async fn read_module(reader: &Reader, facts: &mut Facts) {
 
 async fn read_sidecar(reader: &Reader, facts: &mut Facts) {
     let settings = &facts.settings;
-    let sidecars: Read<Vec<Deployment>> = reader.deployments("app.kubernetes.io/component=sidecar").await;
-    facts.sidecars = match sidecars {
-        Read::Known(found) => {
-            Read::Known(found.into_iter().filter(|one| is_sidecar(settings, one)).collect())
-        }
-        other => other,
-    };
     facts.sidecar_pods = reader.pods(&settings.namespace, "").await;
-    let own =
-        facts.sidecars.items().unwrap_or_default().iter().find(|one| {
-            one.metadata.namespace == settings.namespace && one.metadata.name == settings.sidecar
-        });
-    let Some(own) = own else { return };
+    let Some(own) = own_sidecar(facts) else { return };
     let name = own.spec.template.spec.service_account_name.as_str();
     let user = account(&settings.namespace, if name.is_empty() { "default" } else { name });
     let mut rights = Vec::new();
-    for right in sidecar_rights(settings) {
+    for right in sidecar_rights(&settings.namespace, &facts.recording) {
         match reader.may(&user, &right).await {
             Read::Known(is_allowed) => rights.push((right, is_allowed)),
             // This check may not ask: it need not ask again.
@@ -200,6 +179,23 @@ async fn read_sidecar(reader: &Reader, facts: &mut Facts) {
         }
     }
     facts.sidecar_rights = rights;
+}
+
+async fn read_sidecars(reader: &Reader, settings: &Settings) -> Read<Vec<Deployment>> {
+    match reader.deployments("app.kubernetes.io/component=sidecar").await {
+        Read::Known(found) => {
+            Read::Known(found.into_iter().filter(|one| is_sidecar(settings, one)).collect())
+        }
+        other => other,
+    }
+}
+
+/// The sidecar's Deployment of the installation that is checked.
+fn own_sidecar(facts: &Facts) -> Option<&Deployment> {
+    let (namespace, name) = (&facts.settings.namespace, &facts.settings.sidecar);
+    let found = facts.sidecars.items()?.iter();
+    let mut found = found.filter(|one| one.metadata.namespace == *namespace && one.metadata.name == *name);
+    found.next()
 }
 
 /// Whether a Deployment runs the sidecar: by its image, because the chart can give it any name and label.
@@ -214,6 +210,10 @@ fn is_sidecar(settings: &Settings, deployment: &Deployment) -> bool {
 }
 
 async fn read_lease(reader: &Reader, namespace: &str, name: &str) -> Read<Option<LeaseSpec>> {
+    // Names from a Deployment may be any text.
+    if !is_name(namespace) || !is_name(name) {
+        return Read::Absent;
+    }
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
     let right = Right::new("get", "coordination.k8s.io", "leases").named(name).within(namespace);
     match reader.get::<Value>(right, &path).await {
@@ -223,26 +223,32 @@ async fn read_lease(reader: &Reader, namespace: &str, name: &str) -> Read<Option
     }
 }
 
-async fn read_lease_again(
-    reader: &Reader,
-    namespace: &str,
-    name: &str,
-    first: Read<Option<LeaseSpec>>,
-) -> Read<LeaseReads> {
-    let first = match first {
-        Read::Unknown => return Read::Unknown,
-        Read::Absent => None,
-        Read::Known(first) => first,
+/// The sidecar's Lease and that of OpenKruise's manager.
+async fn read_leases(reader: &Reader, facts: &Facts) -> (Read<Option<LeaseSpec>>, Read<Option<LeaseSpec>>) {
+    let own = async {
+        match &facts.recording.lease {
+            Some(lease) => read_lease(reader, &facts.settings.namespace, lease).await,
+            None => Read::Unknown,
+        }
     };
-    match read_lease(reader, namespace, name).await {
+    tokio::join!(own, read_lease(reader, &facts.recording.openkruise_namespace, "kruise-manager"))
+}
+
+/// Two reads of one Lease.
+fn compare(first: Read<Option<LeaseSpec>>, second: Read<Option<LeaseSpec>>) -> Read<LeaseReads> {
+    match (first, second) {
+        (Read::Unknown, _) | (_, Read::Unknown) => Read::Unknown,
+        (_, Read::Absent) => Read::Absent,
         // A Lease that has just appeared has no first read, so its holder counts as living.
-        Read::Known(second) => Read::Known(LeaseReads { first, second }),
-        Read::Absent => Read::Absent,
-        Read::Unknown => Read::Unknown,
+        (Read::Absent, Read::Known(second)) => Read::Known(LeaseReads { first: None, second }),
+        (Read::Known(first), Read::Known(second)) => Read::Known(LeaseReads { first, second }),
     }
 }
 
 async fn read_whitelist(reader: &Reader, namespace: &str) -> Read<String> {
+    if !is_name(namespace) {
+        return Read::Absent;
+    }
     let name = pps_core::whitelist::CONFIG_MAP;
     let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
     let right = Right::new("get", "", "configmaps").named(name).within(namespace);

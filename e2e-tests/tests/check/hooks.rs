@@ -119,15 +119,15 @@ pub(super) async fn run_as_a_helm_test(world: &World) {
     world.cluster.apply_objects(&hooks(world, "test", json!({}))).await.unwrap();
     let pods = world.cluster.pods_api(NAMESPACE);
     let phase = wait_for("the Pod of helm test to end", TIMEOUT, async || {
-        let pod: Pod = pods.get("pps-check").await?;
+        let pod: Pod = pods.get("pps-check-after").await?;
         let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
         Ok(Progress::when(["Succeeded", "Failed"].contains(&phase.as_str()), phase.clone(), phase))
     });
     let phase = phase.await.unwrap();
-    let log = world.installation.as_ref().unwrap().log("pps-check");
+    let log = world.installation.as_ref().unwrap().log("pps-check-after");
     assert_eq!(phase, "Succeeded", "{log}");
     assert!(log.contains("OK        LeaderActive"), "{log}");
-    world.kubectl(&["delete", "pod", "-n", NAMESPACE, "pps-check"]).await;
+    world.kubectl(&["delete", "pod", "-n", NAMESPACE, "pps-check-after"]).await;
 }
 
 /// `deploy/check.yaml` has the Job of the chart, with the arguments for an installation that exists.

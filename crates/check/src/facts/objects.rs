@@ -241,6 +241,10 @@ objects! {
         name: String,
         /// Its image.
         image: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Its environment variables.
+        env: Vec<Value>,
     }
     /// The status of a Deployment.
     DeploymentStatus {

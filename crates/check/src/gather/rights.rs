@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::reader::Reader;
-use crate::facts::{Read, Recorder, Right, Settings};
+use crate::facts::{Read, Recorder, Recording, Right};
 
 const GROUP: &str = "apps.kruise.io";
 
@@ -47,8 +47,8 @@ impl Reader {
 }
 
 /// The rights without which the sidecar records nothing.
-pub(super) fn sidecar_rights(settings: &Settings) -> Vec<Right> {
-    if settings.recorder == Recorder::OpenKruise {
+pub(super) fn sidecar_rights(namespace: &str, recording: &Recording) -> Vec<Right> {
+    if recording.recorder == Recorder::OpenKruise {
         return Vec::new();
     }
     let mut rights = Vec::new();
@@ -63,8 +63,8 @@ pub(super) fn sidecar_rights(settings: &Settings) -> Vec<Right> {
     }
     rights.push(Right::new("create", GROUP, "persistentpodstates"));
     rights.push(Right::new("patch", GROUP, "persistentpodstates/status"));
-    if let Some(lease) = &settings.lease {
-        let leases = |verb| Right::new(verb, "coordination.k8s.io", "leases").within(&settings.namespace);
+    if let Some(lease) = &recording.lease {
+        let leases = |verb| Right::new(verb, "coordination.k8s.io", "leases").within(namespace);
         rights.push(leases("create"));
         rights.extend(["get", "update"].map(|verb| leases(verb).named(lease)));
     }

@@ -49,7 +49,7 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     let is_ours = versions
         .iter()
         .any(|version| version.spec_properties().is_some_and(|fields| fields.contains_key(OWN_FIELD)));
-    if !is_ours && facts.settings.recorder == Recorder::Own {
+    if !is_ours && facts.recording.recorder == Recorder::Own {
         findings.error(
             Code::DefinitionOfOpenKruise,
             NAME,

@@ -74,7 +74,7 @@ fn check_namespaces(facts: &Facts, findings: &mut Findings) {
 
 fn check_custom_kinds(facts: &Facts, findings: &mut Findings) {
     let Some(text) = facts.whitelist.known() else { return };
-    let subject = format!("ConfigMap {}/{}", facts.settings.config_namespace, whitelist::CONFIG_MAP);
+    let subject = format!("ConfigMap {}/{}", facts.recording.config_namespace, whitelist::CONFIG_MAP);
     let listed = match whitelist::parse(text) {
         Ok(listed) => listed,
         Err(error) => {

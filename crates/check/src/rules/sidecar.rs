@@ -25,7 +25,7 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
         }
     }
     if settings.phase == Phase::After {
-        if settings.recorder == Recorder::Own {
+        if facts.recording.recorder == Recorder::Own {
             check_lease(facts, findings);
         }
         check_rights(facts, findings);
@@ -91,7 +91,7 @@ fn version(reference: &str) -> Option<&str> {
 }
 
 fn check_lease(facts: &Facts, findings: &mut Findings) {
-    let Some(name) = &facts.settings.lease else { return };
+    let Some(name) = &facts.recording.lease else { return };
     let namespace = &facts.settings.namespace;
     let subject = format!("Lease {namespace}/{name}");
     let why = "so nothing is recorded";
@@ -142,9 +142,9 @@ fn check_rights(facts: &Facts, findings: &mut Findings) {
 }
 
 fn check_recorder(facts: &Facts, findings: &mut Findings) {
-    let subject = format!("Lease {}/kruise-manager", facts.settings.config_namespace);
+    let subject = format!("Lease {}/kruise-manager", facts.recording.openkruise_namespace);
     let manager = facts.openkruise_lease.known().and_then(|reads| reads.living_holder());
-    match (facts.settings.recorder, manager) {
+    match (facts.recording.recorder, manager) {
         (Recorder::Own, Some(manager)) => findings.error(
             Code::ConflictingRecorder,
             subject,

@@ -126,7 +126,7 @@ fn with_opt_in_only_namespaces_with_the_label_are_covered() {
 #[test]
 fn openkruise_may_record_with_its_own_definition() {
     let mut facts = flaws().into_iter().find(|(code, ..)| *code == Code::DefinitionOfOpenKruise).unwrap().2;
-    facts.settings.recorder = Recorder::OpenKruise;
+    facts.recording.recorder = Recorder::OpenKruise;
     facts.openkruise_lease = lease("manager", "1", "2");
     facts.lease = Read::Absent;
     let found = judge(&facts);

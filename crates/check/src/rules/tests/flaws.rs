@@ -265,7 +265,7 @@ pub(super) fn flaws() -> Vec<(Code, Severity, Facts)> {
             Error,
             changed(|facts| facts.openkruise_lease = lease("manager", "1", "2")),
         ),
-        (Code::RecorderMissing, Error, changed(|facts| facts.settings.recorder = Recorder::OpenKruise)),
+        (Code::RecorderMissing, Error, changed(|facts| facts.recording.recorder = Recorder::OpenKruise)),
         (
             Code::ObjectsNotRecorded,
             Warning,
