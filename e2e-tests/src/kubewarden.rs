@@ -6,6 +6,7 @@ mod kwctl;
 mod policy;
 pub mod policy_server;
 pub mod probe;
+pub mod reconciler;
 mod review_client;
 pub mod stand_in;
 

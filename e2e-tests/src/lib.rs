@@ -7,8 +7,9 @@
 //! Modules depend on each other in one direction only:
 //! `wait`, `http`, `repository`, `report`, `metrics` ← [`supervisor`] ← [`control_plane`] ← [`manifests`], [`registry`], [`sidecar`],
 //! [`prometheus`]
-//! ← [`kubewarden`] ← [`cluster`] ← [`install`].
+//! ← [`kubewarden`] ← [`cluster`] ← [`install`]; [`check`] needs only [`registry`].
 
+pub mod check;
 pub mod cluster;
 pub mod control_plane;
 pub mod http;

@@ -9,6 +9,7 @@ mod support;
 
 mod alerts;
 mod chart;
+mod check;
 mod corpus;
 mod crd;
 mod docs;

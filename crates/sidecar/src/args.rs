@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::{ArgAction, Parser, ValueEnum};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use pps_check::args::CheckArgs;
 
 /// Records the node, topology and annotations of stateful Pods, so that the PersistentPodState policy
 /// can place re-created Pods where they were.
@@ -27,8 +28,12 @@ use clap::{ArgAction, Parser, ValueEnum};
 /// SIGTERM and SIGINT, writes what is pending and exits with 0. Exits with 1 if it cannot start, and
 /// with 2 if the command line is invalid.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "pps-sidecar", version)]
+#[command(name = "pps-sidecar", version, disable_help_subcommand = true)]
 pub struct Args {
+    /// Without a command, the program records.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// Kubeconfig file to use instead of the default one.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -142,6 +147,12 @@ pub struct Args {
     pub log_format: LogFormat,
 }
 
+/// What the program does instead of recording.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    Check(Box<CheckArgs>),
+}
+
 /// Which program records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Recorder {
@@ -200,6 +211,19 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn records_unless_a_command_is_given() {
+        assert!(Args::parse_from(["pps-sidecar", "--recorder=openkruise"]).command.is_none());
+        let args = Args::parse_from(["pps-sidecar", "check", "--phase=before", "-o", "json"]);
+        assert!(matches!(args.command, Some(Command::Check(_))));
+        for wrong in
+            [&["check", "--policy", "A/b"][..], &["check", "--service-account", "a"], &["help"], &["chek"]]
+        {
+            let args = ["pps-sidecar"].iter().chain(wrong);
+            assert_eq!(Args::try_parse_from(args).unwrap_err().exit_code(), 2, "{wrong:?}");
+        }
+    }
 
     #[test]
     fn parses_defaults_and_rejects_values_out_of_range() {

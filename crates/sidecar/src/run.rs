@@ -15,10 +15,13 @@ mod turn;
 mod worker;
 mod writing;
 
+use std::env;
+use std::io::{Write as _, stdout};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::Client;
+use pps_check::args::CheckArgs;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{sleep_until, timeout};
@@ -47,6 +50,18 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 pub fn run_to_completion(args: &Args) -> anyhow::Result<()> {
     logging::start(args)?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(args))
+}
+
+/// Checks an installation, and prints what was found. Returns the exit code. Fails if no cluster is configured.
+pub fn check(args: &CheckArgs) -> anyhow::Result<u8> {
+    let report = tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let client = client::connect(args.kubeconfig.as_deref()).await?;
+        let runs_in_cluster = env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        anyhow::Ok(args.run(&client, runs_in_cluster).await)
+    })?;
+    // A reader that closes the pipe early has seen enough.
+    let _ = stdout().write_all(report.text.as_bytes());
+    Ok(report.exit_code)
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {

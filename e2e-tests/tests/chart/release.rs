@@ -37,6 +37,10 @@ impl<'a> Release<'a> {
         // Kubernetes 1.20 has no policy/v1.
         let budget = self.cluster.control_plane.version() >= Version::minor(21);
         values["podDisruptionBudget"] = json!({"enabled": budget});
+        // No node runs the Job of the check here. Former charts have none, and their schema refuses the value.
+        if self.chart.path().join("templates/check.yaml").exists() {
+            values["check"] = json!({"enabled": false});
+        }
         let values = Scratch::file(&format!("{command}.yaml"), values.to_string())?;
         let (chart, path) = (self.chart.argument(), values.argument());
         let kubeconfig = self.cluster.control_plane.kubeconfig_for("admin")?.display().to_string();

@@ -138,6 +138,21 @@ impl Containers {
         Ok(http::get(&running.address, path).await.is_ok_and(|(code, _)| code == 200))
     }
 
+    /// The exit code of a process that is not started again because of the Pod's `restartPolicy`. None if it still runs.
+    pub(super) fn exit_code(&self, running: &Running, pod: &Pod) -> Result<Option<i32>> {
+        let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
+        if policy != Some("Never") {
+            return Ok(None);
+        }
+        let status = self.supervisor.status(&running.spec.name)?;
+        Ok((!status.running).then(|| status.code.unwrap_or(137)))
+    }
+
+    /// The log of a Pod of that name.
+    pub fn log(&self, pod: &str) -> String {
+        self.supervisor.log(pod)
+    }
+
     /// Sends SIGTERM, and SIGKILL when the grace period is over.
     pub(super) async fn stop(&self, running: &Running) -> Result<()> {
         let name = &running.spec.name;
