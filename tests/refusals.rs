@@ -18,19 +18,17 @@ const SOURCES: [&str; 7] = [
 ];
 
 /// Texts in these files that refuse nothing, or are only a part of a message that has a row.
-const OTHERS: [&str; 17] = [
+const OTHERS: [&str; 15] = [
     // What follows a text that has a row.
     "is refused",
     ", or set settings.onLookupFailure to \"accept\" to",
     "start Pods without their recorded state",
     "skip this check",
-    "in namespace",
     "remove the label before you delete it",
     "to 0 and wait until its Pods are gone, or remove the label",
     // In parentheses, what the host has said.
     "failed",
     "the answer is not a valid",
-    "it is not the object of this name",
     // Warnings and the log.
     "this Pod starts without its recorded state",
     "accepted without this check",

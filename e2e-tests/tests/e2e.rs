@@ -12,6 +12,7 @@ mod corpus;
 mod crd;
 mod docs;
 mod docs_kwctl;
+mod docs_pages;
 mod faults;
 mod harness;
 mod hostile;
