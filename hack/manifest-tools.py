@@ -18,6 +18,13 @@ class Failure(Exception):
     """An error that the engine reports."""
 
 
+def merge(values, later):
+    """Merges values as Helm does: maps by key, everything else is replaced."""
+    if not isinstance(values, dict) or not isinstance(later, dict):
+        return later
+    return {**values, **{key: merge(values.get(key), value) for key, value in later.items()}}
+
+
 class Kustomize:
     def __init__(self):
         self.library = ctypes.CDLL(os.path.join(HERE, "libpykustomize.so"))
@@ -76,12 +83,13 @@ class Helm:
         self.call(name, *arguments, result=result)
         return self.take(result)
 
-    def values(self, file):
-        """Reads a values file as JSON."""
-        if file is None:
-            return "{}"
-        with open(file, encoding="utf-8") as stream:
-            return self.text("helm_values_from_yaml", stream.read())
+    def values(self, files):
+        """Reads files of values as JSON. The values of a later file take precedence."""
+        merged = {}
+        for file in files or []:
+            with open(file, encoding="utf-8") as stream:
+                merged = merge(merged, json.loads(self.text("helm_values_from_yaml", stream.read())))
+        return json.dumps(merged)
 
     def template(self, options):
         """Renders what an installation would apply, in the order of the template files."""
@@ -162,7 +170,7 @@ def helm(arguments):
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--namespace", "-n", default="default")
     values = argparse.ArgumentParser(add_help=False)
-    values.add_argument("--values", "-f")
+    values.add_argument("--values", "-f", action="append")
     cluster = argparse.ArgumentParser(add_help=False)
     cluster.add_argument("--kubeconfig")
     commands = parser.add_subparsers(dest="command", required=True)

@@ -7,9 +7,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use persistent_pod_state_policy::{METADATA, Settings};
-use pps_core::owner::KINDS_WITHOUT_STABLE_NAMES;
 use pps_core::pps::{API_VERSIONS, KIND};
-use pps_core::protect::{CLUSTER_CONTROLLERS, PROTECTION_LABEL};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -197,8 +195,10 @@ fn check_versions() {
         "charts/persistent-pod-state/Chart.yaml",
         "charts/persistent-pod-state/README.md",
         "charts/persistent-pod-state/files/cluster-admission-policy.yaml",
+        "charts/persistent-pod-state/files/cluster-admission-policy-validation.yaml",
         "deploy/README.md",
         "deploy/base/cluster-admission-policy.yaml",
+        "deploy/base/cluster-admission-policy-validation.yaml",
         "deploy/base/deployment.yaml",
     ] {
         assert!(named.contains(file), "{file} names no version");
@@ -217,6 +217,7 @@ fn check_chart_files() {
     let mut expected = BTreeSet::new();
     for source in [
         "deploy/base/cluster-admission-policy.yaml",
+        "deploy/base/cluster-admission-policy-validation.yaml",
         "deploy/base/crd.yaml",
         "deploy/components/monitoring/dashboard.json",
         "deploy/components/monitoring/prometheus-rule.yaml",
@@ -315,58 +316,38 @@ fn context_aware_resources_name_every_version() {
     assert_eq!(metadata()["contextAwareResources"], json!(expected));
 }
 
+/// The policies in `deploy/`.
+const POLICIES: [&str; 2] =
+    ["deploy/base/cluster-admission-policy.yaml", "deploy/base/cluster-admission-policy-validation.yaml"];
+
 /// Kubewarden refuses a policy that may take longer than the API server waits. Two seconds are left for other requests
 /// that hold the workers.
 #[test]
-fn the_policy_may_take_less_time_than_the_api_server_waits() {
-    let deployed = yaml(&read("deploy/base/cluster-admission-policy.yaml"));
-    let seconds = |field: &str| deployed["spec"][field].as_u64().unwrap();
-    assert_eq!(seconds("timeoutEvalSeconds") + 2, seconds("timeoutSeconds"));
+fn the_policies_may_take_less_time_than_the_api_server_waits() {
+    for file in POLICIES {
+        let deployed = yaml(&read(file));
+        let seconds = |field: &str| deployed["spec"][field].as_u64().unwrap();
+        assert_eq!(seconds("timeoutEvalSeconds") + 2, seconds("timeoutSeconds"), "{file}");
+    }
 }
 
-/// The match conditions keep Pods, updates and deletions from the PolicyServer that the policy would accept without a host
-/// call.
 #[test]
-fn match_conditions_agree_with_the_policy() {
-    let deployed = yaml(&read("deploy/base/cluster-admission-policy.yaml"));
-    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (group, kind) in KINDS_WITHOUT_STABLE_NAMES {
-        groups.entry(group).or_default().push(format!("'{kind}'"));
+fn the_policies_divide_what_the_metadata_ask_for() {
+    let metadata = metadata();
+    let deployed = POLICIES.map(|file| yaml(&read(file))["spec"].clone());
+    let mut rules: Vec<Value> = Vec::new();
+    for spec in &deployed {
+        rules.extend(spec["rules"].as_array().unwrap().iter().cloned());
+        // Both look up PersistentPodStates.
+        assert_eq!(spec["contextAwareResources"], metadata["contextAwareResources"]);
+        assert_eq!(spec["module"], deployed[0]["module"]);
+        assert_eq!(spec["policyServer"], deployed[0]["policyServer"]);
+        assert_eq!(spec["settings"], deployed[0]["settings"]);
     }
-    let condition_of = |(group, kinds): (&&str, &Vec<String>)| {
-        let version = match *group {
-            "" => "owner.apiVersion == 'v1'".to_owned(),
-            group => format!("owner.apiVersion.startsWith('{group}/')"),
-        };
-        format!("{version} && owner.kind in [{}]", kinds.join(", "))
-    };
-    let unstable: Vec<String> = groups.iter().map(condition_of).collect();
-    let label = format!("'{PROTECTION_LABEL}'");
-    // Each condition must let a PersistentPodState pass.
-    let expected = [
-        "request.kind.kind != 'Pod' || !has(object.spec.nodeName) || object.spec.nodeName == ''".to_owned(),
-        format!(
-            "request.kind.kind != 'Pod' || has(object.metadata.ownerReferences) && \
-             object.metadata.ownerReferences.exists(owner, has(owner.controller) && owner.controller && !( {}))",
-            unstable.join(" || ")
-        ),
-        format!(
-            "request.operation != 'DELETE' || has(oldObject.metadata.labels) && \
-             '{PROTECTION_LABEL}' in oldObject.metadata.labels && !(request.userInfo.username in ['{}'])",
-            CLUSTER_CONTROLLERS.join("', '")
-        ),
-        // Under OpenKruise's definition an object may lack the spec.
-        format!(
-            "request.operation != 'UPDATE' || !has(oldObject.metadata.deletionTimestamp) && ( \
-             !(has(object.spec) && has(oldObject.spec) && object.spec == oldObject.spec) || \
-             has(object.metadata.labels) && {label} in object.metadata.labels && \
-             !(has(oldObject.metadata.labels) && {label} in oldObject.metadata.labels && \
-             oldObject.metadata.labels[{label}] == object.metadata.labels[{label}]))"
-        ),
-    ];
-    let conditions = deployed["spec"]["matchConditions"].as_array().unwrap();
-    let conditions: Vec<String> =
-        conditions.iter().map(|condition| words(condition["expression"].as_str().unwrap())).collect();
-    assert_eq!(conditions, expected);
+    assert_eq!(metadata["rules"], json!(rules));
+    // Pods are changed and not audited, objects the other way round.
+    let fields = ["mutating", "backgroundAudit"];
+    let [pods, objects] = deployed.each_ref().map(|spec| fields.map(|field| spec[field].as_bool().unwrap()));
+    assert_eq!((pods, objects), ([true, false], [false, true]));
+    assert_eq!(fields.map(|field| metadata[field].as_bool().unwrap()), [true, true]);
 }

@@ -7,19 +7,20 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
-    api::{DynamicObject, ListParams, PostParams},
+    api::{DynamicObject, ListParams},
 };
 use serde_json::json;
 
 use crate::{
-    cluster::{Cluster, kubelet::Containers, pps_resource},
+    cluster::{Cluster, kubelet::Containers},
     kubewarden::{
         self, Policy,
         policy_server::{self, PolicyServer},
+        probe::wait_until_called,
         stand_in::PolicyModule,
     },
     manifests::render::{as_served, render_kustomize},
@@ -136,27 +137,35 @@ impl Installation {
         Ok(cluster.pods_api(NAMESPACE).list(&ListParams::default()).await?.items)
     }
 
-    /// Serves the applied `ClusterAdmissionPolicy` as Kubewarden does: pulls its module, evaluates it with the
-    /// permissions of the PolicyServer's ServiceAccount, and registers the webhook. With `real`, the PolicyServer that
+    /// Serves the applied `ClusterAdmissionPolicy` objects as Kubewarden does: pulls their module, evaluates it with the
+    /// permissions of the PolicyServer's ServiceAccount, and registers the webhooks. With `real`, the PolicyServer that
     /// `POLICY_SERVER` names does this, else the stand-in.
     pub async fn serve_policy(&mut self, cluster: &mut Cluster, account: &str, real: bool) -> Result<()> {
-        let policy = installed_policy(cluster).await?;
-        let reference = policy.module()?.strip_prefix("registry://").context("not a registry:// module")?;
+        let policies = installed_policies(cluster).await?;
+        let module = policies.first().context("no policy is installed")?.module()?;
+        ensure!(
+            policies.iter().all(|policy| policy.module().is_ok_and(|other| other == module)),
+            "the policies name several modules"
+        );
+        let reference = module.strip_prefix("registry://").context("not a registry:// module")?;
         let token = cluster.control_plane.service_account_token(kubewarden::NAMESPACE, account).await?;
         let kubeconfig = cluster.control_plane.kubeconfig_with_token(account, &token)?;
         if let Some(program) = policy_server::executable().filter(|_| real) {
             let host = self.registry.host();
-            let policies = std::slice::from_ref(&policy);
             let server =
-                PolicyServer::start(&cluster.control_plane, program, policies, &kubeconfig, Some(host))?;
+                PolicyServer::start(&cluster.control_plane, program, &policies, &kubeconfig, Some(host))?;
             server.wait_ready(TIMEOUT).await?;
-            server.register(&policy, &cluster.client(), cluster.control_plane.version()).await?;
+            for policy in &policies {
+                server.register(policy, &cluster.client(), cluster.control_plane.version()).await?;
+            }
             self.policy_server = Some(server);
         } else {
             let wasm = self.registry.reader()?.pull_policy(reference).await?;
-            cluster.start_installed_webhook(&PolicyModule::load(&wasm)?, policy, &kubeconfig).await?;
+            cluster
+                .start_installed_webhook(&PolicyModule::load(&wasm)?, policies.clone(), &kubeconfig)
+                .await?;
         }
-        wait_until_policy_is_called(cluster).await
+        wait_until_called(&policies, &cluster.client(), TIMEOUT).await
     }
 
     /// The address on which one of the sidecar's Pods listens, and its process id.
@@ -170,8 +179,8 @@ impl Installation {
     }
 }
 
-/// The product's `ClusterAdmissionPolicy`, read from the API server.
-async fn installed_policy(cluster: &Cluster) -> Result<Policy> {
+/// The product's `ClusterAdmissionPolicy` objects, read from the API server.
+pub async fn installed_policies(cluster: &Cluster) -> Result<Vec<Policy>> {
     let kind = kube::api::ApiResource {
         group: "policies.kubewarden.io".to_owned(),
         version: "v1".to_owned(),
@@ -180,26 +189,9 @@ async fn installed_policy(cluster: &Cluster) -> Result<Policy> {
         plural: "clusteradmissionpolicies".to_owned(),
     };
     let policies: Api<DynamicObject> = Api::all_with(cluster.client(), &kind);
-    Ok(Policy::new(serde_json::to_value(policies.get("persistent-pod-state").await?)?))
-}
-
-/// Waits until the API server calls the product's policy, which happens a moment after registration: sends (as a dry
-/// run) an object that only the policy refuses.
-pub async fn wait_until_policy_is_called(cluster: &Cluster) -> Result<()> {
-    let objects: Api<DynamicObject> = Api::namespaced_with(cluster.client(), "default", &pps_resource());
-    let object = serde_json::from_value(
-        json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
-        "metadata": {"name": "probe"},
-        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "probe"},
-            "requiredPersistentTopology": {"nodeTopologyKeys": ["a"]}}}),
-    )?;
-    let dry = PostParams { dry_run: true, ..PostParams::default() };
-    wait_for("the API server to call the policy", TIMEOUT, async || {
-        let answer = objects.create(&dry, &object).await.map(|_| "accepted".to_owned());
-        let answer = answer.unwrap_or_else(|error| error.to_string());
-        Ok(Progress::when(answer.contains("PersistentPodState probe is refused"), (), answer))
-    })
-    .await
+    let ours = ListParams::default().labels("app.kubernetes.io/component=policy");
+    let policies = policies.list(&ours).await?;
+    policies.into_iter().map(|policy| Ok(Policy::new(serde_json::to_value(policy)?))).collect()
 }
 
 /// Pushes both parts as `make publish` does.

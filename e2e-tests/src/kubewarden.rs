@@ -4,6 +4,7 @@ mod definitions;
 mod kwctl;
 mod policy;
 pub mod policy_server;
+pub mod probe;
 mod review_client;
 pub mod stand_in;
 

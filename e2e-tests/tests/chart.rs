@@ -18,7 +18,9 @@ use pps_e2e::{
     kubewarden::install_definitions,
     manifests::{
         self,
-        render::{CHART, files_below, helm, kustomizations, name_of, render_chart, render_kustomize},
+        render::{
+            CHART, KUBEWARDEN, files_below, helm, kustomizations, name_of, render_chart, render_kustomize,
+        },
     },
     repository::repository_file,
     scratch::Scratch,
@@ -116,11 +118,25 @@ fn schema_refuses_invalid_values_with_their_path() {
         (json!({"policy": {"failurePolicy": "ignore"}}), "/policy/failurePolicy"),
         (json!({"policy": {"mode": "warn"}}), "/policy/mode"),
         (json!({"policy": {"timeoutSeconds": 31}}), "/policy/timeoutSeconds"),
+        (json!({"policy": {"timeoutEvalSeconds": 1}}), "/policy/timeoutEvalSeconds"),
+        (json!({"policy": {"timeoutEvalSeconds": 11}}), "policy.timeoutEvalSeconds is 11: set it to at most"),
+        (json!({"policy": {"scope": "Some"}}), "/policy/scope"),
+        (
+            json!({"policy": {"extraMatchConditions": [{"name": "a b", "expression": "true"}]}}),
+            "/policy/extraMatchConditions/0/name",
+        ),
+        (
+            json!({"policy": {"extraMatchConditions": [{"name": "pod-has-a-name", "expression": "true"}]}}),
+            "policy.extraMatchConditions has a condition \"pod-has-a-name\": rename it",
+        ),
         (json!({"policy": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}), "matchLabels"),
         (json!({"policy": {"settings": {"onLookupFailure": "ignore"}}}), "/policy/settings/onLookupFailure"),
         (json!({"networkPolicy": {"apiServerPorts": [0]}}), "/networkPolicy/apiServerPorts/0"),
         (json!({"customKinds": [{"apiGroup": "example.io"}]}), "/customKinds/0"),
         (json!({"policyServer": {"maxUnavailable": "half"}}), "/policyServer/maxUnavailable"),
+        (json!({"policyServer": {"image": {"tag": ""}}}), "/policyServer/image/tag"),
+        (json!({"policyServer": {"image": {"repository": ""}}}), "/policyServer/image/tag"),
+        (json!({"policy": {"formerPolicyServers": [{"name": "a"}]}}), "/policy/formerPolicyServers/0"),
         (json!({"metrics": {"serviceMonitor": {"interval": 30}}}), "/metrics/serviceMonitor/interval"),
     ];
     for (index, (values, field)) in cases.into_iter().enumerate() {
@@ -189,8 +205,9 @@ fn values_reach_the_objects() {
         "networkPolicy": {"ingressFrom": [], "apiServerPorts": [7443], "extraEgress": [{}]},
         "service": {"port": 80, "annotations": {"c": "3"}},
         "crds": {"keep": false},
+        "policyServer": {"create": false, "namespace": "there"},
         "policy": {"module": {"digest": digest}, "failurePolicy": "Ignore", "mode": "monitor", "timeoutSeconds": 5,
-            "policyServer": "reserved", "policyServerServiceAccount": {"name": "them", "namespace": "there"},
+            "policyServer": "reserved", "policyServerServiceAccount": "them",
             "excludedNamespaces": ["a"], "settings": {"onLookupFailure": "accept", "annotations": {"deny": ["*"]}},
             "namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "Exists"}]}},
     });
@@ -263,7 +280,7 @@ fn values_reach_the_objects() {
     let account = json!([{"kind": "ServiceAccount", "name": "given", "namespace": "elsewhere"}]);
     assert_eq!(find(&objects, "ClusterRoleBinding", "mine-sidecar")["subjects"], account);
     let server = json!([{"kind": "ServiceAccount", "name": "them", "namespace": "there"}]);
-    assert_eq!(find(&objects, "ClusterRoleBinding", "mine-policy")["subjects"], server);
+    assert_eq!(find(&objects, "ClusterRoleBinding", "mine-policy-reserved")["subjects"], server);
 
     let budget = &find(&objects, "PodDisruptionBudget", "mine-sidecar")["spec"];
     assert_eq!((&budget["minAvailable"], budget.get("maxUnavailable")), (&json!("50%"), None));
@@ -306,9 +323,47 @@ fn values_reach_the_objects() {
         policy["namespaceSelector"]["matchExpressions"],
         json!([
             {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["a", "elsewhere"]},
+            {"key": "persistent-pod-state/injection", "operator": "NotIn", "values": ["disabled"]},
             {"key": "env", "operator": "Exists"},
         ])
     );
+    let validation = &find(&objects, "ClusterAdmissionPolicy", "states-validation")["spec"];
+    for field in ["module", "mode", "policyServer", "settings", "timeoutEvalSeconds"] {
+        assert_eq!(validation[field], policy[field], "{field}");
+    }
+    assert_eq!(validation["failurePolicy"], "Fail");
+}
+
+#[test]
+fn scope_and_limits_of_the_policy_are_values() {
+    let policies = |name: &str, values: Value| {
+        let objects = render_with(name, &json!({"policy": values})).unwrap();
+        ["persistent-pod-state", "persistent-pod-state-validation"]
+            .map(|name| find(&objects, "ClusterAdmissionPolicy", name)["spec"].clone())
+    };
+    let condition = json!({"name": "pod-is-no-test", "expression": "object.metadata.namespace != 'test'"});
+    let [pods, objects] = policies(
+        "scope",
+        json!({"scope": "OptIn", "excludedNamespaces": [], "extraMatchConditions": [condition],
+            "timeoutEvalSeconds": 5, "validation": {"failurePolicy": "Ignore"}}),
+    );
+    assert_eq!(
+        pods["namespaceSelector"]["matchExpressions"],
+        json!([
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["elsewhere"]},
+            {"key": "persistent-pod-state/injection", "operator": "In", "values": ["enabled"]},
+        ])
+    );
+    assert_eq!(pods["matchConditions"].as_array().unwrap().last(), Some(&condition));
+    let fields = ["failurePolicy", "timeoutSeconds", "timeoutEvalSeconds"];
+    assert_eq!(fields.map(|field| &pods[field]), [&json!("Fail"), &json!(10), &json!(5)]);
+    assert_eq!(fields.map(|field| &objects[field]), [&json!("Ignore"), &json!(10), &json!(5)]);
+    assert_eq!((objects.get("namespaceSelector"), objects.get("objectSelector")), (None, None));
+    // Kubewarden refuses less than 2 seconds, and more than the API server waits.
+    for (timeout, limit) in [(2, 2), (3, 2), (4, 2), (30, 28)] {
+        let [pods, _] = policies(&format!("timeout-{timeout}"), json!({"timeoutSeconds": timeout}));
+        assert_eq!(pods["timeoutEvalSeconds"], limit, "{timeout}");
+    }
 }
 
 #[test]
@@ -351,11 +406,12 @@ async fn chart_can_be_installed_upgraded_removed_and_installed_again() {
         values["podDisruptionBudget"] = json!({"enabled": budget});
         let values = values_file(command, &values);
         let (chart, path) = (chart.argument(), values.argument());
+        let names = repository_file(KUBEWARDEN).display().to_string();
         let kubeconfig = cluster.control_plane.kubeconfig_for("admin").unwrap();
         let mut arguments =
             vec![command, "states", "--namespace", NAMESPACE, "--kubeconfig", kubeconfig.to_str().unwrap()];
         if command != "uninstall" {
-            arguments.extend([chart.as_str(), "--values", &path]);
+            arguments.extend([chart.as_str(), "--values", &names, "--values", &path]);
         }
         if command == "install" {
             arguments.push("--create-namespace");

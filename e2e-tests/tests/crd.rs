@@ -546,14 +546,3 @@ async fn permissions_of(client: &Client, namespace: &str) -> anyhow::Result<Perm
     }
     Ok(permissions)
 }
-
-/// The metadata and the ClusterAdmissionPolicy repeat some fields.
-#[test]
-fn cluster_admission_policy_matches_the_metadata() {
-    let deployed =
-        manifests::read(&repository_file("deploy/base/cluster-admission-policy.yaml")).unwrap().remove(0);
-    let metadata = manifests::read(&repository_file("policy-metadata.yml")).unwrap().remove(0);
-    for field in ["rules", "mutating", "backgroundAudit", "contextAwareResources"] {
-        assert_eq!(deployed["spec"][field], metadata[field], "{field}");
-    }
-}

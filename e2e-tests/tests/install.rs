@@ -15,6 +15,9 @@ use pps_e2e::{
 use crate::scenarios::{generated, permissions, rescheduling};
 use crate::support;
 
+/// The ServiceAccount of the PolicyServer that is installed.
+const ACCOUNT: &str = "policy-server-persistent-pod-state";
+
 /// A cluster with Kubewarden's definitions and namespace, but without the product.
 async fn cluster() -> Cluster {
     let cluster =
@@ -54,7 +57,7 @@ fn assert_used_as_granted(cluster: &Cluster) {
 #[tokio::test]
 async fn an_installation_from_deploy_works() {
     let mut cluster = cluster().await;
-    let installation = install(&mut cluster, "deploy", "policy-server", false).await;
+    let installation = install(&mut cluster, "deploy", ACCOUNT, false).await;
     deployment::both_replicas_match_the_deployment(&cluster, &installation).await;
     main_scenarios(&cluster).await;
     deployment::other_replica_takes_over_when_the_leaders_pod_is_deleted(&cluster, &installation).await;
@@ -67,8 +70,7 @@ async fn an_installation_from_deploy_works() {
 async fn a_highly_available_installation_works() {
     let mut cluster = cluster().await;
     let overlay = "deploy/overlays/high-availability";
-    let account = "policy-server-persistent-pod-state";
-    let installation = install(&mut cluster, overlay, account, false).await;
+    let installation = install(&mut cluster, overlay, ACCOUNT, false).await;
     deployment::replicas_run_on_different_nodes_and_zones(&cluster, &installation).await;
     support::run(scenarios![&cluster; rescheduling::returns_a_deleted_pod_to_its_node_and_address])
         .await
@@ -86,7 +88,7 @@ async fn an_installation_works_with_the_real_policy_server() {
         );
     }
     let mut cluster = cluster().await;
-    let installation = install(&mut cluster, "deploy", "policy-server", true).await;
+    let installation = install(&mut cluster, "deploy", ACCOUNT, true).await;
     assert!(installation.policy_server.is_some());
     main_scenarios(&cluster).await;
     assert_used_as_granted(&cluster);

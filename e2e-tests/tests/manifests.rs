@@ -1,6 +1,11 @@
 //! kustomize renders all of `deploy/`, and a real API server accepts the result.
 
-use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+    time::Duration,
+};
 
 use pps_e2e::{
     cluster::Cluster,
@@ -27,23 +32,68 @@ fn every_kustomization_builds() {
     }
 }
 
-/// Kubewarden refuses to move an installed policy to another PolicyServer. Until it is created again, the one that runs it
-/// needs the role, or it refuses every Pod that it looks up.
+/// The bindings of the role that reads PersistentPodStates: the PolicyServer's name and its ServiceAccount.
+fn policy_server_accounts(objects: &[Value]) -> BTreeMap<String, Value> {
+    let bindings = objects
+        .iter()
+        .filter(|object| object["kind"] == "ClusterRoleBinding" && object["roleRef"]["name"] == "pps-policy");
+    let server = |binding: &Value| {
+        let name = binding["metadata"]["name"].as_str().unwrap();
+        (name.strip_prefix("pps-policy-").unwrap().to_owned(), binding["subjects"].clone())
+    };
+    bindings.map(server).collect()
+}
+
 #[test]
-fn each_policy_server_that_may_run_the_policy_has_the_role() {
+fn exactly_the_policy_server_of_the_policies_has_the_role() {
     for folder in kustomizations().unwrap() {
         let objects = render_kustomize(&folder).unwrap();
-        let is_policys = |object: &&Value| object["metadata"]["name"] == "pps-policy";
-        let mut bindings = objects.iter().filter(|object| object["kind"] == "ClusterRoleBinding");
-        let subjects = &bindings.find(is_policys).unwrap()["subjects"];
-        let servers = objects.iter().filter(|object| object["kind"] == "PolicyServer");
-        let own = servers.map(|server| server["spec"]["serviceAccountName"].as_str().unwrap());
-        let expected: Vec<Value> = ["policy-server"]
-            .into_iter()
-            .chain(own)
-            .map(|name| json!({"kind": "ServiceAccount", "name": name, "namespace": "kubewarden"}))
+        let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
+        let used: BTreeSet<&str> = of_kind("ClusterAdmissionPolicy")
+            .map(|policy| policy["spec"]["policyServer"].as_str().unwrap())
             .collect();
-        assert_eq!(subjects, &json!(expected), "{folder}");
+        let shared = folder.ends_with("/shared-policy-server");
+        let (server, account) = match shared {
+            true => ("default", "policy-server"),
+            false => ("persistent-pod-state", "policy-server-persistent-pod-state"),
+        };
+        assert_eq!(used, BTreeSet::from([server]), "{folder}");
+        let subjects = json!([{"kind": "ServiceAccount", "name": account, "namespace": "kubewarden"}]);
+        let bound = policy_server_accounts(&objects);
+        assert_eq!(bound, BTreeMap::from([(server.to_owned(), subjects)]), "{folder}");
+        let created: Vec<_> = of_kind("PolicyServer").map(|one| &one["spec"]["serviceAccountName"]).collect();
+        assert_eq!(created, if shared { vec![] } else { vec![account] }, "{folder}");
+    }
+}
+
+/// A copy of `deploy`, to edit.
+fn copy_of_deploy() -> Scratch {
+    let scratch = Scratch::path_for("deploy");
+    let deploy = repository_file("deploy");
+    for file in files_below(&deploy).unwrap() {
+        let target = scratch.path().join(file.strip_prefix(&deploy).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(&file, target).unwrap();
+    }
+    scratch
+}
+
+#[test]
+fn one_line_names_the_namespace_of_kubewarden() {
+    let copy = copy_of_deploy();
+    let file = copy.path().join("base/kubewarden.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("namespace: kubewarden", "namespace: elsewhere")).unwrap();
+    for folder in kustomizations().unwrap() {
+        let below = folder.strip_prefix("deploy").unwrap().trim_start_matches('/');
+        let objects = render_kustomize(copy.path().join(below).to_str().unwrap()).unwrap();
+        let mut namespaces = BTreeSet::new();
+        for object in &objects {
+            let subjects = object["subjects"].as_array().into_iter().flatten();
+            let named = subjects.map(|subject| &subject["namespace"]);
+            namespaces.extend(named.chain([&object["metadata"]["namespace"]]).filter_map(Value::as_str));
+        }
+        assert_eq!(namespaces, BTreeSet::from(["elsewhere", NAMESPACE]), "{folder}");
     }
 }
 
@@ -172,14 +222,8 @@ fn example_kustomization_of_the_readme_works() {
     let example = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     let example = example.replace("https://git.example.com/pps/persistent-pod-state-policy//deploy", "..");
     let example: Vec<&str> = example.lines().map(|line| line.split("?ref=").next().unwrap()).collect();
-    let scratch = Scratch::path_for("deploy");
+    let scratch = copy_of_deploy();
     let copy = scratch.path();
-    let deploy = repository_file("deploy");
-    for file in files_below(&deploy).unwrap() {
-        let target = copy.join(file.strip_prefix(&deploy).unwrap());
-        fs::create_dir_all(target.parent().unwrap()).unwrap();
-        fs::copy(&file, target).unwrap();
-    }
     fs::create_dir_all(copy.join("mine")).unwrap();
     fs::write(copy.join("mine/kustomization.yaml"), example.join("\n")).unwrap();
     let objects = render_kustomize(copy.join("mine").to_str().unwrap()).unwrap();

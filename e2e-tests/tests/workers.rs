@@ -16,10 +16,10 @@ use kube::{
 };
 use pps_e2e::{
     cluster::{Cluster, ClusterBuilder, POLICY_SERVER, pps_resource, proxy::Proxy},
-    install::wait_until_policy_is_called,
     kubewarden::{
         Policy, ReviewClient,
         policy_server::{self, PolicyServer},
+        probe::wait_until_called,
         stand_in::PolicyModule,
     },
     manifests, report,
@@ -73,7 +73,8 @@ impl Served {
     /// Without a program, the server is the stand-in.
     async fn start(program: Option<PathBuf>, other: Policy) -> Self {
         let served = Self::start_in(Cluster::builder(), program, other).await;
-        wait_until_policy_is_called(&served.cluster).await.unwrap();
+        let main = policy("persistent-pod-state", |_| ());
+        wait_until_called(&[main], &served.cluster.client(), TIMEOUT).await.unwrap();
         served
     }
 
@@ -93,7 +94,7 @@ impl Served {
             (ReviewClient::new(server.url(), server.authority()).unwrap(), Some(server))
         } else {
             let module = PolicyModule::load_file(&policy_path()).unwrap();
-            cluster.start_installed_webhook(&module, main, &kubeconfig).await.unwrap();
+            cluster.start_installed_webhook(&module, vec![main], &kubeconfig).await.unwrap();
             let webhook = cluster.webhook().unwrap();
             webhook.serve_other(&other).unwrap();
             (ReviewClient::new(webhook.url(), webhook.authority()).unwrap(), None)
@@ -145,8 +146,9 @@ impl Served {
 
 /// A Pod that a StatefulSet creates.
 fn pod(stateful_set: &str) -> Pod {
+    let name = format!("{stateful_set}-0");
     serde_json::from_value(json!({
-        "metadata": {"name": format!("{stateful_set}-0"), "ownerReferences": [{
+        "metadata": {"name": name, "labels": {"statefulset.kubernetes.io/pod-name": name}, "ownerReferences": [{
             "apiVersion": "apps/v1", "kind": "StatefulSet", "name": stateful_set, "uid": "1", "controller": true}]},
         "spec": {"containers": [{"name": "c", "image": "i"}]},
     }))

@@ -14,14 +14,6 @@
 {{- default (ternary (include "pps.sidecar" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
 {{- end -}}
 
-{{- define "pps.policyServer" -}}
-{{- default (include "pps.name" .) .Values.policyServer.name -}}
-{{- end -}}
-
-{{- define "pps.policyServerServiceAccount" -}}
-{{- default (printf "policy-server-%s" (include "pps.policyServer" .)) .Values.policyServer.serviceAccount.name -}}
-{{- end -}}
-
 {{/* The labels that select the sidecar's Pods. They never change. */}}
 {{- define "pps.selector" -}}
 app.kubernetes.io/name: {{ include "pps.name" . }}
@@ -36,6 +28,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 app.kubernetes.io/instance: {{ $context.Release.Name }}
 app.kubernetes.io/version: {{ $context.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $context.Release.Service }}
+app.kubernetes.io/part-of: persistent-pod-state
 helm.sh/chart: {{ printf "%s-%s" $context.Chart.Name $context.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end -}}
 

@@ -74,19 +74,19 @@ impl Cluster {
         Ok(())
     }
 
-    /// Serves an installed policy with the permissions of that kubeconfig and registers it as Kubewarden does, in place
+    /// Serves installed policies with the permissions of that kubeconfig and registers them as Kubewarden does, in place
     /// of the previous webhook.
     pub async fn start_installed_webhook(
         &mut self,
         module: &PolicyModule,
-        policy: Policy,
+        policies: Vec<Policy>,
         kubeconfig: &Path,
     ) -> Result<()> {
         let client = {
             let _context = self.background.enter();
             ControlPlane::client_of(kubeconfig)?
         };
-        let webhook = Webhook::start_installed(self.background.handle(), client, module, policy)?;
+        let webhook = Webhook::start_installed(self.background.handle(), client, module, policies)?;
         webhook.register(&self.client, self.control_plane.version()).await?;
         self.webhook = Some(webhook);
         Ok(())

@@ -4,6 +4,10 @@
 //! configuration for the API server and an entry of `policies.yml` for the PolicyServer.
 
 use anyhow::{Context, Result};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
+};
 use serde_json::{Map, Value, json};
 
 use super::definitions::NAMESPACE;
@@ -44,7 +48,61 @@ impl Policy {
         &self.object["spec"][field]
     }
 
-    /// The webhook configuration. `server` is the URL of the PolicyServer and `authority` signed its certificate; in a
+    /// Whether it may change what it is sent. Decides the kind of its webhook configuration.
+    pub fn is_mutating(&self) -> bool {
+        self.spec("mutating") == &json!(true)
+    }
+
+    /// Whether its rules name this resource, or all.
+    pub fn is_asked_about(&self, resource: &str) -> bool {
+        let rules = self.spec("rules").as_array().into_iter().flatten();
+        let mut resources = rules.filter_map(|rule| rule["resources"].as_array()).flatten();
+        resources.any(|name| name == resource || name == "*")
+    }
+
+    /// The name of its webhook.
+    pub fn webhook_name(&self) -> String {
+        format!("{}.kubewarden.admission", self.id())
+    }
+
+    /// Registers its webhook with the API server, as [`webhook_configuration`](Self::webhook_configuration) says.
+    pub async fn register(
+        &self,
+        admin: &Client,
+        server: &str,
+        authority: &str,
+        version: Version,
+    ) -> Result<()> {
+        let configuration = self.webhook_configuration(server, authority, version);
+        let configuration: DynamicObject = serde_json::from_value(configuration)?;
+        let params = PatchParams::apply("pps-e2e").force();
+        self.configurations(admin).patch(&self.id(), &params, &Patch::Apply(&configuration)).await?;
+        Ok(())
+    }
+
+    /// Removes its webhook.
+    pub async fn unregister(&self, admin: &Client) -> Result<()> {
+        self.configurations(admin).delete(&self.id(), &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    fn configurations(&self, admin: &Client) -> Api<DynamicObject> {
+        let (kind, plural) = if self.is_mutating() {
+            ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
+        } else {
+            ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations")
+        };
+        let resource = ApiResource {
+            group: "admissionregistration.k8s.io".to_owned(),
+            version: "v1".to_owned(),
+            api_version: "admissionregistration.k8s.io/v1".to_owned(),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        };
+        Api::all_with(admin.clone(), &resource)
+    }
+
+    /// The webhook configuration, mutating or validating. `server` is the URL of the PolicyServer and `authority` signed its certificate; in a
     /// real cluster these are a Service and Kubewarden's own authority.
     pub fn webhook_configuration(&self, server: &str, authority: &str, version: Version) -> Value {
         let id = self.id();
@@ -55,7 +113,7 @@ impl Policy {
             self.spec("namespaceSelector")["matchExpressions"].as_array().into_iter().flatten().cloned(),
         );
         let mut webhook = json!({
-            "name": format!("{id}.kubewarden.admission"),
+            "name": self.webhook_name(),
             "clientConfig": {"url": format!("{server}/validate/{id}"), "caBundle": base64(authority)},
             "rules": self.spec("rules"),
             "namespaceSelector": {"matchExpressions": excluded},
@@ -73,7 +131,7 @@ impl Policy {
         }
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "MutatingWebhookConfiguration",
+            "kind": if self.is_mutating() { "MutatingWebhookConfiguration" } else { "ValidatingWebhookConfiguration" },
             "metadata": {"name": id, "labels": {"app.kubernetes.io/part-of": "kubewarden"},
                 "annotations": {"kubewardenPolicyName": self.object["metadata"]["name"],
                     "kubewardenPolicyNamespace": ""}},
@@ -90,7 +148,7 @@ impl Policy {
                 Value::Null => json!("protect"),
                 mode => mode.clone(),
             },
-            "allowedToMutate": self.spec("mutating") == &json!(true),
+            "allowedToMutate": self.is_mutating(),
             "hostCapabilities": ["*"],
         });
         for field in ["settings", "contextAwareResources", "message", "timeoutEvalSeconds"] {
@@ -125,6 +183,7 @@ mod tests {
         let old = policy.webhook_configuration("https://s", "CA", Version::minor(20));
         let webhook = &old["webhooks"][0];
         assert_eq!(old["metadata"]["name"], "clusterwide-p");
+        assert_eq!(old["kind"], "MutatingWebhookConfiguration");
         assert_eq!(
             webhook["clientConfig"],
             json!({"url": "https://s/validate/clusterwide-p", "caBundle": "Q0E="})
@@ -149,5 +208,16 @@ mod tests {
             None,
             "resources that the policy does not name are not granted"
         );
+    }
+
+    #[test]
+    fn a_policy_that_does_not_mutate_gets_a_validating_webhook() {
+        for spec in [json!({"mutating": false}), json!({})] {
+            let policy = Policy::new(json!({"metadata": {"name": "p"}, "spec": spec}));
+            let configuration = policy.webhook_configuration("https://s", "CA", Version::minor(20));
+            assert_eq!(configuration["kind"], "ValidatingWebhookConfiguration");
+            assert_eq!(configuration["webhooks"][0]["name"], "clusterwide-p.kubewarden.admission");
+            assert_eq!(policy.policies()["clusterwide-p"]["allowedToMutate"], false);
+        }
     }
 }

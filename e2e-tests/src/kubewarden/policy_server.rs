@@ -8,11 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
-};
+use kube::Client;
 use serde_json::{Map, Value, json};
 
 use super::policy::Policy;
@@ -104,11 +100,7 @@ impl PolicyServer {
 
     /// Registers one of its policies with the API server.
     pub async fn register(&self, policy: &Policy, admin: &Client, version: Version) -> Result<()> {
-        let configurations: Api<MutatingWebhookConfiguration> = Api::all(admin.clone());
-        let configuration = policy.webhook_configuration(&self.url, &self.authority, version);
-        let params = PatchParams::apply("pps-e2e").force();
-        configurations.patch(&policy.id(), &params, &Patch::Apply(&configuration)).await?;
-        Ok(())
+        policy.register(admin, &self.url, &self.authority, version).await
     }
 
     /// Its address, without a path.

@@ -14,6 +14,8 @@ use crate::{control_plane::Version, repository::repository_file};
 
 /// The Helm chart of this repository.
 pub const CHART: &str = "charts/persistent-pod-state";
+/// The values that Helm otherwise finds in a cluster with Kubewarden.
+pub const KUBEWARDEN: &str = "e2e-tests/values/kubewarden.yaml";
 
 /// Renders a kustomization, given by its folder from the root of the repository, such as `deploy`.
 pub fn render_kustomize(folder: &str) -> Result<Vec<Value>> {
@@ -21,14 +23,19 @@ pub fn render_kustomize(folder: &str) -> Result<Vec<Value>> {
     parse(&text).with_context(|| format!("the output of kustomize for {folder}"))
 }
 
-/// Renders the chart with `helm template` and a file of values.
+/// Renders the chart with `helm template` and a file of values, and with [`KUBEWARDEN`].
 pub fn render_chart(release: &str, namespace: &str, values: Option<&Path>) -> Result<Vec<Value>> {
+    let names = repository_file(KUBEWARDEN);
+    let files: Vec<&Path> = [names.as_path()].into_iter().chain(values).collect();
+    render_chart_with(release, namespace, &files)
+}
+
+/// Renders the chart with `helm template` and these files of values alone.
+pub fn render_chart_with(release: &str, namespace: &str, values: &[&Path]) -> Result<Vec<Value>> {
     let chart = path(repository_file(CHART))?;
+    let files = values.iter().map(path).collect::<Result<Vec<String>>>()?;
     let mut arguments = vec!["template", release, &chart, "--namespace", namespace];
-    let values = values.map(path).transpose()?;
-    if let Some(values) = &values {
-        arguments.extend(["--values", values]);
-    }
+    arguments.extend(files.iter().flat_map(|file| ["--values", file]));
     parse(&run("helm", &arguments)?).context("the output of Helm")
 }
 

@@ -28,13 +28,16 @@ pub(crate) fn control_plane(options: &mut Options) {
     options.controller_manager_flags.push("--use-service-account-credentials=true".to_owned());
 }
 
-/// Registers the policy as `deploy/` does, with its match conditions.
+/// Registers the policies as `deploy/` does, with their match conditions.
 pub(crate) async fn install_deployed_policy(cluster: &mut Cluster) {
-    let policy =
-        manifests::read(&repository_file("deploy/base/cluster-admission-policy.yaml")).unwrap().remove(0);
+    let policies = ["cluster-admission-policy", "cluster-admission-policy-validation"];
+    let policies = policies.map(|name| {
+        let file = repository_file(&format!("deploy/base/{name}.yaml"));
+        Policy::new(manifests::read(&file).unwrap().remove(0))
+    });
     let module = PolicyModule::load_file(&policy_path()).unwrap();
     let kubeconfig = cluster.control_plane.kubeconfig_for(POLICY_SERVER).unwrap();
-    cluster.start_installed_webhook(&module, Policy::new(policy), &kubeconfig).await.unwrap();
+    cluster.start_installed_webhook(&module, policies.into(), &kubeconfig).await.unwrap();
 }
 
 /// Applies a protected object with that status.

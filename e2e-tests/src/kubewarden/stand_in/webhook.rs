@@ -16,11 +16,7 @@ use axum::{
     routing::{get, post},
 };
 use axum_server::tls_rustls::RustlsConfig;
-use k8s_openapi::api::{admissionregistration::v1::MutatingWebhookConfiguration, core::v1::Pod};
-use kube::{
-    Api, Client,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
-};
+use kube::Client;
 use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
@@ -36,9 +32,8 @@ use super::{
 };
 use crate::{
     control_plane::{ServerCertificate, Version},
-    kubewarden::policy::Policy,
+    kubewarden::{policy::Policy, probe::send_probe},
     sidecar,
-    supervisor::unique,
     wait::{Progress, wait_for},
 };
 
@@ -66,6 +61,8 @@ impl Default for WebhookOptions {
 /// A request that was served.
 #[derive(Clone, Debug)]
 pub struct Served {
+    /// Id of the policy.
+    pub policy: String,
     /// Kind of the object.
     pub kind: String,
     /// Namespace of the object.
@@ -84,7 +81,8 @@ pub struct Webhook {
     host: KubernetesHost,
     url: String,
     authority: String,
-    policy: Policy,
+    /// The policies that are registered with the API server.
+    policies: Vec<Policy>,
     server: JoinHandle<()>,
     handle: axum_server::Handle<std::net::SocketAddr>,
 }
@@ -109,27 +107,30 @@ impl Webhook {
         options: WebhookOptions,
     ) -> Result<Self> {
         let policy = policy_of(&module, options.timeout_seconds)?;
-        Self::serve(runtime, client, module, policy, options)
+        Self::serve(runtime, client, module, vec![policy], options)
     }
 
-    /// Starts the server for a policy that a `ClusterAdmissionPolicy` installs, with its settings and only the
-    /// permissions that it grants, whatever the module's metadata ask for.
+    /// Starts the server for policies that `ClusterAdmissionPolicy` objects install, all made of one module, each with its
+    /// settings and only the permissions that it grants, whatever the module's metadata ask for.
     pub fn start_installed(
         runtime: &Handle,
         client: Client,
         module: &PolicyModule,
-        policy: Policy,
+        policies: Vec<Policy>,
     ) -> Result<Self> {
-        let module = module.installed_by(&policy)?;
-        let options = WebhookOptions { settings: policy.settings(), ..WebhookOptions::default() };
-        Self::serve(runtime, client, module, policy, options)
+        let (first, others) = policies.split_first().context("no policy")?;
+        let options = WebhookOptions { settings: first.settings(), ..WebhookOptions::default() };
+        let others = others.to_vec();
+        let webhook = Self::serve(runtime, client, module.installed_by(first)?, policies, options)?;
+        others.iter().try_for_each(|policy| webhook.serve_other(policy))?;
+        Ok(webhook)
     }
 
     fn serve(
         runtime: &Handle,
         client: Client,
         module: PolicyModule,
-        policy: Policy,
+        policies: Vec<Policy>,
         options: WebhookOptions,
     ) -> Result<Self> {
         check_settings(&module, &options.settings)?;
@@ -160,47 +161,50 @@ impl Webhook {
             }
         });
         let authority = certificate.authority;
-        Ok(Self { shared, host, url, authority, policy, server, handle })
+        Ok(Self { shared, host, url, authority, policies, server, handle })
     }
 
     /// Serves another policy on the same workers, made of the same module. It is not registered.
     pub fn serve_other(&self, policy: &Policy) -> Result<()> {
         let module = self.shared.module.installed_by(policy)?;
+        check_settings(&module, &policy.settings())?;
         lock(&self.shared.others).push((module, policy.settings()));
         Ok(())
     }
 
-    /// Registers this webhook and waits until the API server calls it.
+    /// Registers the policies and waits until the API server calls each.
     pub async fn register(&self, admin: &Client, version: Version) -> Result<()> {
-        let configurations: Api<MutatingWebhookConfiguration> = Api::all(admin.clone());
-        let configuration = self.configuration(version);
-        let params = PatchParams::apply("pps-e2e").force();
-        configurations.patch(self.shared.module.id(), &params, &Patch::Apply(configuration)).await?;
-        self.wait_until_called(admin).await?;
+        for policy in &self.policies {
+            policy.register(admin, &self.url, &self.authority, version).await?;
+        }
+        for policy in &self.policies {
+            self.wait_until_called(policy, admin).await?;
+        }
         self.forget();
         Ok(())
     }
 
-    /// Removes the registration.
+    /// Removes the registrations.
     pub async fn unregister(&self, admin: &Client) -> Result<()> {
-        let configurations: Api<MutatingWebhookConfiguration> = Api::all(admin.clone());
-        configurations.delete(self.shared.module.id(), &DeleteParams::default()).await?;
+        for policy in &self.policies {
+            policy.unregister(admin).await?;
+        }
         Ok(())
     }
 
-    /// The webhook configuration that Kubewarden's controller would write.
+    /// The webhook configuration that Kubewarden's controller would write for the first policy.
     pub fn configuration(&self, version: Version) -> Value {
-        self.policy.webhook_configuration(&self.url, &self.authority, version)
+        self.policies[0].webhook_configuration(&self.url, &self.authority, version)
     }
 
-    /// Uses other settings from now on. Fails if the policy refuses them.
+    /// Uses other settings for the first policy from now on. Fails if the policy refuses them.
     pub fn set_settings(&self, settings: Value) -> Result<()> {
         check_settings(&self.shared.module, &settings)?;
         *lock(&self.shared.settings) = settings;
         Ok(())
     }
 
-    /// The policy.
+    /// The first policy.
     pub fn module(&self) -> &PolicyModule {
         &self.shared.module
     }
@@ -260,27 +264,14 @@ impl Webhook {
         lock(&self.shared.served).clear();
     }
 
-    /// Waits until the API server calls the webhook, which happens a moment after registration: creates a Pod (as a dry
-    /// run) until a request arrives. Does nothing for a policy that does not evaluate Pods.
-    async fn wait_until_called(&self, admin: &Client) -> Result<()> {
-        let rules = &self.shared.module.metadata().rules;
-        if !rules.iter().any(|rule| rule.resources.iter().any(|name| name == "pods" || name == "*")) {
-            return Ok(());
-        }
-        let pods: Api<Pod> = Api::namespaced(admin.clone(), "default");
-        let mut probe = json!({"metadata": {"name": unique("webhook-probe")},
-            "spec": {"containers": [{"name": "c", "image": "none"}], "automountServiceAccountToken": false}});
-        if !self.policy.spec("matchConditions").is_null() {
-            // The conditions of this product's policy leave out Pods without a controller.
-            probe["metadata"]["ownerReferences"] = json!([{"apiVersion": "example.invalid/v1", "kind": "Probe",
-                "name": "probe", "uid": "probe", "controller": true}]);
-        }
-        let probe: Pod = serde_json::from_value(probe)?;
-        let dry = PostParams { dry_run: true, ..PostParams::default() };
-        wait_for("the API server to call the webhook", Duration::from_secs(20), async || {
-            let answer =
-                pods.create(&dry, &probe).await.map(|_| "accepted").map_err(|error| error.to_string());
-            Ok(Progress::when(self.evaluations() > 0, (), format!("{answer:?}")))
+    /// Waits until the API server calls the policy, which happens a moment after registration. Returns at once if no
+    /// request for it can be made.
+    async fn wait_until_called(&self, policy: &Policy, admin: &Client) -> Result<()> {
+        let id = policy.id();
+        wait_for(&format!("the API server to call {id}"), Duration::from_secs(20), async || {
+            let Some(answer) = send_probe(policy, admin).await? else { return Ok(Progress::Done(())) };
+            let called = lock(&self.shared.served).iter().any(|served| served.policy == id);
+            Ok(Progress::when(called, (), answer))
         })
         .await
     }
@@ -327,6 +318,7 @@ async fn validate(
         let response = evaluation.response.clone();
         let own = Option::unwrap_or_default;
         lock(&shared.served).push(Served {
+            policy,
             kind: review.request.kind.kind,
             namespace: own(review.request.namespace),
             name: own(review.request.name),

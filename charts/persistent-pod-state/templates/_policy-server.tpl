@@ -1,0 +1,156 @@
+{{/*
+Which PolicyServer runs the policies, and what is known about it. Names that belong to Kubewarden are looked up in the
+cluster or must be given. `helm template`, --dry-run=client and Argo CD do not ask the cluster.
+*/}}
+
+{{/* The PolicyServer that this chart creates. */}}
+{{- define "pps.dedicatedPolicyServer" -}}
+{{- default (include "pps.name" .) .Values.policyServer.name -}}
+{{- end -}}
+
+{{/* The PolicyServer that runs the policies. */}}
+{{- define "pps.policyServer" -}}
+{{- if .Values.policy.policyServer -}}
+{{ .Values.policy.policyServer }}
+{{- else if .Values.policyServer.create -}}
+{{ include "pps.dedicatedPolicyServer" . }}
+{{- else -}}
+{{- fail "policyServer.create is false, so the chart creates no PolicyServer: name one of the cluster's in policy.policyServer (kubectl get policyservers)" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The ServiceAccount of the PolicyServer that this chart creates. */}}
+{{- define "pps.policyServerServiceAccount" -}}
+{{- default (printf "policy-server-%s" (include "pps.dedicatedPolicyServer" .)) .Values.policyServer.serviceAccount.name -}}
+{{- end -}}
+
+{{/* Not empty if the cluster can be asked for that kind of Kubewarden's. */}}
+{{- define "pps.hasKubewarden" -}}
+{{- if (index . 0).Capabilities.APIVersions.Has (printf "policies.kubewarden.io/v1/%s" (index . 1)) }}true{{ end -}}
+{{- end -}}
+
+{{/* Kubewarden's namespace, in which its controller runs all PolicyServers. */}}
+{{- define "pps.kubewardenNamespace" -}}
+{{- with .Values.policyServer.namespace -}}
+{{ . }}
+{{- else -}}
+{{- $name := "kubewarden-controller-validating-webhook-configuration" -}}
+{{- $configuration := lookup "admissionregistration.k8s.io/v1" "ValidatingWebhookConfiguration" "" $name -}}
+{{- $found := "" -}}
+{{- range dig "webhooks" (list) $configuration -}}
+{{- $found = default (dig "clientConfig" "service" "namespace" "" .) $found -}}
+{{- end -}}
+{{- if not $found -}}
+{{- fail (printf "policyServer.namespace is empty, and Kubewarden's namespace was not found in the cluster: set the value to what this prints: kubectl get validatingwebhookconfiguration %s -o jsonpath='{.webhooks[0].clientConfig.service.namespace}'" $name) -}}
+{{- end -}}
+{{- $found -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The image of the PolicyServer that this chart creates: that of another one, so that it fits Kubewarden's controller. */}}
+{{- define "pps.policyServerImage" -}}
+{{- if .Values.policyServer.image.repository -}}
+{{ include "pps.image" (list . .Values.policyServer.image) }}
+{{- else -}}
+{{- $found := "" -}}
+{{- if include "pps.hasKubewarden" (list . "PolicyServer") -}}
+{{- $server := lookup "policies.kubewarden.io/v1" "PolicyServer" "" "default" -}}
+{{- $found = dig "spec" "image" "" $server -}}
+{{- end -}}
+{{- if not $found -}}
+{{- fail "policyServer.image.repository is empty, and the cluster's PolicyServer `default`, whose image fits your Kubewarden, was not found: set policyServer.image.repository and policyServer.image.tag to what this prints, or to the image that your Kubewarden's release names: kubectl get policyserver default -o jsonpath='{.spec.image}'" -}}
+{{- end -}}
+{{- $found -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The ServiceAccount of a PolicyServer of the cluster; empty if it does not exist. Arguments: the context and its name. */}}
+{{- define "pps.serviceAccountOf" -}}
+{{- if include "pps.hasKubewarden" (list (index . 0) "PolicyServer") -}}
+{{- with lookup "policies.kubewarden.io/v1" "PolicyServer" "" (index . 1) -}}
+{{- dig "spec" "serviceAccountName" "" . | default "default" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The ServiceAccount of the PolicyServer that runs the policies. */}}
+{{- define "pps.policyServerAccount" -}}
+{{- $server := include "pps.policyServer" . -}}
+{{- if and .Values.policyServer.create (eq $server (include "pps.dedicatedPolicyServer" .)) -}}
+{{ include "pps.policyServerServiceAccount" . }}
+{{- else if .Values.policy.policyServerServiceAccount -}}
+{{ .Values.policy.policyServerServiceAccount }}
+{{- else -}}
+{{- $found := include "pps.serviceAccountOf" (list . $server) -}}
+{{- if not $found -}}
+{{- fail (printf "policy.policyServerServiceAccount is empty, and the PolicyServer %s was not found in the cluster: set the value to what this prints (to `default` if it prints nothing): kubectl get policyserver %s -o jsonpath='{.spec.serviceAccountName}'" $server $server) -}}
+{{- end -}}
+{{- $found -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+The PolicyServers of the policies that are installed, by the policy's name, as JSON: of those with a name that this chart
+gives, and of copies of them, which have the label.
+*/}}
+{{- define "pps.installedPolicies" -}}
+{{- $name := include "pps.name" . -}}
+{{- $ours := list $name (printf "%s-validation" $name) (printf "%s-custom-workloads" $name) -}}
+{{- $installed := dict -}}
+{{- if include "pps.hasKubewarden" (list . "ClusterAdmissionPolicy") -}}
+{{- range (lookup "policies.kubewarden.io/v1" "ClusterAdmissionPolicy" "" "").items -}}
+{{- $label := get (.metadata.labels | default dict) "app.kubernetes.io/name" -}}
+{{- if or (has .metadata.name $ours) (eq $label $name) -}}
+{{- $_ := set $installed .metadata.name (dig "spec" "policyServer" "default" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $installed | toJson -}}
+{{- end -}}
+
+{{/*
+The PolicyServers that may look up PersistentPodStates and their ServiceAccounts, as JSON: the one that runs the policies,
+and the one that has run them until they have moved.
+*/}}
+{{- define "pps.policyServerAccounts" -}}
+{{- $server := include "pps.policyServer" . -}}
+{{- $accounts := dict $server (include "pps.policyServerAccount" .) -}}
+{{- range .Values.policy.formerPolicyServers -}}
+{{- $_ := set $accounts .name .serviceAccount -}}
+{{- end -}}
+{{- range $policy, $former := include "pps.installedPolicies" . | fromJson -}}
+{{- $account := include "pps.serviceAccountOf" (list $ $former) -}}
+{{- if and $account (not (hasKey $accounts $former)) -}}
+{{- $_ := set $accounts $former $account -}}
+{{- end -}}
+{{- end -}}
+{{- $accounts | toJson -}}
+{{- end -}}
+
+{{/* Not empty if the chart creates the PolicyServer: also while a policy, or a copy of one, still runs on it. */}}
+{{- define "pps.createsPolicyServer" -}}
+{{- $dedicated := include "pps.dedicatedPolicyServer" . -}}
+{{- $inUse := has $dedicated (values (include "pps.installedPolicies" . | fromJson)) -}}
+{{- if or .Values.policyServer.create (and $inUse (include "pps.ownsPolicyServer" .)) }}true{{ end -}}
+{{- end -}}
+
+{{/* Not empty if the PolicyServer of that name belongs to this release. */}}
+{{- define "pps.ownsPolicyServer" -}}
+{{- if include "pps.hasKubewarden" (list . "PolicyServer") -}}
+{{- $server := lookup "policies.kubewarden.io/v1" "PolicyServer" "" (include "pps.dedicatedPolicyServer" .) -}}
+{{- $annotations := dig "metadata" "annotations" (dict) $server -}}
+{{- if and (eq (get $annotations "meta.helm.sh/release-name") .Release.Name) (eq (get $annotations "meta.helm.sh/release-namespace") .Release.Namespace) }}true{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Fails if this would change the PolicyServer of an installed policy, before anything is changed. */}}
+{{- define "pps.refuseToMovePolicies" -}}
+{{- $server := include "pps.policyServer" . -}}
+{{- $name := include "pps.name" . -}}
+{{- $ours := list $name (printf "%s-validation" $name) (printf "%s-custom-workloads" $name) -}}
+{{- range $policy, $installed := include "pps.installedPolicies" . | fromJson -}}
+{{- if and (has $policy $ours) (ne $installed $server) -}}
+{{- fail (printf "the ClusterAdmissionPolicy %s runs on the PolicyServer %s, and with these values it would run on %s, which Kubewarden refuses: nothing was changed; set policy.policyServer to %s and policyServer.create to false, or move the policies as https://git.example.com/pps/persistent-pod-state-policy/blob/main/deploy/README.md#another-policyserver says" $policy $installed $server $installed) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
