@@ -1,11 +1,15 @@
 //! What has to be the case before a block of a page is run, and what is checked afterwards.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
-use kube::api::{Patch, PatchParams};
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
+};
 use pps_e2e::{
     cluster::Cluster,
-    install::{Installation, installed_policies, policies_api},
+    install::{Installation, installed_policies},
+    kubewarden,
     wait::{Progress, wait_for},
 };
 use serde_json::json;
@@ -33,8 +37,8 @@ const SCENES: [(&str, &str, &str); 8] = [
     (
         "forbidden",
         "be_recorded
-        kubectl get clusterrolebindings pps-policy --output yaml >binding.yaml
-        kubectl delete clusterrolebindings pps-policy
+        kubectl get clusterrolebindings pps-policy-persistent-pod-state --output yaml >binding.yaml
+        kubectl delete clusterrolebindings pps-policy-persistent-pod-state
         account=system:serviceaccount:kubewarden:policy-server-persistent-pod-state
         while kubectl auth can-i get persistentpodstates --as $account --quiet; do sleep 0.2; done
         kubectl delete pod db-0",
@@ -105,8 +109,11 @@ impl Stage<'_> {
                 // Kubewarden, which does not run here, acts while Helm and kubectl wait.
                 let (shell, cluster, installation) =
                     (&mut self.shell, &mut *self.cluster, &mut self.installation);
-                let (ran, ()) = tokio::join!(shell.run(command), serve(cluster, installation));
-                ran?;
+                let mut run = pin!(shell.run(command));
+                tokio::select! {
+                    ran = &mut run => ran?,
+                    () = serve(cluster, installation) => run.await?,
+                }
             } else {
                 self.shell.run(command).await?;
             }
@@ -149,11 +156,37 @@ pub(super) fn volume() -> String {
     volume.to_string()
 }
 
+/// What Helm finds of Kubewarden in a cluster.
+pub(super) async fn install_kubewarden(cluster: &Cluster) {
+    kubewarden::install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
+    let service = json!({"name": "kubewarden-controller-webhook-service", "namespace": kubewarden::NAMESPACE});
+    let objects = [
+        json!({
+            "apiVersion": "policies.kubewarden.io/v1",
+            "kind": "PolicyServer",
+            "metadata": {"name": "default"},
+            "spec": {"image": "ghcr.io/kubewarden/adm-controller/policy-server:v1.36.0", "replicas": 1,
+                "serviceAccountName": "policy-server"},
+        }),
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "kubewarden-controller-validating-webhook-configuration"},
+            "webhooks": [{"name": "vpolicyserver.kb.io", "clientConfig": {"service": service}, "rules": [],
+                "sideEffects": "None", "admissionReviewVersions": ["v1"]}],
+        }),
+    ];
+    cluster.apply_objects(&objects).await.unwrap();
+}
+
 /// Does what Kubewarden's controller and PolicyServer do once the chart's policies are there.
 async fn serve(cluster: &mut Cluster, installation: &mut Installation) {
+    let kind = GroupVersionKind::gvk("policies.kubewarden.io", "v1", "ClusterAdmissionPolicy");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "clusteradmissionpolicies");
+    let policies: Api<DynamicObject> = Api::all_with(cluster.client(), &resource);
     wait_for("the chart's policies", TIMEOUT, async || {
-        let policies = installed_policies(cluster).await?;
-        Ok(Progress::when(policies.len() == 2, (), format!("{} policies", policies.len())))
+        let count = installed_policies(cluster).await?.len();
+        Ok(Progress::when(count == 2, (), format!("{count} policies")))
     })
     .await
     .unwrap();
@@ -162,8 +195,8 @@ async fn serve(cluster: &mut Cluster, installation: &mut Installation) {
         "type": "PolicyActive", "status": "True", "reason": "PolicyActive",
         "message": "The policy webhook has been created", "lastTransitionTime": "2026-01-02T03:04:05Z",
     }]}});
-    for policy in installed_policies(cluster).await.unwrap() {
-        let api = policies_api(cluster);
-        api.patch_status(policy.name(), &PatchParams::default(), &Patch::Merge(&active)).await.unwrap();
+    for policy in policies.list(&ListParams::default()).await.unwrap() {
+        let name = policy.metadata.name.unwrap_or_default();
+        policies.patch_status(&name, &PatchParams::default(), &Patch::Merge(&active)).await.unwrap();
     }
 }

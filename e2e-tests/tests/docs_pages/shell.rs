@@ -17,7 +17,7 @@ use super::page::Command;
 use crate::docs_kwctl::is_output;
 
 /// How long a command may take, and how long what it prints may take to be what the page shows.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(500);
 /// The line after the output of a command, before its exit code.
 const END: &str = "--- end of the output, with exit code ";
@@ -55,7 +55,7 @@ impl Shell {
         match command {
             Command::Script(script) => {
                 // Not in this shell: it would end with the first error.
-                let quoted = script.replace('\'', r"'\''");
+                let quoted = self.replace(script).replace('\'', r"'\''");
                 let (printed, code) = self.enter(&format!("bash -euo pipefail -c '{quoted}'")).await;
                 if code == 0 { Ok(()) } else { Err(format!("{script}\nends with {code}:\n{printed}")) }
             }
@@ -68,7 +68,7 @@ impl Shell {
         let started = Instant::now();
         let expected: Vec<String> = expected.iter().map(|line| squeeze(line)).collect();
         loop {
-            let (printed, code) = self.enter(command).await;
+            let (printed, code) = self.enter(&self.replace(command)).await;
             let lines: Vec<String> = printed.lines().map(squeeze).collect();
             let is_as_shown = is_output(&borrowed(&lines), &borrowed(&expected));
             if code == 0 && (is_as_shown || expected.is_empty()) {
@@ -83,15 +83,16 @@ impl Shell {
         }
     }
 
+    fn replace(&self, command: &str) -> String {
+        let start = command.to_owned();
+        self.replacements.iter().fold(start, |command, (from, to)| command.replace(from, to))
+    }
+
     /// Enters a command. Returns what it prints, and its exit code.
-    pub(super) async fn enter(&mut self, command: &str) -> (String, i32) {
-        let mut command = command.to_owned();
-        for (from, to) in &self.replacements {
-            command = command.replace(from, to);
-        }
+    async fn enter(&mut self, command: &str) -> (String, i32) {
         // What follows in the input is not for the command.
         let text = if command.starts_with("exec ") {
-            command
+            command.to_owned()
         } else {
             format!("{{ {command}\n}} </dev/null")
         };
