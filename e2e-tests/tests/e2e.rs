@@ -14,6 +14,7 @@ mod corpus;
 mod crd;
 mod docs;
 mod docs_kwctl;
+mod docs_pages;
 mod faults;
 mod gitops;
 mod harness;
