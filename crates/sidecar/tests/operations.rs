@@ -131,8 +131,11 @@ fn troubleshooting_has_a_row_for_each_reason_of_the_condition_and_no_other() {
 #[test]
 fn troubleshooting_has_a_row_for_each_reason_of_events() {
     let code = file("crates/core/src/reason.rs");
-    let all: BTreeSet<String> =
-        code.lines().filter_map(|line| line.split_once("=> \"")?.1.split('"').next()).map(str::to_owned).collect();
+    let all: BTreeSet<String> = code
+        .lines()
+        .filter_map(|line| line.split_once("=> \"")?.1.split('"').next())
+        .map(str::to_owned)
+        .collect();
     let of_the_condition = reasons_in("crates/sidecar/src/decide/status/condition.rs");
     let documented = documented_reasons("reasons of Events");
     for reason in all.difference(&of_the_condition) {

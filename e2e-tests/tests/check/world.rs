@@ -12,9 +12,8 @@ use pps_e2e::{
     cluster::Cluster,
     install::Installation,
     kubewarden::{
-        NAMESPACE as KUBEWARDEN,
+        NAMESPACE as KUBEWARDEN, install_definitions,
         reconciler::{Reconciler, api},
-        install_definitions,
     },
     manifests,
     registry::{Publisher, Registry, RegistryOptions},
