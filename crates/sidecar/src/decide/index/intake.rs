@@ -8,6 +8,7 @@ use super::Index;
 use crate::decide::alias::Alias;
 use crate::decide::generated_pps::target_of;
 use crate::decide::inventory::{Source, TrackedPps};
+use crate::decide::placement;
 use crate::facts::store::{Put, Update};
 use crate::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact, WorkloadKey};
 
@@ -45,9 +46,29 @@ impl Index {
         let owner_before = match self.pods.apply(key, fact) {
             Put::Known => return,
             Put::New => None,
-            Put::Changed(before) => before.owner,
+            Put::Changed(before) => {
+                if before.node.is_none() {
+                    self.count_bound_pod(key);
+                }
+                before.owner
+            }
         };
         self.mark_pod(key, &[owner_before, owner]);
+    }
+
+    /// Counts a Pod that has just been bound to a node, if a PPS governs its workload. The Pod is not Ready yet, so its
+    /// state is that of its predecessor.
+    fn count_bound_pod(&mut self, key: &NamespacedName) {
+        let Some(pod) = self.pods.get(key) else { return };
+        let pps = pod.owner.as_ref().and_then(|owner| self.workloads.key_of(owner));
+        let pps = pps.and_then(|workload| self.objects.get(self.governing.get(workload)?));
+        if let Some(node) = &pod.node
+            && let Some(pps) = pps.filter(|pps| pps.fact.unreadable.is_none() && self.is_complete())
+        {
+            let state = pps.fact.status.pod_states.get(&key.name);
+            let placement = placement::compare(&pps.fact.spec, state.as_ref(), node, self.nodes.get(node));
+            *self.work.bound_pods.entry((placement, pod.injected)).or_default() += 1;
+        }
     }
 
     fn delete_pod(&mut self, key: &NamespacedName) {
