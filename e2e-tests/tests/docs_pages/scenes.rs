@@ -104,6 +104,13 @@ impl Stage<'_> {
             Some(name) => *SCENES.iter().find(|(known, ..)| known == name).expect("a known scene"),
         };
         self.run_script("before it", before).await?;
+        let result = self.run_commands(block).await;
+        // What comes next needs a clear scene also if this has failed.
+        let cleared = self.run_script("after it", after).await;
+        result.and(cleared)
+    }
+
+    async fn run_commands(&mut self, block: &Block) -> Result<(), String> {
         for command in &block.commands {
             if command.text().contains("helm install") {
                 // Kubewarden, which does not run here, acts while Helm and kubectl wait.
@@ -118,7 +125,7 @@ impl Stage<'_> {
                 self.shell.run(command).await?;
             }
         }
-        self.run_script("after it", after).await
+        Ok(())
     }
 
     async fn run_script(&mut self, when: &str, script: &str) -> Result<(), String> {
