@@ -55,7 +55,7 @@ const SCENES: [(&str, &str, &str); 8] = [
     ("drain", "be_recorded", "be_recorded"),
     (
         "other cluster",
-        "kubectl delete statefulset db
+        "kubectl delete statefulset db --ignore-not-found
         until [ -z \"$(kubectl get pods --selector app=db --output name)\" ]; do sleep 0.2; done
         kubectl delete pps --all",
         "",
