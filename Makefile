@@ -49,8 +49,9 @@ e2e-tests: setup test-tools ## Run the tests that need a control plane or the po
 	$(WITH_TOOLS) $(TEST) $(E2E_TESTS) $(T)
 
 .PHONY: release-tests
-release-tests: ## Run the tests of images, installation and release with the sidecar's release build
-	PPS_STATIC_SIDECAR="$$(hack/build-sidecar.sh)" && export PPS_STATIC_SIDECAR && \
+release-tests: ## Run the tests of images, installation and release with release builds for both processors, one emulated
+	PPS_STATIC_SIDECAR="$$(hack/build-sidecar.sh)" && PPS_FOREIGN_SIDECAR="$$(hack/build-sidecar.sh --foreign)" && \
+	PPS_EMULATOR="$$(hack/emulator.sh)" && export PPS_STATIC_SIDECAR PPS_FOREIGN_SIDECAR PPS_EMULATOR && \
 		$(MAKE) --no-print-directory e2e-tests T='-- registry:: install:: release::'
 
 .PHONY: fuzz
@@ -60,6 +61,10 @@ fuzz: ## Fuzz the policy, the core and what the sidecar watches, FUZZ_SECONDS fo
 .PHONY: bench
 bench: setup ## Measure the costs and write docs/benchmarks.md (ARGS=growth to choose)
 	hack/bench.sh $(ARGS)
+
+.PHONY: dashboard-picture
+dashboard-picture: setup ## Play a short story, and draw the dashboard with its data in docs/images/dashboard.png
+	hack/dashboard-picture.sh docs/images/dashboard.png
 
 .PHONY: setup
 setup: control-plane policy.wasm
@@ -90,16 +95,24 @@ sidecar: ## Build the sidecar: target/release/pps-sidecar
 	$(CARGO) build --release --locked -p pps-sidecar
 
 .PHONY: static-sidecar
-static-sidecar: ## Build the sidecar's static release build, and print its path
-	@hack/build-sidecar.sh
+static-sidecar: ## Build the sidecar's static release build, and print its path (ARCH=arm64)
+	@hack/build-sidecar.sh $(if $(ARCH),--arch=$(ARCH))
 
 .PHONY: publish
-publish: policy.wasm ## Push the policy, the sidecar's image and the chart (REGISTRY=host/path, ARGS=--plain-http)
-	@hack/publish.sh "$(REGISTRY)" $(ARGS)
+publish: policy.wasm ## Push the policy, the sidecar's image and the chart (REGISTRY=host/path, ARCH=amd64, ARGS=--plain-http)
+	@ARCH="$(ARCH)" hack/publish.sh "$(REGISTRY)" $(ARGS)
+
+.PHONY: manifests
+manifests: ## Print the manifests with the images that were pushed, by digest (REGISTRY=host/path, OVERLAY=monitoring)
+	@OVERLAY="$(OVERLAY)" hack/manifests.sh "$(REGISTRY)" $(ARGS)
+
+.PHONY: chart-values
+chart-values: ## Print the chart's values for the images that were pushed, by digest (REGISTRY=host/path)
+	@hack/manifests.sh --values "$(REGISTRY)" $(ARGS)
 
 .PHONY: release
-release: ## Build all files of a release in dist/ (TAG=v1.2.3 to check the tag against the version)
-	@TAG="$(TAG)" hack/release.sh
+release: ## Build all files of a release in dist/ (TAG=v1.2.3 to check the tag; REGISTRY and REPOSITORY of the owner)
+	@TAG="$(TAG)" REGISTRY="$(REGISTRY)" REPOSITORY="$(REPOSITORY)" ARCH="$(ARCH)" hack/release.sh
 
 .PHONY: crd
 crd: ## Generate deploy/base/crd.yaml from the types, and the chart's copy

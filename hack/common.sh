@@ -97,4 +97,34 @@ with_cargo() {
     is_recent "$RUSTC" || die "Rust $(min_rust) or newer is needed, this machine has $(rustc --version 2>/dev/null || echo none): install it with rustup (https://rustup.rs)"
 }
 
+# native_arch: prints the name of this machine's processor in images.
+native_arch() {
+    case "$(uname -m)" in
+    x86_64) echo amd64 ;;
+    aarch64) echo arm64 ;;
+    *) die "this machine's processor is $(uname -m): images are made for amd64 and arm64 only" ;;
+    esac
+}
+
+# foreign_arch: prints the other one of amd64 and arm64.
+foreign_arch() {
+    local native
+    native="$(native_arch)" || return 1
+    if [ "$native" = amd64 ]; then echo arm64; else echo amd64; fi
+}
+
+# owner_registry, owner_repository: where released images are, and the URL of this repository, as Cargo.toml says.
+owner_registry() { sed -n 's/^registry = "\(.*\)"/\1/p' "$REPO_DIR/Cargo.toml"; }
+owner_repository() { sed -n 's/^repository = "\(.*\)"/\1/p' "$REPO_DIR/Cargo.toml"; }
+
+# with_publish: sets PUBLISH to pps-publish: the one that PPS_PUBLISH names, else one that it builds.
+with_publish() {
+    PUBLISH="${PPS_PUBLISH:-}"
+    [ -z "$PUBLISH" ] || return 0
+    with_cargo
+    export CARGO
+    step "build pps-publish" "$CARGO" build --locked --workspace --bin pps-publish
+    PUBLISH="${CARGO_TARGET_DIR:-target}/debug/pps-publish"
+}
+
 need_linker() { have cc || need_packages gcc libc6-dev; }

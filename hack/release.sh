@@ -2,16 +2,24 @@
 # Builds all files of a release in dist/, or in the folder that DIST names:
 #
 #   policy.wasm                           the policy
-#   pps-sidecar-linux-<arch>              the sidecar, one static file
-#   policy.cdx.json, pps-sidecar.cdx.json their software bills of materials (CycloneDX)
+#   pps-sidecar-linux-<arch>              the sidecar, one static file, for amd64 and arm64
+#   policy.cdx.json, pps-sidecar-linux-<arch>.cdx.json
+#                                         their software bills of materials (CycloneDX)
 #   install.yaml, install-<overlay>.yaml  the manifests of deploy/, rendered
 #   persistent-pod-state-<version>.tgz    the Helm chart
+#   artifacthub-pkg.yml, artifacthub-repo.yml, README.md
+#                                         the policy's page on https://artifacthub.io
 #   RELEASE_NOTES.md                      this version's section of CHANGELOG.md
 #   SHA256SUMS                            the digests of all these files
 #
 # TAG=v1.2.3            the tag of the release. It must match the version in Cargo.toml, and CHANGELOG.md must have a
 #                       section for it.
-# PPS_PUBLISH=PROGRAM   use this pps-publish. PPS_POLICY_WASM and PPS_STATIC_SIDECAR name files, as elsewhere.
+# REGISTRY=ghcr.io/owner, REPOSITORY=https://github.com/owner/repository
+#                       where the images and the repository are. If Cargo.toml says something else, all files of the
+#                       checkout that name them are changed (hack/set-owner.sh), so that what is released names them.
+# ARCH="amd64 arm64"    the processors for which the sidecar is built; both by default.
+# PPS_PUBLISH=PROGRAM   use this pps-publish. PPS_POLICY_WASM, PPS_STATIC_SIDECAR and PPS_FOREIGN_SIDECAR name files, as
+#                       elsewhere.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
@@ -36,28 +44,32 @@ else
     HEADING="$(section "$VERSION" >/dev/null && echo "$VERSION" || echo Unreleased)"
 fi
 
+REGISTRY="${REGISTRY:-$(owner_registry)}" REPOSITORY="${REPOSITORY:-$(owner_repository)}"
+if [ "$REGISTRY" != "$(owner_registry)" ] || [ "$REPOSITORY" != "$(owner_repository)" ]; then
+    hack/set-owner.sh "$REGISTRY" "$REPOSITORY"
+fi
+
 [ -n "${PPS_POLICY_WASM:-}" ] || hack/build-wasm.sh
 MODULE="${PPS_POLICY_WASM:-policy.wasm}"
-SIDECAR="$(hack/build-sidecar.sh)"
-if [ -z "${PPS_PUBLISH:-}" ]; then
-    with_cargo
-    export CARGO
-    step "build pps-publish" "$CARGO" build --locked --workspace --bin pps-publish
-    PPS_PUBLISH="${CARGO_TARGET_DIR:-target}/debug/pps-publish"
-fi
+declare -A SIDECARS
+for arch in ${ARCH:-amd64 arm64}; do SIDECARS[$arch]="$(hack/build-sidecar.sh "--arch=$arch")"; done
+with_publish
 KUSTOMIZE="$(hack/manifest-tools.sh)/kustomize"
 
 rm -rf "$DIST"
 mkdir -p "$DIST"
 install -m 644 "$MODULE" "$DIST/policy.wasm"
-install -m 755 "$SIDECAR" "$DIST/pps-sidecar-linux-$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')"
-"$PPS_PUBLISH" sbom policy --module "$MODULE" --output "$DIST/policy.cdx.json"
-"$PPS_PUBLISH" sbom image --binary "$SIDECAR" --output "$DIST/pps-sidecar.cdx.json"
+"$PUBLISH" sbom policy --module "$MODULE" --output "$DIST/policy.cdx.json"
+for arch in "${!SIDECARS[@]}"; do
+    install -m 755 "${SIDECARS[$arch]}" "$DIST/pps-sidecar-linux-$arch"
+    "$PUBLISH" sbom image --binary "${SIDECARS[$arch]}" --output "$DIST/pps-sidecar-linux-$arch.cdx.json"
+done
 "$KUSTOMIZE" build deploy >"$DIST/install.yaml"
 for overlay in deploy/overlays/*/; do
     "$KUSTOMIZE" build "$overlay" >"$DIST/install-$(basename "$overlay").yaml"
 done
 hack/pack-chart.sh "$DIST" >/dev/null
+install -m 644 artifacthub-pkg.yml artifacthub-repo.yml README.md "$DIST"
 section "$HEADING" >"$DIST/RELEASE_NOTES.md"
 (cd "$DIST" && sha256sum -- * >SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS)
 say "built in $DIST:"

@@ -19,6 +19,7 @@ use self::modules::{Code, Crate};
 
 const POLICY: &str = "src/lib.rs";
 const CORE: &str = "crates/core/src/lib.rs";
+const CHECK: &str = "crates/check/src/lib.rs";
 const SIDECAR: [&str; 2] = ["crates/sidecar/src/lib.rs", "crates/sidecar/src/main.rs"];
 
 fn root() -> &'static Path {
@@ -83,6 +84,37 @@ fn one_file_writes_to_the_api_server_and_one_to_the_lease() {
     assert_eq!(files, ["crates/sidecar/src/lead.rs", "crates/sidecar/src/write.rs"]);
 }
 
+/// The check has no Patch and no Delete, and its one POST asks what an account may do.
+#[test]
+fn the_check_writes_nothing() {
+    let requests = ["post", "put", "patch", "delete"].map(|method| format!("http::Request::{method}"));
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    assert_eq!(
+        files_where(&[CHECK], |_, code| code.names_any(&requests)),
+        ["crates/check/src/gather/reader.rs"]
+    );
+    let reviews = files_where(&[CHECK], |_, code| code.methods.iter().any(|method| method == "review"));
+    assert_eq!(reviews, ["crates/check/src/gather/rights.rs"]);
+    let builders = ["kube::api", "kube::Api", "http::Method", "http::request"];
+    assert_eq!(files_where(&[CHECK], |_, code| code.names_any(&builders)), Vec::<String>::new());
+}
+
+#[test]
+fn what_the_check_finds_is_decided_without_a_cluster_and_without_a_clock() {
+    let reads = |file: &str| {
+        ["args.rs", "gather", "registry"]
+            .iter()
+            .any(|part| file.starts_with(&format!("crates/check/src/{part}")))
+    };
+    let offenders = files_where(&[CHECK], |file, code| {
+        let impure =
+            ["kube", "tokio", "http", "std::time", "std::fs", "std::net", "std::env", "std::process"];
+        !reads(file) && (code.is_async || code.names_any(&impure))
+    });
+    assert_eq!(offenders, Vec::<String>::new());
+    assert!(files_where(&[CHECK], |file, _| !reads(file)).len() > 8);
+}
+
 /// An administrator may set the wall clock. The sidecar reads it only for timestamps that people read: when the Lease
 /// was renewed, and when a condition changed.
 #[test]
@@ -134,7 +166,7 @@ fn decisions_know_no_cluster_no_runtime_and_no_clock() {
 
 #[test]
 fn product_crates_have_no_import_circles() {
-    let found: Vec<String> = [POLICY, CORE, SIDECAR[0]]
+    let found: Vec<String> = [POLICY, CORE, CHECK, SIDECAR[0]]
         .iter()
         .flat_map(|crate_root| circles(load(crate_root).file_imports()))
         .map(|circle| circle.to_string())

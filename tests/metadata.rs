@@ -1,6 +1,11 @@
 //! Facts about the policy that are stated in several files must agree.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
+#[path = "metadata/chart.rs"]
+mod chart;
+#[path = "metadata/values.rs"]
+mod values;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,6 +41,8 @@ struct Package<'a> {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const HEADER: &str = "\
 # Kubewarden Artifacthub Package config
+#
+# Nothing is published yet: see docs/publishing.md.
 #
 # Generated from policy-metadata.yml, Cargo.toml and questions-ui.yml: do not edit.
 # To regenerate: UPDATE=1 cargo test --test metadata
@@ -199,6 +206,7 @@ fn check_versions() {
         "deploy/README.md",
         "deploy/base/cluster-admission-policy.yaml",
         "deploy/base/cluster-admission-policy-validation.yaml",
+        CUSTOM_WORKLOADS,
         "deploy/base/deployment.yaml",
     ] {
         assert!(named.contains(file), "{file} names no version");
@@ -219,6 +227,7 @@ fn check_chart_files() {
         "deploy/base/cluster-admission-policy.yaml",
         "deploy/base/cluster-admission-policy-validation.yaml",
         "deploy/base/crd.yaml",
+        CUSTOM_WORKLOADS,
         "deploy/components/monitoring/dashboard.json",
         "deploy/components/monitoring/prometheus-rule.yaml",
     ] {
@@ -316,15 +325,17 @@ fn context_aware_resources_name_every_version() {
     assert_eq!(metadata()["contextAwareResources"], json!(expected));
 }
 
-/// The policies in `deploy/`.
+/// The policies that every installation has.
 const POLICIES: [&str; 2] =
     ["deploy/base/cluster-admission-policy.yaml", "deploy/base/cluster-admission-policy-validation.yaml"];
+const CUSTOM_WORKLOADS: &str =
+    "deploy/components/custom-workloads/cluster-admission-policy-custom-workloads.yaml";
 
 /// Kubewarden refuses a policy that may take longer than the API server waits. Two seconds are left for other requests
 /// that hold the workers.
 #[test]
 fn the_policies_may_take_less_time_than_the_api_server_waits() {
-    for file in POLICIES {
+    for file in POLICIES.into_iter().chain([CUSTOM_WORKLOADS]) {
         let deployed = yaml(&read(file));
         let seconds = |field: &str| deployed["spec"][field].as_u64().unwrap();
         assert_eq!(seconds("timeoutEvalSeconds") + 2, seconds("timeoutSeconds"), "{file}");

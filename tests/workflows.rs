@@ -2,7 +2,12 @@
 //! repository.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
 use serde_json::Value;
 
@@ -50,11 +55,156 @@ fn workflows_use_pinned_actions_and_run_existing_commands() {
                 commands.insert(target.to_owned());
             }
             if command.starts_with(".ci/") || command.starts_with("hack/") {
-                assert!(path(command).is_file(), "{at}: the repository has no {command}");
-                commands.insert(command.to_owned());
+                let script = command.split(' ').next().unwrap();
+                assert!(path(script).is_file(), "{at}: the repository has no {script}");
+                commands.insert(script.to_owned());
             }
         }
     }
-    let expected = [".ci/run", "publish", "release", "release-tests"].map(str::to_owned);
+    let expected = [".ci/run", "hack/sign.sh", "publish", "release", "release-tests"].map(str::to_owned);
     assert_eq!((actions > 5, commands), (true, expected.into()));
+}
+
+/// The script of the only step of the release whose script contains the text.
+fn step_with(text: &str) -> String {
+    let found: Vec<String> = steps()
+        .iter()
+        .filter(|(at, _)| at.starts_with("release.yml: "))
+        .filter_map(|(_, step)| {
+            step["run"].as_str().filter(|script| script.contains(text)).map(str::to_owned)
+        })
+        .collect();
+    let [script] = found.as_slice() else { panic!("{} steps contain {text}", found.len()) };
+    script.clone()
+}
+
+/// A release names the repository that made it, whatever Cargo.toml says.
+#[test]
+fn the_release_takes_its_owner_from_the_repository_that_makes_it() {
+    let file = env::temp_dir().join(format!("pps-github-env-{}", std::process::id()));
+    let done = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &step_with("$GITHUB_ENV")])
+        .env("GITHUB_ENV", &file)
+        .env("GITHUB_REPOSITORY_OWNER", "Some-Owner")
+        .env("GITHUB_REPOSITORY", "Some-Owner/Name")
+        .env("GITHUB_SERVER_URL", "https://github.example")
+        .status();
+    assert!(done.unwrap().success());
+    let set = fs::read_to_string(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    assert_eq!(set, "REGISTRY=ghcr.io/some-owner\nREPOSITORY=https://github.example/Some-Owner/Name\n");
+
+    let release = step_with("make release ");
+    assert!(release.contains(r#"REGISTRY="$REGISTRY" REPOSITORY="$REPOSITORY""#), "{release}");
+    let publish = step_with("make publish ");
+    assert!(
+        publish.contains(r#"REGISTRY="$REGISTRY""#) && publish.contains("--revision=$GITHUB_SHA"),
+        "{publish}"
+    );
+    // The files for Artifact Hub come from the release, not from the tag.
+    assert!(step_with("artifacthub-pkg.yml").contains("gh release download"));
+}
+
+#[test]
+fn the_release_is_signed_and_attested_before_it_is_made() {
+    let workflow = fs::read_to_string(path(".github/workflows/release.yml")).unwrap();
+    let at = |text: &str| workflow.find(text).unwrap_or_else(|| panic!("the release has no {text}"));
+    let order =
+        ["make release-tests", "make publish ", "pps-publish provenance", "hack/sign.sh dist ", "files: |"];
+    assert!(order.map(at).is_sorted(), "{order:?}");
+}
+
+/// What `hack/sign.sh` tells cosign, line by line. A program in place of cosign writes down its arguments.
+fn sign(
+    folder: &Path,
+    args: &[&str],
+    references: &str,
+    variables: &[(&str, &str)],
+) -> (bool, String, String) {
+    let (cosign, calls) = (folder.join("cosign"), folder.join("calls"));
+    fs::write(&cosign, format!("#!/bin/sh\necho \"$@\" >>{}\ncat >/dev/null\n", calls.display())).unwrap();
+    Command::new("chmod").arg("+x").arg(&cosign).status().unwrap();
+    let _ = fs::remove_file(&calls);
+    let list = folder.join("references.txt");
+    fs::write(&list, references).unwrap();
+    let output = Command::new(path("hack/sign.sh"))
+        .arg(folder)
+        .args(args)
+        .env_remove("GITHUB_WORKFLOW_REF")
+        .envs(variables.iter().copied())
+        .env("COSIGN", &cosign)
+        .stdin(Stdio::from(fs::File::open(&list).unwrap()))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let calls = fs::read_to_string(&calls).unwrap_or_default().replace(folder.to_str().unwrap(), "DIST");
+    (output.status.success(), calls, said)
+}
+
+#[test]
+fn everything_pushed_is_signed_attested_and_verified() {
+    let folder = env::temp_dir().join(format!("pps-sign-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    for name in ["policy.cdx.json", "pps-sidecar-linux-amd64.cdx.json", "pps-sidecar-linux-arm64.cdx.json"] {
+        fs::write(folder.join(name), "{}").unwrap();
+    }
+    let digest = format!("@sha256:{}", "0".repeat(64));
+    let [policy, sidecar, chart] =
+        ["policies/persistent-pod-state", "persistent-pod-state-sidecar", "charts/persistent-pod-state"]
+            .map(|name| format!("r.example/a/{name}{digest}"));
+    let references = format!("some output\n{policy}\n{sidecar}\n{chart}\n");
+    let workflow = [
+        ("GITHUB_SERVER_URL", "https://github.example"),
+        ("GITHUB_WORKFLOW_REF", "o/n/.github/workflows/release.yml@refs/tags/v1"),
+    ];
+
+    let (done, calls, said) = sign(&folder, &[], &references, &workflow);
+    assert!(!done && calls.is_empty() && said.contains("provenance.json is missing"), "{said}");
+    fs::write(folder.join("provenance.json"), "{}").unwrap();
+    let (done, calls, said) = sign(&folder, &[], &references, &workflow);
+    assert!(done, "{said}");
+    let verify = "--certificate-identity https://github.example/o/n/.github/workflows/release.yml@refs/tags/v1 \
+                  --certificate-oidc-issuer https://token.actions.githubusercontent.com";
+    let signed = |reference: &str| {
+        [format!("sign --yes {reference}"), format!("verify {verify} {reference}")].join("\n")
+    };
+    let attested = |kind: &str, file: &str, reference: &str| {
+        [
+            format!("attest --yes --type {kind} --predicate DIST/{file} {reference}"),
+            format!("verify-attestation {verify} --type {kind} {reference}"),
+        ]
+        .join("\n")
+    };
+    let expected = [
+        signed(&policy),
+        attested("slsaprovenance1", "provenance.json", &policy),
+        attested("cyclonedx", "policy.cdx.json", &policy),
+        signed(&sidecar),
+        attested("slsaprovenance1", "provenance.json", &sidecar),
+        attested("cyclonedx", "pps-sidecar-linux-amd64.cdx.json", &sidecar),
+        attested("cyclonedx", "pps-sidecar-linux-arm64.cdx.json", &sidecar),
+        signed(&chart),
+        attested("slsaprovenance1", "provenance.json", &chart),
+    ];
+    assert_eq!(calls, expected.join("\n") + "\n");
+
+    // With a key, the same without a workflow.
+    let key = folder.join("own.key");
+    fs::write(&key, "").unwrap();
+    let (done, calls, said) = sign(&folder, &["--key", key.to_str().unwrap()], &references, &[]);
+    assert!(done, "{said}");
+    assert!(
+        calls.starts_with(&format!("sign --yes --key DIST/own.key {policy}\nverify --key DIST/own.pub ")),
+        "{calls}"
+    );
+
+    for (args, list, refusal) in [
+        (vec![], references.as_str(), "works only in GitHub Actions: pass --key"),
+        (vec!["--key", "/nowhere"], &references, "--key names /nowhere, which does not exist"),
+        (vec!["--key", key.to_str().unwrap()], "r.example/a:v1\n", "no reference with a digest on stdin"),
+    ] {
+        let (done, calls, said) = sign(&folder, &args, list, &[]);
+        assert!(!done && calls.is_empty() && said.contains(refusal), "{said}");
+    }
+    fs::remove_dir_all(folder).unwrap();
 }

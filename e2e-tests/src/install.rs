@@ -173,6 +173,11 @@ impl Installation {
         self.containers.process(pod).with_context(|| format!("{} is not running", pod.name_any()))
     }
 
+    /// The log of a Pod that ran as a real process.
+    pub fn log(&self, pod: &str) -> String {
+        self.containers.log(pod)
+    }
+
     /// What went wrong in the sidecar's containers.
     pub fn problems(&self) -> Vec<String> {
         self.containers.problems()

@@ -5,15 +5,19 @@
 //! No process or file outlives a test, however the test ends: see [`supervisor`].
 //!
 //! Modules depend on each other in one direction only:
-//! `wait`, `http`, `repository`, `report` ← [`supervisor`] ← [`control_plane`] ← [`manifests`], [`registry`], [`sidecar`]
-//! ← [`kubewarden`] ← [`cluster`] ← [`install`].
+//! `wait`, `http`, `repository`, `report`, `metrics` ← [`supervisor`] ← [`control_plane`] ← [`manifests`], [`registry`], [`sidecar`],
+//! [`prometheus`]
+//! ← [`kubewarden`] ← [`cluster`] ← [`install`]; [`check`] needs only [`registry`].
 
+pub mod check;
 pub mod cluster;
 pub mod control_plane;
 pub mod http;
 pub mod install;
 pub mod kubewarden;
 pub mod manifests;
+pub mod metrics;
+pub mod prometheus;
 pub mod registry;
 pub mod report;
 pub mod repository;

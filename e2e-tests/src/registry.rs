@@ -1,9 +1,10 @@
 //! An OCI registry: the server, `pps-publish`, which pushes to it, and an independent reader.
 
+pub mod foreign;
 pub mod publish;
 mod reader;
 mod server;
 
 pub use publish::Publisher;
-pub use reader::{Descriptor, ImageConfig, Manifest, Reader, digest, media_type};
+pub use reader::{Descriptor, ImageConfig, Manifest, Platform, Reader, digest, media_type};
 pub use server::{Registry, RegistryOptions};

@@ -1,31 +1,23 @@
 //! The Helm chart renders the same as kustomize and can be installed, upgraded and removed.
 
+pub(crate) mod release;
+mod upgrade;
+mod values;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::PathBuf,
-    time::Duration,
 };
 
-use k8s_openapi::{
-    api::apps::v1::Deployment,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
-use kube::Api;
 use pps_e2e::{
-    cluster::Cluster,
-    control_plane::Version,
-    kubewarden::install_definitions,
     manifests::{
         self,
-        render::{
-            CHART, KUBEWARDEN, files_below, helm, kustomizations, name_of, render_chart, render_kustomize,
-        },
+        render::{CHART, files_below, helm, kustomizations, name_of, render_chart, render_kustomize},
     },
     repository::repository_file,
     scratch::Scratch,
     sidecar::NAMESPACE,
-    wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
@@ -103,6 +95,24 @@ fn render_with(name: &str, values: &Value) -> anyhow::Result<Vec<Value>> {
     render_chart("pps", "elsewhere", Some(file.path()))
 }
 
+/// Values with custom kinds that differ from a valid one in these fields.
+fn workloads(changes: &[Value]) -> Value {
+    let valid = json!({"group": "example.io", "kind": "Database", "resource": "databases"});
+    let kinds = changes.iter().map(|change| {
+        let mut kind = valid.clone();
+        json_patch::merge(&mut kind, change);
+        kind
+    });
+    json!({"workloads": kinds.collect::<Vec<_>>()})
+}
+
+/// Values with one custom kind and these.
+fn with_workload(values: &Value) -> Value {
+    let mut all = workloads(&[json!({})]);
+    json_patch::merge(&mut all, values);
+    all
+}
+
 #[test]
 fn schema_refuses_invalid_values_with_their_path() {
     let digest = format!("sha256:{}", "g".repeat(64));
@@ -132,7 +142,23 @@ fn schema_refuses_invalid_values_with_their_path() {
         (json!({"policy": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}), "matchLabels"),
         (json!({"policy": {"settings": {"onLookupFailure": "ignore"}}}), "/policy/settings/onLookupFailure"),
         (json!({"networkPolicy": {"apiServerPorts": [0]}}), "/networkPolicy/apiServerPorts/0"),
-        (json!({"customKinds": [{"apiGroup": "example.io"}]}), "/customKinds/0"),
+        (json!({"workloads": [{"group": "example.io", "kind": "Database"}]}), "/workloads/0"),
+        (workloads(&[json!({"group": "batch"})]), "/workloads/0/group"),
+        (workloads(&[json!({"group": "example.io/v1"})]), "/workloads/0/group"),
+        (workloads(&[json!({"kind": "Data' || true || '"})]), "/workloads/0/kind"),
+        (
+            workloads(&[json!({}), json!({"kind": "Cache", "podSelector": {"matchLabels": {"a": "b"}}})]),
+            "workloads[1].podSelector differs from that of workloads[0]",
+        ),
+        (
+            with_workload(&json!({"sidecar": {"configNamespace": "kruise"}})),
+            "sidecar.configNamespace is \"kruise\": remove it",
+        ),
+        (
+            with_workload(&json!({"sidecar": {"recorder": "openkruise"}})),
+            "set workloadsConfigMap.create to false",
+        ),
+        (with_workload(&json!({"sidecar": {"openkruiseNamespace": "elsewhere"}})), "is OpenKruise's"),
         (json!({"policyServer": {"maxUnavailable": "half"}}), "/policyServer/maxUnavailable"),
         (json!({"policyServer": {"image": {"tag": ""}}}), "/policyServer/image/tag"),
         (json!({"policyServer": {"image": {"repository": ""}}}), "/policyServer/image/tag"),
@@ -156,18 +182,18 @@ fn schema_and_values_have_the_same_fields() {
         let (Some(values), Some(properties)) = (values.as_object(), schema["properties"].as_object()) else {
             return;
         };
+        let open = [".policy.settings", ".podSecurityContext"];
         assert!(
-            schema["additionalProperties"] == false || path == ".policy.settings",
+            schema["additionalProperties"] == false || open.contains(&path) || path.starts_with(".global"),
             "{path} accepts unknown fields"
         );
         for (name, below) in properties {
             let path = format!("{path}.{name}");
-            // `claims` belongs to Kubernetes and `global` to Helm.
+            // `claims` belongs to Kubernetes.
             let value = values.get(name);
             assert!(
                 value.is_some()
-                    || [".global", ".resources.claims"].contains(&path.as_str())
-                    || path.starts_with(".securityContexts")
+                    || [".resources.claims"].contains(&path.as_str())
                     || path.starts_with(".policyServer.securityContexts"),
                 "{path} is not in values.yaml"
             );
@@ -193,10 +219,11 @@ fn values_reach_the_objects() {
         "image": {"repository": "registry.example:5000/sidecar", "tag": "v9", "pullPolicy": "Always"},
         "imagePullSecrets": [{"name": "key"}],
         "replicaCount": 1,
-        "sidecar": {"configNamespace": "kruise", "nodeGracePeriod": "90s", "leaderElection": false,
+        "sidecar": {"configNamespace": "kruise", "openkruiseNamespace": "open", "nodeGracePeriod": "90s", "leaderElection": false,
             "logLevel": "debug", "extraArgs": ["--max-writes=4"],
             "extraEnv": [{"name": "PPS_LOG_FORMAT", "value": "text"}]},
-        "customKinds": [{"apiGroup": "example.io", "resources": ["databases"]}],
+        "workloads": [{"group": "example.io", "kind": "Database", "resource": "databases"}],
+        "workloadsConfigMap": {"create": false},
         "nodeSelector": {"disk": "fast"}, "tolerations": [{"operator": "Exists"}],
         "affinity": {"podAntiAffinity": {}}, "priorityClassName": "high",
         "podAnnotations": {"a": "1"}, "podLabels": {"b": "2"},
@@ -232,7 +259,7 @@ fn values_reach_the_objects() {
             &pod["imagePullSecrets"]
         ],
         [
-            &values["nodeSelector"],
+            &json!({"disk": "fast", "kubernetes.io/os": "linux"}),
             &values["tolerations"],
             &values["affinity"],
             &json!("high"),
@@ -245,7 +272,7 @@ fn values_reach_the_objects() {
     assert_eq!(
         container["args"],
         json!([
-            "--admin-address=0.0.0.0:8080",
+            "--admin-address=[::]:8080",
             "--leader-election=false",
             "--lease-name=mine-sidecar",
             "--max-writes=4"
@@ -262,13 +289,15 @@ fn values_reach_the_objects() {
         ("PPS_LOG", "debug"),
         ("PPS_LOG_FORMAT", "text"),
         ("PPS_NODE_GRACE_PERIOD", "90s"),
+        ("PPS_OPENKRUISE_NAMESPACE", "open"),
     ];
     assert_eq!(env, BTreeMap::from(expected));
 
     let kinds: Vec<&str> = objects.iter().filter_map(|object| object["kind"].as_str()).collect();
     // Without leader election there is no Role, and with a given account no ServiceAccount.
+    assert!(!kinds.contains(&"ConfigMap"), "{kinds:?}");
     assert!(!kinds.contains(&"Role") && !kinds.contains(&"ServiceAccount"), "{kinds:?}");
-    let custom = find(&objects, "ClusterRole", "mine-sidecar-custom-kinds-listed");
+    let custom = find(&objects, "ClusterRole", "mine-sidecar-custom-workloads");
     assert_eq!(
         custom["rules"],
         json!([{"apiGroups": ["example.io"], "resources": ["databases"], "verbs": ["list", "watch"]}])
@@ -334,6 +363,131 @@ fn values_reach_the_objects() {
     assert_eq!(validation["failurePolicy"], "Fail");
 }
 
+/// The base with some components that no overlay has.
+fn render_components(components: &[&str]) -> Vec<Value> {
+    let deploy = repository_file("deploy");
+    let copy = Scratch::path_for("components");
+    for file in files_below(&deploy).unwrap() {
+        let target = copy.path().join(file.strip_prefix(&deploy).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(&file, target).unwrap();
+    }
+    fs::create_dir_all(copy.path().join("mine")).unwrap();
+    let components: Vec<String> = components.iter().map(|name| format!("../components/{name}")).collect();
+    let kustomization = json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "resources": ["../base"], "components": components});
+    fs::write(copy.path().join("mine/kustomization.yaml"), kustomization.to_string()).unwrap();
+    render_kustomize(copy.path().join("mine").to_str().unwrap()).unwrap()
+}
+
+#[test]
+fn components_without_an_overlay_are_values_too() {
+    let both = with_workload(&json!({"policy": {"scope": "OptIn"}}));
+    for (components, values) in
+        [(&["custom-workloads"][..], workloads(&[json!({})])), (&["custom-workloads", "opt-in"], both)]
+    {
+        let mut expected = by_name(render_components(components));
+        expected.remove(&format!("Namespace /{NAMESPACE}"));
+        let file = values_file(&components.join("-"), &values);
+        let rendered = by_name(render_chart("any", NAMESPACE, Some(file.path())).unwrap());
+        assert_eq!(
+            rendered.keys().collect::<Vec<_>>(),
+            expected.keys().collect::<Vec<_>>(),
+            "{components:?}"
+        );
+        for (name, object) in expected {
+            assert_eq!(rendered[&name], object, "{components:?}: {name}");
+        }
+    }
+}
+
+#[test]
+fn custom_kinds_are_named_once() {
+    let selector = json!({"matchLabels": {"managed-by": "us"}, "matchExpressions": [{"key": "a", "operator": "Exists"}]});
+    let values = workloads(&[
+        json!({"podSelector": selector}),
+        json!({"group": "cache.example.io", "kind": "Cache", "resource": "caches", "version": "v2", "podSelector": selector}),
+    ]);
+    let objects = render_with("named-once", &values).unwrap();
+    let list =
+        &find(&objects, "ConfigMap", "kruise-configuration")["data"]["PPS_Watch_Custom_Workload_WhiteList"];
+    let list: Value = serde_json::from_str(list.as_str().unwrap()).unwrap();
+    assert_eq!(
+        list,
+        json!({"workloads": [
+            {"group": "example.io", "kind": "Database"},
+            {"group": "cache.example.io", "kind": "Cache", "version": "v2"},
+        ]})
+    );
+    assert_eq!(
+        find(&objects, "ClusterRole", "pps-sidecar-custom-workloads")["rules"],
+        json!([
+            {"apiGroups": ["example.io"], "resources": ["databases"], "verbs": ["list", "watch"]},
+            {"apiGroups": ["cache.example.io"], "resources": ["caches"], "verbs": ["list", "watch"]},
+        ])
+    );
+    let policy = &find(&objects, "ClusterAdmissionPolicy", "persistent-pod-state-custom-workloads")["spec"];
+    assert_eq!(policy["objectSelector"]["matchLabels"], selector["matchLabels"]);
+    let selected = policy["objectSelector"]["matchExpressions"].as_array().unwrap();
+    assert_eq!(selected.last(), Some(&selector["matchExpressions"][0]));
+    let condition = policy["matchConditions"][2]["expression"].as_str().unwrap();
+    assert!(
+        condition.ends_with(
+            "(owner.kind == 'Database' && owner.apiVersion.startsWith('example.io' + '/') || \
+             owner.kind == 'Cache' && owner.apiVersion.startsWith('cache.example.io' + '/')))"
+        ),
+        "{condition}"
+    );
+    let kinds = [("workloads: one", workloads(&[json!({})])), ("workloads: none", json!({}))];
+    let counts = kinds.map(|(name, values)| {
+        let objects = render_with(name, &values).unwrap();
+        objects.iter().filter(|object| object["kind"] == "ClusterAdmissionPolicy").count()
+    });
+    assert_eq!(counts, [3, 2]);
+}
+
+#[test]
+fn a_custom_kind_is_named_once_for_kustomize_too() {
+    let deploy = repository_file("deploy/components/custom-workloads");
+    let copy = Scratch::path_for("custom-workloads");
+    fs::create_dir_all(copy.path().join("component")).unwrap();
+    for file in files_below(&deploy).unwrap() {
+        let text = fs::read_to_string(&file).unwrap();
+        let text = if file.ends_with("workload.yaml") {
+            let changed = text.replace("example.io", "kafka.strimzi.io").replace("Database", "Broker");
+            changed.replace("databases", "brokers")
+        } else {
+            text
+        };
+        fs::write(copy.path().join("component").join(file.file_name().unwrap()), text).unwrap();
+    }
+    let base = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "pps-sidecar"},
+        "spec": {"template": {"spec": {"containers": [{"name": "sidecar", "env": [{"name": "A", "value": "b"}]}]}}}});
+    let policy = json!({"apiVersion": "policies.kubewarden.io/v1", "kind": "ClusterAdmissionPolicy",
+        "metadata": {"name": "persistent-pod-state"},
+        "spec": {"module": "registry://mine", "policyServer": "mine", "settings": {"onLookupFailure": "accept"}}});
+    fs::write(copy.path().join("base.yaml"), format!("{base}\n---\n{policy}")).unwrap();
+    let kustomization = json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "resources": ["base.yaml"], "components": ["component"]});
+    fs::write(copy.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    let objects = render_kustomize(copy.path().to_str().unwrap()).unwrap();
+    let policies: Vec<&Value> = objects
+        .iter()
+        .filter(|object| object["kind"] == "ClusterAdmissionPolicy")
+        .map(|object| &object["spec"])
+        .collect();
+    for field in ["module", "policyServer", "settings"] {
+        assert_eq!(policies[0][field], policies[1][field], "{field}");
+    }
+    let text = serde_json::to_string(&objects).unwrap();
+    for old in ["example.io", "Database", "databases", "pps-custom-workload\""] {
+        assert!(!text.contains(old), "{old}: {text}");
+    }
+    for (new, count) in [("kafka.strimzi.io", 3), ("Broker", 2), ("brokers", 1)] {
+        assert_eq!(text.matches(new).count(), count, "{new}: {text}");
+    }
+}
+
 #[test]
 fn scope_and_limits_of_the_policy_are_values() {
     let policies = |name: &str, values: Value| {
@@ -374,90 +528,4 @@ fn helm_lint_finds_nothing() {
         let report = helm(&["lint", chart, "--strict", "--values", values]).unwrap();
         assert!(!report.contains("[WARNING]") && report.contains("0 chart(s) failed"), "{report}");
     }
-}
-
-/// The chart for an API server of that version: without `kubeVersion` if Helm would refuse to install it.
-fn chart_for(version: Version) -> Scratch {
-    let chart = repository_file(CHART);
-    let copy = Scratch::path_for("chart");
-    for file in files_below(&chart).unwrap() {
-        let target = copy.path().join(file.strip_prefix(&chart).unwrap());
-        fs::create_dir_all(target.parent().unwrap()).unwrap();
-        fs::copy(&file, target).unwrap();
-    }
-    if version < Version::minor(21) {
-        let file = copy.path().join("Chart.yaml");
-        let description = fs::read_to_string(&file).unwrap();
-        let lines = description.lines().filter(|line| !line.starts_with("kubeVersion:"));
-        fs::write(file, lines.collect::<Vec<_>>().join("\n")).unwrap();
-    }
-    copy
-}
-
-#[tokio::test]
-async fn chart_can_be_installed_upgraded_removed_and_installed_again() {
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
-    let version = cluster.control_plane.version();
-    let chart = chart_for(version);
-    let budget = version >= Version::minor(21);
-    let helm = |command: &str, values: Value| {
-        let mut values = values;
-        values["podDisruptionBudget"] = json!({"enabled": budget});
-        let values = values_file(command, &values);
-        let (chart, path) = (chart.argument(), values.argument());
-        let names = repository_file(KUBEWARDEN).display().to_string();
-        let kubeconfig = cluster.control_plane.kubeconfig_for("admin").unwrap();
-        let mut arguments =
-            vec![command, "states", "--namespace", NAMESPACE, "--kubeconfig", kubeconfig.to_str().unwrap()];
-        if command != "uninstall" {
-            arguments.extend([chart.as_str(), "--values", &names, "--values", &path]);
-        }
-        if command == "install" {
-            arguments.push("--create-namespace");
-        }
-        helm(&arguments).unwrap()
-    };
-    let said = helm("install", json!({}));
-    for words in ["is installed in the namespace", "kubectl get pps", "pod-security"] {
-        assert!(said.contains(words), "{words}: {said}");
-    }
-    let replicas = async || {
-        let deployments: Api<Deployment> = Api::namespaced(cluster.client(), NAMESPACE);
-        deployments.get_opt("pps-sidecar").await.unwrap().map(|one| one.spec.unwrap().replicas.unwrap())
-    };
-    assert_eq!(replicas().await, Some(2));
-    let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
-        "metadata": {"name": "web"}, "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}}});
-    cluster.apply_objects(&[object]).await.unwrap();
-
-    let said = helm(
-        "upgrade",
-        json!({"replicaCount": 3, "policy": {"enabled": false, "failurePolicy": "Ignore"}, "rbac": {"create": false}}),
-    );
-    for words in ["policy.enabled=false", "policy.failurePolicy=Ignore", "rbac.create=false"] {
-        assert!(said.contains(words), "{words}: {said}");
-    }
-    assert_eq!(replicas().await, Some(3));
-
-    // The recorded states outlive the release, and the next release keeps them.
-    helm("uninstall", json!({}));
-    assert_eq!(replicas().await, None);
-    let kept = async || cluster.control_plane.kubectl(&["get", "pps", "web", "--output=name"]).await.unwrap();
-    assert!(kept().await.contains("web"));
-    helm("install", json!({}));
-    assert_eq!(replicas().await, Some(2));
-    assert!(kept().await.contains("web"));
-
-    // With crds.keep=false the CRD is deleted.
-    let said = helm("upgrade", json!({"crds": {"keep": false}}));
-    assert!(said.contains("crds.keep=false"), "{said}");
-    helm("uninstall", json!({}));
-    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
-    wait_for("the CRD to be deleted", Duration::from_secs(20), async || {
-        let definition = definitions.get_opt("persistentpodstates.apps.kruise.io").await?;
-        Ok(Progress::when(definition.is_none(), (), "it still exists"))
-    })
-    .await
-    .unwrap();
 }

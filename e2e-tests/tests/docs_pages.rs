@@ -53,12 +53,18 @@ fn only_commands_that_cannot_run_here_are_left_out() {
         for block in &page.blocks {
             let Some(why) = &block.not_run else { continue };
             let at = format!("{}:{}", page.path, block.line);
-            let (why, programs) = NOT_HERE.iter().find(|(known, _)| known == why).unwrap_or_else(|| {
-                panic!("{at}: {why} is no known reason why a block is not run")
-            });
+            let (why, programs) = NOT_HERE
+                .iter()
+                .find(|(known, _)| known == why)
+                .unwrap_or_else(|| panic!("{at}: {why} is no known reason why a block is not run"));
             for command in &block.commands {
-                let uses = |program: &&str| command.text().lines().any(|line| line.trim_start().starts_with(*program));
-                assert!(programs.iter().any(|program| uses(&program)), "{at}: run it, it needs none of {programs:?}");
+                let uses = |program: &&str| {
+                    command.text().lines().any(|line| line.trim_start().starts_with(*program))
+                };
+                assert!(
+                    programs.iter().any(|program| uses(&program)),
+                    "{at}: run it, it needs none of {programs:?}"
+                );
             }
             used.push(*why);
         }

@@ -7,18 +7,25 @@
 #[macro_use]
 mod support;
 
+mod alerts;
 mod chart;
+mod check;
+mod contained;
 mod corpus;
 mod crd;
 mod docs;
 mod docs_kwctl;
 mod docs_pages;
 mod faults;
+mod gitops;
 mod harness;
 mod hostile;
 mod install;
 mod manifests;
+mod newer_versions;
+mod policy_server;
 mod registry;
 mod release;
 mod scenarios;
+mod scope;
 mod workers;

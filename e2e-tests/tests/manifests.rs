@@ -53,9 +53,10 @@ fn exactly_the_policy_server_of_the_policies_has_the_role() {
             .map(|policy| policy["spec"]["policyServer"].as_str().unwrap())
             .collect();
         let shared = folder.ends_with("/shared-policy-server");
-        let (server, account) = match shared {
-            true => ("default", "policy-server"),
-            false => ("persistent-pod-state", "policy-server-persistent-pod-state"),
+        let (server, account) = if shared {
+            ("default", "policy-server")
+        } else {
+            ("persistent-pod-state", "policy-server-persistent-pod-state")
         };
         assert_eq!(used, BTreeSet::from([server]), "{folder}");
         let subjects = json!([{"kind": "ServiceAccount", "name": account, "namespace": "kubewarden"}]);
@@ -126,8 +127,10 @@ fn every_file_belongs_to_a_kustomization() {
     for file in files {
         let file = file.canonicalize().unwrap();
         let name = file.strip_prefix(root.canonicalize().unwrap()).unwrap().to_str().unwrap();
-        // Users apply these.
-        let applied = name == "kustomization.yaml" || name.starts_with("overlays/");
+        // Users apply these, and copy the last one.
+        let applied = name == "kustomization.yaml"
+            || name.starts_with("overlays/")
+            || name == "components/custom-workloads/kustomization.yaml";
         assert!(
             applied || name == "README.md" || named.contains(&file),
             "no kustomization uses deploy/{name}"

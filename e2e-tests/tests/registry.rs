@@ -4,8 +4,10 @@
 mod chart;
 mod image;
 mod kwctl;
+mod platforms;
 mod policy;
 mod refusals;
+mod rendered;
 mod sbom;
 
 use std::fs;

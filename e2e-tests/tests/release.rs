@@ -12,7 +12,10 @@ use pps_e2e::{
         self,
         render::{helm, render_chart, render_kustomize},
     },
-    registry::publish::{executable, static_sidecar_path},
+    registry::{
+        digest, foreign,
+        publish::{executable, static_sidecar_path},
+    },
     repository::{policy_path, repository_file},
     supervisor::Supervisor,
 };
@@ -21,12 +24,14 @@ use serde_json::Value;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn release(dist: &Path, tag: &str) -> Output {
+    fs::create_dir_all(dist.parent().unwrap()).unwrap();
     Command::new(repository_file("hack/release.sh"))
         .env("DIST", dist)
         .env("TAG", tag)
         .env("PPS_PUBLISH", executable().unwrap())
         .env("PPS_POLICY_WASM", policy_path())
         .env("PPS_STATIC_SIDECAR", static_sidecar_path().unwrap())
+        .env("PPS_FOREIGN_SIDECAR", foreign::sidecar_or_stand_in(dist.parent().unwrap()).unwrap())
         .output()
         .unwrap()
 }
@@ -46,10 +51,27 @@ fn release_is_complete_and_reproducible() {
     let files: BTreeSet<String> =
         fs::read_dir(&dist).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     let chart = format!("persistent-pod-state-{VERSION}.tgz");
-    for name in
-        ["policy.wasm", "policy.cdx.json", "pps-sidecar.cdx.json", "install.yaml", "RELEASE_NOTES.md", &chart]
-    {
+    for name in [
+        "artifacthub-pkg.yml",
+        "artifacthub-repo.yml",
+        "README.md",
+        "policy.wasm",
+        "policy.cdx.json",
+        "install.yaml",
+        "RELEASE_NOTES.md",
+        &chart,
+    ] {
         assert!(files.contains(name), "{name} is not in {files:?}");
+    }
+    for architecture in ["amd64", "arm64"] {
+        let name = format!("pps-sidecar-linux-{architecture}");
+        let program = fs::read(dist.join(&name)).unwrap();
+        assert_eq!(foreign::architecture_of(&program).unwrap(), architecture);
+        let list: Value =
+            serde_json::from_slice(&fs::read(dist.join(format!("{name}.cdx.json"))).unwrap()).unwrap();
+        let subject = &list["metadata"]["component"];
+        assert_eq!(subject["properties"][0]["value"], format!("linux/{architecture}"));
+        assert_eq!(format!("sha256:{}", subject["hashes"][0]["content"].as_str().unwrap()), digest(&program));
     }
     let sums = digest_sums(&dist);
     let summed: BTreeSet<&str> = sums.lines().map(|line| line.split_once("  ").unwrap().1).collect();

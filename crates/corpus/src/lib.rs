@@ -15,6 +15,7 @@
 
 mod host;
 pub mod hostile;
+pub mod scope;
 mod session;
 
 use std::collections::BTreeMap;

@@ -34,9 +34,10 @@ pub(crate) enum Command {
     },
     /// Push the sidecar as a container image.
     Image {
-        /// The static executable; `hack/build-sidecar.sh` builds it.
-        #[arg(long, value_name = "FILE")]
-        binary: PathBuf,
+        /// The static executable; `hack/build-sidecar.sh` builds it. Repeat the option for each architecture: several
+        /// executables become one image index.
+        #[arg(long = "binary", value_name = "FILE", required = true)]
+        binaries: Vec<PathBuf>,
         #[command(flatten)]
         push: Push,
     },
@@ -47,6 +48,18 @@ pub(crate) enum Command {
         package: PathBuf,
         #[command(flatten)]
         push: Push,
+    },
+    /// Print the immutable reference of what was pushed before.
+    Digest {
+        #[command(flatten)]
+        pushed: Push,
+    },
+    /// Write the provenance (SLSA 1.0) of a build in GitHub Actions to a file, for `cosign attest`. Reads the variables
+    /// that GitHub sets.
+    Provenance {
+        /// The file to write.
+        #[arg(long, value_name = "FILE", default_value = "provenance.json")]
+        output: PathBuf,
     },
     /// Write the SBOM (CycloneDX) to a file: the one that a push attaches.
     Sbom {
@@ -76,7 +89,7 @@ pub(crate) enum Subject {
 
 #[derive(Arguments, Debug)]
 pub(crate) struct Push {
-    /// Destination, as registry/repository:tag. The tag defaults to `v` and the version.
+    /// Where it is in the registry, as registry/repository:tag. The tag defaults to `v` and the version.
     #[arg(value_name = "REFERENCE")]
     pub(crate) reference: String,
     #[command(flatten)]

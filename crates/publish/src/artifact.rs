@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest};
+use oci_client::manifest::{ImageIndexEntry, OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest};
 use sha2::{Digest, Sha256};
 
 pub(crate) type Annotations = BTreeMap<String, String>;
@@ -64,6 +64,19 @@ impl Artifact {
     /// The manifest's descriptor, with which another manifest names it as its subject.
     pub(crate) fn descriptor(&self) -> Result<OciDescriptor> {
         describe(OCI_IMAGE_MEDIA_TYPE, &self.bytes)
+    }
+
+    /// The manifest's entry in an index.
+    pub(crate) fn index_entry(&self) -> Result<ImageIndexEntry> {
+        let descriptor = self.descriptor()?;
+        Ok(ImageIndexEntry {
+            media_type: descriptor.media_type,
+            digest: descriptor.digest,
+            size: descriptor.size,
+            platform: None,
+            annotations: self.manifest.annotations.clone(),
+            artifact_type: self.manifest.artifact_type.clone(),
+        })
     }
 }
 

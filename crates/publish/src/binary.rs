@@ -8,7 +8,7 @@ use object::{
 };
 
 /// The architectures for which there are images.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Architecture {
     Amd64,
     Arm64,
@@ -20,6 +20,14 @@ impl Architecture {
         match self {
             Self::Amd64 => "amd64",
             Self::Arm64 => "arm64",
+        }
+    }
+
+    /// The name of the platform, as container tools write it.
+    pub(crate) const fn platform(self) -> &'static str {
+        match self {
+            Self::Amd64 => "linux/amd64",
+            Self::Arm64 => "linux/arm64",
         }
     }
 

@@ -54,13 +54,18 @@ struct History<'a> {
     created_by: String,
 }
 
+/// The annotations of the image, and of the index of several.
+pub(crate) fn annotations(provenance: &Provenance) -> Annotations {
+    provenance.annotations(TITLE, DESCRIPTION)
+}
+
 pub(crate) fn build_artifact(
     binary: &[u8],
     architecture: Architecture,
     provenance: &Provenance,
 ) -> Result<Artifact> {
     let archive = pack(binary, provenance).context("cannot pack the layer")?;
-    let annotations = provenance.annotations(TITLE, DESCRIPTION);
+    let annotations = annotations(provenance);
     let created = provenance.created();
     let config = Image {
         created: &created,

@@ -1,4 +1,5 @@
-//! Pushes the policy, the sidecar's image and the Helm chart to an OCI registry. See `--help`.
+//! Pushes the policy, the sidecar's image and the Helm chart to an OCI registry, and writes what is attested of them. See
+//! `--help`.
 //!
 //! Artifacts are built by pure functions of a file and the checkout's [`provenance`], so the same commit
 //! gives the same digests. Only [`registry`] uses the network.
@@ -9,21 +10,30 @@ mod binary;
 mod chart;
 mod components;
 mod image;
+mod index;
 mod policy;
 mod provenance;
 mod registry;
 mod sbom;
+mod slsa;
 
-use std::{fs, path::Path, process::ExitCode};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use oci_client::RegistryOperation;
 
 use args::{Args, Command, Push, Subject};
 use artifact::Artifact;
+use binary::Architecture;
 use provenance::Provenance;
 use registry::Registry;
 use sbom::Sbom;
+use slsa::WorkflowRun;
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -36,37 +46,79 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
-    let provenance = Provenance::from_checkout(&args.source, args.revision.as_deref())?;
+    let provenance = || Provenance::from_checkout(&args.source, args.revision.as_deref());
     match &args.command {
         Command::Policy { module, push } => {
+            let provenance = provenance()?;
             let build = build(&Subject::Policy { module: module.clone() }, &provenance)?;
-            publish(&build.artifact, || build.sbom_artifact(&args.source, &provenance).map(Some), push)
+            use_registry(push, RegistryOperation::Push, async |registry| {
+                let sbom = build.sbom_artifact(&args.source, &provenance)?;
+                registry.push(&build.artifact, Some(&sbom)).await
+            })
         }
-        Command::Image { binary, push } => {
-            let build = build(&Subject::Image { binary: binary.clone() }, &provenance)?;
-            publish(&build.artifact, || build.sbom_artifact(&args.source, &provenance).map(Some), push)
-        }
+        Command::Image { binaries, push } => publish_image(args, binaries, push, &provenance()?),
         Command::Chart { package, push } => {
-            let artifact = chart::build_artifact(&read(package)?, &provenance);
-            publish(&artifact.with_context(|| package.display().to_string())?, || Ok(None), push)
+            let artifact = chart::build_artifact(&read(package)?, &provenance()?);
+            let artifact = artifact.with_context(|| package.display().to_string())?;
+            use_registry(push, RegistryOperation::Push, async |registry| registry.push(&artifact, None).await)
+        }
+        Command::Digest { pushed } => {
+            use_registry(pushed, RegistryOperation::Pull, async |registry| registry.resolve().await)
+        }
+        Command::Provenance { output } => {
+            let predicate = WorkflowRun::read(|name| std::env::var(name).ok())?.predicate();
+            write(output, format!("{predicate:#}\n").as_bytes())
         }
         Command::Sbom { subject, output } => {
+            let provenance = provenance()?;
             let sbom = build(subject, &provenance)?.create_sbom(&args.source, &provenance)?;
-            fs::write(output, &sbom.json).with_context(|| format!("cannot write {}", output.display()))?;
+            write(output, &sbom.json)?;
             eprintln!("{}: {} components", output.display(), sbom.components);
             Ok(())
         }
     }
 }
 
-/// Pushes an artifact with its SBOM, if it has one, and prints the immutable reference.
-fn publish(artifact: &Artifact, sbom: impl FnOnce() -> Result<Option<Artifact>>, push: &Push) -> Result<()> {
+/// Pushes one executable as an image, or several as the images of an index.
+fn publish_image(args: &Args, binaries: &[PathBuf], push: &Push, provenance: &Provenance) -> Result<()> {
+    let builds = binaries.iter().map(|file| build(&Subject::Image { binary: file.clone() }, provenance));
+    let builds: Vec<Build> = builds.collect::<Result<_>>()?;
+    if let [only] = builds.as_slice() {
+        return use_registry(push, RegistryOperation::Push, async |registry| {
+            let sbom = only.sbom_artifact(&args.source, provenance)?;
+            registry.push(&only.artifact, Some(&sbom)).await
+        });
+    }
+    let images = builds.iter().map(|build| {
+        let architecture = build.architecture.context("an executable without an architecture")?;
+        Ok((architecture, build.artifact.clone()))
+    });
+    let index = index::build(images.collect::<Result<_>>()?, image::annotations(provenance))?;
+    use_registry(push, RegistryOperation::Push, async |registry| {
+        let mut sboms = Vec::new();
+        for (architecture, _) in &index.images {
+            let build = builds.iter().find(|build| build.architecture == Some(*architecture));
+            let build = build.context("an image that was not built")?;
+            sboms.push(build.sbom_artifact(&args.source, provenance)?);
+        }
+        registry.push_index(&index, &sboms).await
+    })
+}
+
+/// Connects to the registry, and prints the immutable reference that the operation returns. Cargo takes seconds to list
+/// the components for an SBOM: done within the operation, it does not delay the news that the registry cannot be used.
+fn use_registry(
+    push: &Push,
+    operation: RegistryOperation,
+    run: impl AsyncFnOnce(&Registry) -> Result<String>,
+) -> Result<()> {
     let target = registry::parse_reference(&push.reference)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let registry = runtime.block_on(Registry::connect(target, &push.access))?;
-    // Cargo takes seconds to list the components, so fail before that if the push is not possible.
-    let sbom = sbom()?;
-    println!("{}", runtime.block_on(registry.push(artifact, sbom.as_ref()))?);
+    let reference = runtime.block_on(async {
+        let registry = Registry::connect(target, &push.access, operation).await?;
+        run(&registry).await
+    })?;
+    println!("{reference}");
     Ok(())
 }
 
@@ -77,12 +129,15 @@ struct Build {
     package: &'static str,
     target: &'static str,
     name: &'static str,
+    /// The architecture of an executable.
+    architecture: Option<Architecture>,
 }
 
 impl Build {
     fn create_sbom(&self, source: &Path, provenance: &Provenance) -> Result<Sbom> {
         let components = components::list(source, self.package, self.target)?;
-        sbom::create(self.name, &self.file, &components, provenance)
+        let platform = self.architecture.map(Architecture::platform);
+        sbom::create(self.name, &self.file, platform, &components, provenance)
     }
 
     fn sbom_artifact(&self, source: &Path, provenance: &Provenance) -> Result<Artifact> {
@@ -96,16 +151,34 @@ fn build(subject: &Subject, provenance: &Provenance) -> Result<Build> {
             let file = read(module)?;
             let artifact =
                 policy::build_artifact(&file, provenance).with_context(|| module.display().to_string())?;
-            Ok(Build { artifact, file, package: policy::PACKAGE, target: policy::TARGET, name: "policy" })
+            Ok(Build {
+                artifact,
+                file,
+                package: policy::PACKAGE,
+                target: policy::TARGET,
+                name: "policy",
+                architecture: None,
+            })
         }
         Subject::Image { binary } => {
             let file = read(binary)?;
             let architecture = binary::check(&file).with_context(|| binary.display().to_string())?;
             let artifact = image::build_artifact(&file, architecture, provenance)?;
             let target = architecture.target();
-            Ok(Build { artifact, file, package: image::PACKAGE, target, name: image::PACKAGE })
+            Ok(Build {
+                artifact,
+                file,
+                package: image::PACKAGE,
+                target,
+                name: image::PACKAGE,
+                architecture: Some(architecture),
+            })
         }
     }
+}
+
+fn write(path: &Path, content: &[u8]) -> Result<()> {
+    fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

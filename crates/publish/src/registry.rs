@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use oci_client::{
     Client, Reference, RegistryOperation,
     client::{Certificate, CertificateEncoding, ClientConfig, ClientProtocol},
-    manifest::{ImageIndexEntry, OCI_IMAGE_INDEX_MEDIA_TYPE, OCI_IMAGE_MEDIA_TYPE, OciImageIndex},
+    manifest::{OCI_IMAGE_INDEX_MEDIA_TYPE, OCI_IMAGE_MEDIA_TYPE, OciImageIndex},
     secrets::RegistryAuth,
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -17,10 +17,11 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use crate::{
     args::Access,
     artifact::{Artifact, digest},
+    index::Index,
     provenance::VERSION,
 };
 use credentials::Credentials;
-use failure::PushContext;
+use failure::RequestContext;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time limit of each request; a request carries at most 4 MiB.
@@ -30,7 +31,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_mins(2);
 pub(crate) struct Registry {
     client: Client,
     target: Reference,
-    context: PushContext,
+    context: RequestContext,
 }
 
 /// Parses `registry/repository:tag`. The tag defaults to that of this version.
@@ -52,8 +53,12 @@ fn with_tag(reference: &Reference, tag: String) -> Reference {
 }
 
 impl Registry {
-    /// Connects to the registry and authenticates.
-    pub(crate) async fn connect(target: Reference, access: &Access) -> Result<Self> {
+    /// Connects to the registry and authenticates for the operation.
+    pub(crate) async fn connect(
+        target: Reference,
+        access: &Access,
+        operation: RegistryOperation,
+    ) -> Result<Self> {
         // An error means that a provider is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let credentials = Credentials::load(target.registry())?;
@@ -68,34 +73,67 @@ impl Registry {
             user_agent: concat!("pps-publish/", env!("CARGO_PKG_VERSION")),
             ..ClientConfig::default()
         };
-        let context = PushContext {
+        let context = RequestContext {
+            operation,
             host: target.registry().to_owned(),
             repository: target.repository().to_owned(),
             ca_file: access.ca_file.clone(),
             credentials,
         };
         let client = Client::try_from(config).map_err(|error| context.explain(&error))?;
-        client
-            .auth(&target, &auth, RegistryOperation::Push)
-            .await
-            .map_err(|error| context.explain(&error))?;
+        client.auth(&target, &auth, operation).await.map_err(|error| context.explain(&error))?;
         Ok(Self { client, target, context })
     }
 
     /// Pushes an artifact and returns its immutable reference. The SBOM is pushed before the tag, so it
     /// exists whenever the tag does.
     pub(crate) async fn push(&self, artifact: &Artifact, sbom: Option<&Artifact>) -> Result<String> {
+        self.push_content(artifact, sbom).await?;
+        self.push_tagged(&artifact.bytes, OCI_IMAGE_MEDIA_TYPE).await
+    }
+
+    /// Pushes the images of an index, each with its SBOM, then the index. Returns the index's immutable reference.
+    pub(crate) async fn push_index(&self, index: &Index, sboms: &[Artifact]) -> Result<String> {
+        ensure!(index.images.len() == sboms.len(), "each image of an index needs an SBOM");
+        let tag = self.target.tag().context("the reference has no tag")?;
+        for ((architecture, image), sbom) in index.images.iter().zip(sboms) {
+            self.push_content(image, Some(sbom)).await?;
+            // With a tag of its own, because cleanup jobs of registries delete untagged manifests.
+            let own = with_tag(&self.target, format!("{tag}-{}", architecture.name()));
+            self.push_manifest(&own, &image.bytes, OCI_IMAGE_MEDIA_TYPE).await?;
+        }
+        self.push_tagged(&index.bytes, OCI_IMAGE_INDEX_MEDIA_TYPE).await
+    }
+
+    /// Returns the immutable reference of what the tag refers to.
+    pub(crate) async fn resolve(&self) -> Result<String> {
+        // The client keeps the credentials with which it has connected.
+        let digest = self.client.fetch_manifest_digest(&self.target, &RegistryAuth::Anonymous).await;
+        Ok(self.immutable(&digest.map_err(|error| self.context.explain(&error))?))
+    }
+
+    /// Pushes all that must exist before the manifest.
+    async fn push_content(&self, artifact: &Artifact, sbom: Option<&Artifact>) -> Result<()> {
         self.push_blobs(artifact).await?;
         if let Some(sbom) = sbom {
             self.push_blobs(sbom).await?;
             // With a tag of its own, because registries delete untagged manifests.
             let stem = artifact.digest().replace(':', "-");
-            self.push_manifest(&format!("{stem}.sbom"), &sbom.bytes, OCI_IMAGE_MEDIA_TYPE).await?;
+            let own = with_tag(&self.target, format!("{stem}.sbom"));
+            self.push_manifest(&own, &sbom.bytes, OCI_IMAGE_MEDIA_TYPE).await?;
             self.attach(artifact, sbom, &stem).await?;
         }
-        let tag = self.target.tag().context("the reference has no tag")?;
-        self.push_manifest(tag, &artifact.bytes, OCI_IMAGE_MEDIA_TYPE).await?;
-        Ok(format!("{}/{}@{}", self.target.registry(), self.target.repository(), artifact.digest()))
+        Ok(())
+    }
+
+    /// Pushes a manifest under the target's tag, after everything that it refers to.
+    async fn push_tagged(&self, bytes: &[u8], media_type: &'static str) -> Result<String> {
+        self.push_manifest(&self.target, bytes, media_type).await?;
+        Ok(self.immutable(&digest(bytes)))
+    }
+
+    fn immutable(&self, digest: &str) -> String {
+        format!("{}/{}@{digest}", self.target.registry(), self.target.repository())
     }
 
     async fn push_blobs(&self, artifact: &Artifact) -> Result<()> {
@@ -113,12 +151,16 @@ impl Registry {
         Ok(())
     }
 
-    async fn push_manifest(&self, tag: &str, bytes: &[u8], media_type: &'static str) -> Result<()> {
-        let reference = with_tag(&self.target, tag.to_owned());
+    async fn push_manifest(
+        &self,
+        reference: &Reference,
+        bytes: &[u8],
+        media_type: &'static str,
+    ) -> Result<()> {
         let kind = media_type.parse().with_context(|| format!("not a media type: {media_type}"))?;
-        let pushed = self.client.push_manifest_raw(&reference, bytes.to_vec(), kind).await;
+        let pushed = self.client.push_manifest_raw(reference, bytes.to_vec(), kind).await;
         pushed.map_err(|error| self.context.explain(&error))?;
-        eprintln!("{} {media_type} as {tag}", digest(bytes));
+        eprintln!("{} {media_type} as {}", digest(bytes), reference.tag().unwrap_or_default());
         Ok(())
     }
 
@@ -130,7 +172,8 @@ impl Registry {
         let index = index.map_err(|error| self.context.explain(&error))?;
         match add_to_index(index, sbom)? {
             Some(index) => {
-                self.push_manifest(tag, &serde_json::to_vec(&index)?, OCI_IMAGE_INDEX_MEDIA_TYPE).await
+                let fallback = with_tag(&self.target, tag.to_owned());
+                self.push_manifest(&fallback, &serde_json::to_vec(&index)?, OCI_IMAGE_INDEX_MEDIA_TYPE).await
             }
             None => Ok(()),
         }
@@ -139,18 +182,10 @@ impl Registry {
 
 /// Adds an artifact to an index; `None` if the index has it already.
 fn add_to_index(index: OciImageIndex, pushed: &Artifact) -> Result<Option<OciImageIndex>> {
-    let descriptor = pushed.descriptor()?;
-    if index.manifests.iter().any(|entry| entry.digest == descriptor.digest) {
+    let entry = pushed.index_entry()?;
+    if index.manifests.iter().any(|known| known.digest == entry.digest) {
         return Ok(None);
     }
-    let entry = ImageIndexEntry {
-        media_type: descriptor.media_type,
-        digest: descriptor.digest,
-        size: descriptor.size,
-        platform: None,
-        annotations: pushed.manifest.annotations.clone(),
-        artifact_type: pushed.manifest.artifact_type.clone(),
-    };
     let mut index = OciImageIndex { media_type: Some(OCI_IMAGE_INDEX_MEDIA_TYPE.to_owned()), ..index };
     index.manifests.push(entry);
     Ok(Some(index))

@@ -13,6 +13,7 @@ use cyclonedx_bom::{
         hash::{Hash, HashAlgorithm, HashValue, Hashes},
         license::{LicenseChoice, Licenses},
         metadata::Metadata,
+        property::{Properties, Property},
         tool::{Tool, Tools},
     },
     prelude::{DateTime, NormalizedString, Purl, SpdxExpression, Uri, Validate},
@@ -31,6 +32,8 @@ use crate::{
 /// The media type of the layer, and the artifact type by which clients find SBOMs.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.cyclonedx+json";
 const EMPTY_MEDIA_TYPE: &str = "application/vnd.oci.empty.v1+json";
+/// The property that says for which platform an executable is.
+const PLATFORM: &str = "persistent-pod-state:platform";
 const SPEC: SpecVersion = SpecVersion::V1_5;
 
 /// The SBOM of one file.
@@ -41,18 +44,22 @@ pub(crate) struct Sbom {
     pub(crate) json: Vec<u8>,
 }
 
-/// Creates the SBOM of a file. The same file, commit and lock file give the same bytes: there is no random
+/// Creates the SBOM of a file, which is for a platform if it is an executable. The same file, commit and lock file give the same bytes: there is no random
 /// serial number.
 pub(crate) fn create(
     name: &str,
     file: &[u8],
+    platform: Option<&str>,
     components: &Components,
     provenance: &Provenance,
 ) -> Result<Sbom> {
     let root = &components.root;
     let hash = Hash { alg: HashAlgorithm::SHA_256, content: HashValue(sha256_hex(file)) };
-    let subject =
-        Component { hashes: Some(Hashes(vec![hash])), ..describe(Classification::Application, root)? };
+    let subject = Component {
+        hashes: Some(Hashes(vec![hash])),
+        properties: platform.map(|platform| Properties(vec![Property::new(PLATFORM, platform)])),
+        ..describe(Classification::Application, root)?
+    };
     let tool = Tool::new("PersistentPodState", "pps-publish", VERSION);
     let created =
         DateTime::try_from(provenance.created()).context("the commit's time is not valid in an SBOM")?;

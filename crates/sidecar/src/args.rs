@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::{ArgAction, Parser, ValueEnum};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use pps_check::args::CheckArgs;
 
 /// Records the node, topology and annotations of stateful Pods, so that the PersistentPodState policy
 /// can place re-created Pods where they were.
@@ -27,8 +28,12 @@ use clap::{ArgAction, Parser, ValueEnum};
 /// SIGTERM and SIGINT, writes what is pending and exits with 0. Exits with 1 if it cannot start, and
 /// with 2 if the command line is invalid.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "pps-sidecar", version)]
+#[command(name = "pps-sidecar", version, disable_help_subcommand = true)]
 pub struct Args {
+    /// Without a command, the program records.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// Kubeconfig file to use instead of the default one.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -37,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080", env = "PPS_ADMIN_ADDRESS")]
     pub admin_address: SocketAddr,
 
-    /// Namespace of the ConfigMap kruise-configuration and of OpenKruise's Lease. The ConfigMap's key
+    /// Namespace of the ConfigMap kruise-configuration. Its key
     /// PPS_Watch_Custom_Workload_WhiteList lists custom workload kinds:
     /// {"workloads":[{"group":"example.io","kind":"Database"}]}.
     #[arg(
@@ -48,6 +53,15 @@ pub struct Args {
         value_parser = NonEmptyStringValueParser::new(),
     )]
     pub config_namespace: String,
+
+    /// Namespace of OpenKruise, where its manager's Lease is. Defaults to that of the ConfigMap.
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "PPS_OPENKRUISE_NAMESPACE",
+        value_parser = NonEmptyStringValueParser::new(),
+    )]
+    pub openkruise_namespace: Option<String>,
 
     /// How long a node must be missing before the states recorded on it are dropped, and Pods that wait
     /// for it are evicted if --evict-pending-pods is set. Applies to objects with
@@ -133,6 +147,12 @@ pub struct Args {
     pub log_format: LogFormat,
 }
 
+/// What the program does instead of recording.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    Check(Box<CheckArgs>),
+}
+
 /// Which program records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Recorder {
@@ -153,6 +173,13 @@ pub enum LogFormat {
     Text,
     /// One JSON object for each entry.
     Json,
+}
+
+impl Args {
+    /// Where the Lease of OpenKruise's manager is.
+    pub fn openkruise_namespace(&self) -> &str {
+        self.openkruise_namespace.as_deref().unwrap_or(&self.config_namespace)
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -186,11 +213,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn records_unless_a_command_is_given() {
+        assert!(Args::parse_from(["pps-sidecar", "--recorder=openkruise"]).command.is_none());
+        let args = Args::parse_from(["pps-sidecar", "check", "--phase=before", "-o", "json"]);
+        assert!(matches!(args.command, Some(Command::Check(_))));
+        for wrong in
+            [&["check", "--policy", "A/b"][..], &["check", "--service-account", "a"], &["help"], &["chek"]]
+        {
+            let args = ["pps-sidecar"].iter().chain(wrong);
+            assert_eq!(Args::try_parse_from(args).unwrap_err().exit_code(), 2, "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn parses_defaults_and_rejects_values_out_of_range() {
         Args::command().debug_assert();
         let args = Args::parse_from(["pps-sidecar"]);
         assert_eq!((args.max_writes, args.shutdown_timeout.as_secs()), (16, 10));
-        assert_eq!(args.config_namespace, "kruise-system");
+        assert_eq!(
+            (args.config_namespace.as_str(), args.openkruise_namespace()),
+            ("kruise-system", "kruise-system")
+        );
+        let moved = Args::parse_from(["pps-sidecar", "--config-namespace=a"]);
+        assert_eq!((moved.config_namespace.as_str(), moved.openkruise_namespace()), ("a", "a"));
+        let apart = Args::parse_from(["pps-sidecar", "--config-namespace=a", "--openkruise-namespace=b"]);
+        assert_eq!((apart.config_namespace.as_str(), apart.openkruise_namespace()), ("a", "b"));
         assert_eq!(args.node_grace_period.as_secs(), 300);
         for (text, seconds) in
             [("1s", Some(1)), ("90s", Some(90)), ("2h", Some(7200)), ("168h", Some(604_800))]

@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `inventory` | what the watches have reported, indexed |
-//! | `status`, `generated_pps`, `alias`, `pod_eviction` | the decisions: pure functions over read-only views |
+//! | `status`, `generated_pps`, `alias`, `pod_eviction`, `placement` | the decisions: pure functions over read-only views |
 //! | [`index`] | the state machine around them: facts in, dirty entries, decisions out |
 //! | `notices` | what users were told |
 //! | [`refusals`] | which refused writes wait, and how long |
@@ -20,6 +20,7 @@ mod inventory;
 pub mod missing_nodes;
 pub mod new_nodes;
 mod notices;
+mod placement;
 mod pod_eviction;
 pub mod refusals;
 pub mod schedule;

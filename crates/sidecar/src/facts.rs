@@ -30,6 +30,8 @@ pub struct PodFact {
     /// When the Pod became Ready, in Unix seconds; `None` while it is not Ready. The API server gives whole seconds.
     pub ready_since: Option<i64>,
     pub terminating: bool,
+    /// Whether the Pod carries the policy's annotation.
+    pub injected: bool,
     /// The annotations that some PPS names, sorted by key once the index has them.
     pub annotations: Vec<(Arc<str>, Arc<str>)>,
     /// The Pod's addresses, the primary one first.
@@ -50,6 +52,8 @@ pub struct PendingPod {
     /// Name of the PPS that the policy's annotation gives.
     pub pps: Arc<str>,
     pub required_affinity: RequiredAffinity,
+    /// Since when the scheduler has found no node for it, in Unix seconds.
+    pub unschedulable_since: Option<i64>,
 }
 
 /// A Node: the labels that some PPS names, sorted by key once the index has them.

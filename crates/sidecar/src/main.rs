@@ -3,11 +3,23 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use pps_sidecar::args::Args;
+use pps_sidecar::args::{Args, Command};
 use pps_sidecar::run;
+
+/// The exit code of a check that could not be made.
+const NOT_CHECKED: u8 = 2;
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if let Some(Command::Check(check)) = &args.command {
+        return match run::check(check) {
+            Ok(exit_code) => exit_code.into(),
+            Err(error) => {
+                eprintln!("pps-sidecar check: {}", format_error(&error));
+                NOT_CHECKED.into()
+            }
+        };
+    }
     match run::run_to_completion(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

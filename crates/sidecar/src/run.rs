@@ -15,10 +15,13 @@ mod turn;
 mod worker;
 mod writing;
 
+use std::env;
+use std::io::{Write as _, stdout};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::Client;
+use pps_check::args::CheckArgs;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{sleep_until, timeout};
@@ -47,6 +50,18 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 pub fn run_to_completion(args: &Args) -> anyhow::Result<()> {
     logging::start(args)?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(args))
+}
+
+/// Checks an installation, and prints what was found. Returns the exit code. Fails if no cluster is configured.
+pub fn check(args: &CheckArgs) -> anyhow::Result<u8> {
+    let report = tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let client = client::connect(args.kubeconfig.as_deref()).await?;
+        let runs_in_cluster = env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        anyhow::Ok(args.run(&client, runs_in_cluster).await)
+    })?;
+    // A reader that closes the pipe early has seen enough.
+    let _ = stdout().write_all(report.text.as_bytes());
+    Ok(report.exit_code)
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {
@@ -90,7 +105,7 @@ async fn leave_recording(
     mut interrupt: Signal,
 ) {
     tokio::select! {
-        () = conflicting_recorder::watch_manager(client, &args.config_namespace, metrics) => {}
+        () = conflicting_recorder::watch_manager(client, args.openkruise_namespace(), metrics) => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
@@ -111,8 +126,11 @@ async fn record(
     let term = CurrentTerm::new(leadership.clone());
     let watches = Watches::new(client.clone(), interest.clone(), health.clone(), metrics.clone(), sender);
     let (checked, mut checks) = mpsc::channel(1);
-    let manager_checks =
-        conflicting_recorder::check_repeatedly(client.clone(), args.config_namespace.clone(), checked);
+    let manager_checks = conflicting_recorder::check_repeatedly(
+        client.clone(),
+        args.openkruise_namespace().to_owned(),
+        checked,
+    );
     let mut worker = Worker::new(args, client, interest, watches, term, health, metrics);
     worker.tasks.spawn("check of OpenKruise's manager", manager_checks);
     worker.start_first_watches(args.config_namespace.clone());
@@ -133,7 +151,7 @@ async fn record(
             failure = worker.tasks.first_failure() => return Err(failure),
             () = sleep_until(due.unwrap_or_else(|| Instant::now() + SWEEP_INTERVAL).into()), if due.is_some() => {}
             _ = sweep.tick() => worker.sweep(),
-            Some(check) = checks.recv() => worker.on_manager_checked(check, &args.config_namespace),
+            Some(check) = checks.recv() => worker.on_manager_checked(check, args.openkruise_namespace()),
             is_running = leadership.changed() => anyhow::ensure!(is_running, "the election has ended"),
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,

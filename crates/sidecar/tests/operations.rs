@@ -12,6 +12,7 @@ use pps_sidecar::telemetry::metrics::Metrics;
 use serde_json::Value;
 
 const RULES: &str = "deploy/components/monitoring/prometheus-rule.yaml";
+const ALERTS: &str = "docs/alerts.md";
 const DASHBOARD: &str = "deploy/components/monitoring/dashboard.json";
 
 fn file(path: &str) -> String {
@@ -66,7 +67,7 @@ fn documents_all_metrics_and_no_others() {
         assert!(metrics.contains(name), "{name} in {metrics:?}");
     }
     assert_eq!(metrics_in(&file("docs/operations.md")), metrics);
-    for path in [RULES, DASHBOARD] {
+    for path in [RULES, DASHBOARD, ALERTS] {
         let named = metrics_in(&file(path));
         assert!(!named.is_empty() && named.is_subset(&metrics), "{path}: {named:?}");
     }
@@ -130,8 +131,11 @@ fn troubleshooting_has_a_row_for_each_reason_of_the_condition_and_no_other() {
 #[test]
 fn troubleshooting_has_a_row_for_each_reason_of_events() {
     let code = file("crates/core/src/reason.rs");
-    let all: BTreeSet<String> =
-        code.lines().filter_map(|line| line.split_once("=> \"")?.1.split('"').next()).map(str::to_owned).collect();
+    let all: BTreeSet<String> = code
+        .lines()
+        .filter_map(|line| line.split_once("=> \"")?.1.split('"').next())
+        .map(str::to_owned)
+        .collect();
     let of_the_condition = reasons_in("crates/sidecar/src/decide/status/condition.rs");
     let documented = documented_reasons("reasons of Events");
     for reason in all.difference(&of_the_condition) {
@@ -152,21 +156,59 @@ fn troubleshooting_has_a_row_for_each_reason_of_events() {
     }
 }
 
+/// The names and the `runbook_url` of all alerts.
+fn alerts() -> Vec<(String, Option<String>)> {
+    let rules = file(RULES);
+    let rules = rules.split("- alert: ").skip(1);
+    let field = |rule: &str, name: &str| {
+        rule.lines().find_map(|line| line.trim().strip_prefix(name)).map(|value| value.trim().to_owned())
+    };
+    rules.map(|rule| (rule.lines().next().unwrap().to_owned(), field(rule, "runbook_url:"))).collect()
+}
+
 #[test]
-fn documents_every_alert() {
-    let documented = file("docs/operations.md");
-    let alerts = file(RULES);
-    let names: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
-    assert!(names.len() > 2, "{names:?}");
-    for name in names {
-        assert!(documented.contains(&format!("### {name}\n")), "{name}");
+fn documents_all_alerts_and_no_others() {
+    let documented = file(ALERTS);
+    let headings: Vec<&str> = documented
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .filter(|heading| heading.starts_with("PersistentPodState"))
+        .collect();
+    let alerts: Vec<String> = alerts().into_iter().map(|(name, _)| name).collect();
+    assert!(alerts.len() > 10, "{alerts:?}");
+    assert_eq!(headings.iter().collect::<BTreeSet<_>>().len(), headings.len(), "each once");
+    let (mut sorted, mut expected) = (headings, alerts);
+    sorted.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(sorted, expected);
+    for section in documented.split("\n## PersistentPodState").skip(1) {
+        for part in ["**Meaning.** ", "**Look at**", "**Remedy.** "] {
+            assert_eq!(section.matches(part).count(), 1, "{part} of PersistentPodState{section}");
+        }
     }
 }
 
 #[test]
-fn every_panel_of_the_dashboard_has_a_title_and_a_query() {
+fn every_alert_names_its_runbook() {
+    for (name, runbook) in alerts() {
+        let expected = format!("{}/blob/main/{ALERTS}#{}", env!("CARGO_PKG_REPOSITORY"), name.to_lowercase());
+        assert_eq!(runbook, Some(expected), "{name}");
+    }
+}
+
+#[test]
+fn every_panel_of_the_dashboard_has_a_title_a_query_and_a_place() {
     let dashboard: Value = serde_json::from_str(&file(DASHBOARD)).unwrap();
+    let mut taken = BTreeSet::new();
     for panel in dashboard["panels"].as_array().unwrap() {
-        assert!(panel["targets"][0]["expr"].is_string() && panel["title"].is_string(), "{panel}");
+        assert!(panel["title"].is_string(), "{panel}");
+        assert!(panel["type"] == "row" || panel["targets"][0]["expr"].is_string(), "{panel}");
+        let place = |field: &str| panel["gridPos"][field].as_u64().unwrap();
+        assert!(place("x") + place("w") <= 24, "{panel}");
+        for x in place("x")..place("x") + place("w") {
+            for y in place("y")..place("y") + place("h") {
+                assert!(taken.insert((x, y)), "{} overlaps another panel", panel["title"]);
+            }
+        }
     }
 }

@@ -10,6 +10,7 @@ use kube::{
     api::{DynamicObject, PostParams},
 };
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::policy::Policy;
 use crate::{
@@ -18,14 +19,22 @@ use crate::{
     wait::{Progress, wait_for},
 };
 
+/// How long a probe is sent again.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// Sends, as a dry run, a request that the API server passes on to this policy once it knows the webhook. Returns what
 /// the API server said; `None` if there is no such request.
 pub async fn send_probe(policy: &Policy, admin: &Client) -> Result<Option<String>> {
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     if policy.is_asked_about("pods") {
+        if !selects_default_namespace(policy) {
+            return Ok(None);
+        }
         let pod: Pod = serde_json::from_value(pod(policy)).context("the probe")?;
-        let created = Api::<Pod>::namespaced(admin.clone(), "default").create(&dry, &pod).await;
-        return Ok(Some(describe(created)));
+        let pods: Api<Pod> = Api::namespaced(admin.clone(), "default");
+        // The client repeats a request that is answered with 503, which is the policy's answer if it cannot look up anything.
+        let created = timeout(PATIENCE, pods.create(&dry, &pod)).await;
+        return Ok(Some(created.map_or_else(|_| "refused again and again".to_owned(), describe)));
     }
     if policy.is_asked_about("persistentpodstates") {
         let object = serde_json::from_value(invalid_object())?;
@@ -69,17 +78,47 @@ async fn calls(policy: &Policy, admin: &Client) -> Result<u64> {
     Ok(count)
 }
 
-/// The Pod of a StatefulSet if the policy is asked only about some Pods, else a bare one.
+/// A Pod that the policy is asked about: with the labels that its selector wants and, if it has a condition on the owner
+/// as this product's policies have, with such an owner.
 fn pod(policy: &Policy) -> Value {
     let name = unique("webhook-probe");
-    let mut pod = json!({"metadata": {"name": name},
+    let mut pod = json!({"metadata": {"name": name, "labels": policy.spec("objectSelector")["matchLabels"]},
         "spec": {"containers": [{"name": "c", "image": "none"}], "automountServiceAccountToken": false}});
-    if !policy.spec("objectSelector").is_null() || !policy.spec("matchConditions").is_null() {
-        pod["metadata"]["labels"] = json!({"statefulset.kubernetes.io/pod-name": name});
-        pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet",
-            "name": "probe", "uid": "probe", "controller": true}]);
+    let selected = policy.spec("objectSelector")["matchExpressions"].as_array();
+    for expression in selected.into_iter().flatten() {
+        let key = expression["key"].as_str().unwrap_or_default();
+        match expression["operator"].as_str() {
+            Some("Exists") => pod["metadata"]["labels"][key] = name.as_str().into(),
+            Some("In") => pod["metadata"]["labels"][key] = expression["values"][0].clone(),
+            _ => {}
+        }
+    }
+    let conditions = policy.spec("matchConditions").as_array().into_iter().flatten();
+    let owners = conditions.filter_map(|condition| {
+        let text = condition["expression"].as_str()?;
+        let kind = quoted_after(text, "owner.kind == ")?;
+        let group = quoted_after(text, "owner.apiVersion.startsWith(")?.trim_end_matches('/');
+        Some(json!({"apiVersion": format!("{group}/v1"), "kind": kind, "name": "probe", "uid": "probe", "controller": true}))
+    });
+    let owners: Vec<Value> = owners.collect();
+    if !owners.is_empty() {
+        pod["metadata"]["ownerReferences"] = owners.into();
     }
     pod
+}
+
+/// The text between the next two quotes after this one.
+fn quoted_after<'a>(text: &'a str, before: &str) -> Option<&'a str> {
+    text.split_once(before)?.1.split('\'').nth(1)
+}
+
+/// Whether namespaces without labels are in the policy's scope.
+fn selects_default_namespace(policy: &Policy) -> bool {
+    let expressions = policy.spec("namespaceSelector")["matchExpressions"].as_array();
+    !expressions
+        .into_iter()
+        .flatten()
+        .any(|expression| ["In", "Exists"].iter().any(|operator| expression["operator"] == *operator))
 }
 
 /// A PersistentPodState that this product's policy refuses and the schema does not.

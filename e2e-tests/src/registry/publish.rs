@@ -56,6 +56,16 @@ impl Publisher {
         self.push(&["image", "--binary", path(&static_sidecar_path()?)?, reference]).await
     }
 
+    /// Pushes these executables as an image for several processors and returns its immutable reference.
+    pub async fn images(&self, binaries: &[&Path], reference: &str) -> Result<String> {
+        let mut args = vec!["image"];
+        for binary in binaries {
+            args.extend(["--binary", path(binary)?]);
+        }
+        args.push(reference);
+        self.push(&args).await
+    }
+
     /// Pushes a packed chart and returns its immutable reference.
     pub async fn chart(&self, package: &Path, reference: &str) -> Result<String> {
         self.push(&["chart", "--package", path(package)?, reference]).await

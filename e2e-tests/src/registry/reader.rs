@@ -53,12 +53,25 @@ pub struct Descriptor {
     pub digest: String,
     /// Its size in bytes.
     pub size: u64,
+    /// In an index, the platform of the image.
+    #[serde(default)]
+    pub platform: Option<Platform>,
     /// In an index, the artifact type of the manifest.
     #[serde(default)]
     pub artifact_type: Option<String>,
     /// Its annotations.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
+}
+
+/// On what an image runs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Platform {
+    /// The processor.
+    pub architecture: String,
+    /// The operating system.
+    pub os: String,
 }
 
 /// A manifest or an index.
@@ -209,13 +222,53 @@ impl Reader {
         self.blob(reference, layer).await
     }
 
-    /// Unpacks a container image into a folder, which becomes its root file system. Owners are kept only if this process
-    /// runs as root.
-    pub async fn pull_image(&self, reference: &str, into: &Path) -> Result<ImageConfig> {
+    /// The images of an index: the immutable reference of each, by its architecture. Fails unless each can be read, and is
+    /// for the platform that the index names.
+    pub async fn images(&self, reference: &str) -> Result<BTreeMap<String, String>> {
+        let index = self.manifest(reference).await?;
+        ensure!(index.media_type == media_type::INDEX, "{reference} is not an index: {}", index.media_type);
+        let (repository, _) = self.split(reference)?;
+        let mut images = BTreeMap::new();
+        for entry in &index.manifests {
+            let image = format!("{}/{repository}@{}", self.host, entry.digest);
+            let manifest = self.manifest(&image).await?;
+            ensure!(manifest.media_type == entry.media_type, "{image} is no {}", entry.media_type);
+            let platform = entry.platform.as_ref().with_context(|| format!("{image} has no platform"))?;
+            let config = self.image_config(&image, &manifest).await?;
+            let same = (&config.os, &config.architecture) == (&platform.os, &platform.architecture);
+            ensure!(same, "{image} is for {}/{}, not {platform:?}", config.os, config.architecture);
+            ensure!(platform.os == "linux", "{image} is for {}", platform.os);
+            let known = images.insert(platform.architecture.clone(), image);
+            ensure!(known.is_none(), "{reference} names {} twice", platform.architecture);
+        }
+        Ok(images)
+    }
+
+    /// The image for this machine that a reference names, as a container runtime selects it: the image itself, or the
+    /// one of an index.
+    pub async fn image_for_this_machine(&self, reference: &str) -> Result<String> {
         let manifest = self.manifest(reference).await?;
-        let config = manifest.config.with_context(|| format!("{reference} has no configuration"))?;
+        if manifest.media_type != media_type::INDEX {
+            return Ok(reference.to_owned());
+        }
+        let own = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+        let image = self.images(reference).await?.remove(own);
+        image.with_context(|| format!("{reference} has no image for {own}"))
+    }
+
+    async fn image_config(&self, reference: &str, manifest: &Manifest) -> Result<ImageConfig> {
+        let config = manifest.config.as_ref();
+        let config = config.with_context(|| format!("{reference} has no configuration"))?;
         ensure!(config.media_type == media_type::IMAGE_CONFIG, "{reference} is not an image: {config:?}");
-        let config: ImageConfig = parse(reference, &self.blob(reference, &config).await?)?;
+        parse(reference, &self.blob(reference, config).await?)
+    }
+
+    /// Unpacks a container image into a folder, which becomes its root file system. Owners are kept only if this process
+    /// runs as root. Of an index it takes the image for this machine.
+    pub async fn pull_image(&self, reference: &str, into: &Path) -> Result<ImageConfig> {
+        let reference = &self.image_for_this_machine(reference).await?;
+        let manifest = self.manifest(reference).await?;
+        let config = self.image_config(reference, &manifest).await?;
         let diff_ids = &config.rootfs.diff_ids;
         ensure!(diff_ids.len() == manifest.layers.len(), "{reference}: {diff_ids:?} {:?}", manifest.layers);
         fs::create_dir_all(into).with_context(|| format!("cannot make {}", into.display()))?;

@@ -166,7 +166,8 @@ pub(super) fn volume() -> String {
 /// What Helm finds of Kubewarden in a cluster.
 pub(super) async fn install_kubewarden(cluster: &Cluster) {
     kubewarden::install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
-    let service = json!({"name": "kubewarden-controller-webhook-service", "namespace": kubewarden::NAMESPACE});
+    let service =
+        json!({"name": "kubewarden-controller-webhook-service", "namespace": kubewarden::NAMESPACE});
     let objects = [
         json!({
             "apiVersion": "policies.kubewarden.io/v1",

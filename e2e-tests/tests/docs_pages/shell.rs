@@ -74,7 +74,8 @@ impl Shell {
             if code == 0 && (is_as_shown || expected.is_empty()) {
                 return Ok(());
             }
-            let only_reads = ["kubectl get ", "kubectl describe "].iter().any(|start| command.starts_with(start));
+            let only_reads =
+                ["kubectl get ", "kubectl describe "].iter().any(|start| command.starts_with(start));
             if !only_reads || started.elapsed() > PATIENCE {
                 let expected = expected.join("\n");
                 return Err(format!("$ {command}\n{printed}\n(exit code {code}) instead of\n\n{expected}\n"));

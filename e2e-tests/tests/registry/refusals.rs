@@ -13,7 +13,7 @@ use pps_e2e::{
 };
 
 #[track_caller]
-fn assert_refused(output: &Output, sentence: &str) {
+pub(super) fn assert_refused(output: &Output, sentence: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.into_raw(), 1 << 8, "{said}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");

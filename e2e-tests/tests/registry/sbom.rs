@@ -17,7 +17,7 @@ use serde_json::Value;
 const MEDIA_TYPE: &str = "application/vnd.cyclonedx+json";
 
 /// The only SBOM attached to a reference, and the tags of its repository.
-async fn find(reader: &Reader, reference: &str) -> (Vec<u8>, Vec<String>) {
+pub(super) async fn find(reader: &Reader, reference: &str) -> (Vec<u8>, Vec<String>) {
     let subject = reader.manifest(reference).await.unwrap();
     let found = reader.referrers(reference).await.unwrap();
     let [entry] = found.as_slice() else { panic!("{reference}: {found:?}") };
@@ -35,7 +35,7 @@ async fn find(reader: &Reader, reference: &str) -> (Vec<u8>, Vec<String>) {
 }
 
 /// Checks an SBOM and returns the names of its components.
-fn check(list: &[u8], program: &str, file: &[u8]) -> BTreeSet<String> {
+pub(super) fn check(list: &[u8], program: &str, file: &[u8]) -> BTreeSet<String> {
     let list: Value = serde_json::from_slice(list).unwrap();
     assert_eq!((&list["bomFormat"], &list["specVersion"]), (&"CycloneDX".into(), &"1.5".into()));
     let subject = &list["metadata"]["component"];

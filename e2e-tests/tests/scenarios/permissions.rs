@@ -79,7 +79,8 @@ pub(crate) fn verbs_of(cluster: &Cluster, user: &str, resource: &str) -> BTreeSe
     requests.map(|event| event["verb"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-fn requests_of(cluster: &Cluster, user: &str) -> Vec<Value> {
+/// Every request of a user in the audit log, once.
+pub(crate) fn requests_of(cluster: &Cluster, user: &str) -> Vec<Value> {
     let log = cluster.control_plane.audit_log();
     let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut seen = HashSet::new();

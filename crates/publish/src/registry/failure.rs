@@ -3,20 +3,24 @@
 use std::{error::Error as StdError, io, path::PathBuf};
 
 use anyhow::{Error, anyhow};
-use oci_client::errors::OciDistributionError as Failure;
+use oci_client::{
+    RegistryOperation,
+    errors::{OciDistributionError as Failure, OciError, OciErrorCode},
+};
 use rustls::CertificateError::{NotValidForName, NotValidForNameContext, UnknownIssuer};
 
 use super::credentials::{Credentials, docker_config_path};
 
 /// What a failed request was for.
-pub(super) struct PushContext {
+pub(super) struct RequestContext {
+    pub(super) operation: RegistryOperation,
     pub(super) host: String,
     pub(super) repository: String,
     pub(super) ca_file: Option<PathBuf>,
     pub(super) credentials: Option<Credentials>,
 }
 
-impl PushContext {
+impl RequestContext {
     pub(super) fn explain(&self, failure: &Failure) -> Error {
         let host = &self.host;
         match failure {
@@ -25,8 +29,14 @@ impl PushContext {
             }
             Failure::ServerError { code, message, .. } => self.explain_status(*code, message),
             Failure::RegistryError { envelope, .. } => {
+                let is_unknown = |error: &OciError| {
+                    matches!(error.code, OciErrorCode::ManifestUnknown | OciErrorCode::NameUnknown)
+                };
+                if self.operation == RegistryOperation::Pull && envelope.errors.iter().any(is_unknown) {
+                    return self.explain_status(404, "");
+                }
                 let reasons: Vec<_> = envelope.errors.iter().map(|error| error.message.as_str()).collect();
-                anyhow!("{host} refuses the push: {}", reasons.join("; "))
+                anyhow!("{host} refuses the {}: {}", self.verb(), reasons.join("; "))
             }
             Failure::RequestError(error) => match error.status() {
                 Some(status) => self.explain_status(status.as_u16(), ""),
@@ -39,22 +49,33 @@ impl PushContext {
     /// Explains a response with an error status.
     fn explain_status(&self, code: u16, message: &str) -> Error {
         let Self { host, repository, .. } = self;
-        let reason = summarize(message);
+        let (reason, verb) = (summarize(message), self.verb());
         match code {
             401 => self.explain_unauthorized(),
             403 => match &self.credentials {
                 Some(found) => anyhow!(
-                    "user {:?} may not push to {host}/{repository}: request write access, or log in as another user",
+                    "user {:?} may not {verb} {host}/{repository}: request access, or log in as another user",
                     found.user
                 ),
-                None => anyhow!("{host} refuses anonymous pushes to {repository}: {}", login_advice(host)),
+                None => anyhow!("{host} refuses an anonymous {verb} of {repository}: {}", login_advice(host)),
             },
+            404 if self.operation == RegistryOperation::Pull => anyhow!(
+                "{host}/{repository} has no such tag: push it first with `make publish`, or correct the reference"
+            ),
             400 if message.contains("HTTPS server") => {
                 anyhow!("{host} speaks HTTPS: remove --plain-http")
             }
             429 => anyhow!("{host} limits the rate of requests: try again later (429: {reason})"),
             500.. => anyhow!("{host} has an internal error: try again later ({code}: {reason})"),
-            _ => anyhow!("{host} refuses the push ({code}): {reason}"),
+            _ => anyhow!("{host} refuses the {verb} ({code}): {reason}"),
+        }
+    }
+
+    /// What the request does.
+    const fn verb(&self) -> &'static str {
+        match self.operation {
+            RegistryOperation::Push => "push",
+            RegistryOperation::Pull => "pull",
         }
     }
 
@@ -144,13 +165,20 @@ fn summarize(response: &str) -> String {
 mod tests {
     use super::*;
 
-    fn context(user: Option<&str>) -> PushContext {
+    fn context(user: Option<&str>) -> RequestContext {
         let credentials = user.map(|user| Credentials {
             user: user.to_owned(),
             password: "secret".to_owned(),
             file: "/here/config.json".into(),
         });
-        PushContext { host: "r.example".to_owned(), repository: "a/b".to_owned(), ca_file: None, credentials }
+        let operation = RegistryOperation::Push;
+        RequestContext {
+            operation,
+            host: "r.example".to_owned(),
+            repository: "a/b".to_owned(),
+            ca_file: None,
+            credentials,
+        }
     }
 
     fn explain(user: Option<&str>, code: u16, message: &str) -> String {
@@ -178,9 +206,9 @@ mod tests {
                 Some("me"),
                 403,
                 denied,
-                "user \"me\" may not push to r.example/a/b: request write access, or log in as another user",
+                "user \"me\" may not push r.example/a/b: request access, or log in as another user",
             ),
-            (None, 403, denied, "r.example refuses anonymous pushes to a/b: run `docker login r.example`"),
+            (None, 403, denied, "r.example refuses an anonymous push of a/b: run `docker login r.example`"),
             (None, 404, denied, "r.example refuses the push (404): no such right"),
             (
                 None,
@@ -203,6 +231,16 @@ mod tests {
         assert_eq!(
             explain(None, 500, &"x".repeat(10_000)),
             format!("r.example has an internal error: try again later (500: {})", "x".repeat(200))
+        );
+    }
+
+    #[test]
+    fn says_what_to_push_where_a_tag_is_missing() {
+        let context = RequestContext { operation: RegistryOperation::Pull, ..context(None) };
+        let failure = Failure::ServerError { code: 404, url: String::new(), message: String::new() };
+        assert_eq!(
+            context.explain(&failure).to_string(),
+            "r.example/a/b has no such tag: push it first with `make publish`, or correct the reference"
         );
     }
 

@@ -6,13 +6,14 @@
 //! any number of events become one write.
 //!
 //! `intake` takes facts, `decisions` builds the views for the pure decisions, `outcomes` takes the results of writes and
-//! lookups.
+//! lookups, `totals` counts.
 
 mod decisions;
 mod intake;
 mod outcomes;
 #[cfg(test)]
 mod tests;
+mod totals;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -20,9 +21,11 @@ use std::sync::Arc;
 use pps_core::Reason;
 
 pub use self::decisions::StatusWrite;
+pub use self::totals::Totals;
 use super::alias::Aliases;
-use super::inventory::{Dirty, KindCoverage, NodeAbsences, OBJECT_OVERHEAD, Pods, TrackedPps, Workloads};
+use super::inventory::{Dirty, KindCoverage, NodeAbsences, Pods, TrackedPps, Workloads};
 use super::notices::Notices;
+pub use super::placement::Placement;
 pub use super::status::DropCheck;
 use crate::facts::interest::{Interest, NewKeys};
 use crate::facts::interner::Interner;
@@ -42,6 +45,8 @@ pub struct Work {
     pub new_nodes: BTreeSet<Arc<str>>,
     /// Pods that may have to be deleted, since they wait for a node that no longer exists.
     pub evictions: BTreeSet<NamespacedName>,
+    /// How many Pods were bound to a node, by where that is, and by whether they carry the policy's annotation.
+    pub bound_pods: BTreeMap<(Placement, bool), u64>,
     /// What users must know.
     pub notices: Vec<Notice>,
     /// What has to be listed again, because a PPS names a key whose values were not kept.
@@ -156,34 +161,6 @@ impl Index {
         self.pods.get(pod)?.pending.as_deref().map(|pending| pending.uid.as_str())
     }
 
-    /// How many Pods, nodes, workloads, objects and recorded states are kept, and how many nodes are missing.
-    pub fn counts(&self) -> [(&'static str, usize); 6] {
-        [
-            ("pods", self.pods.len()),
-            ("nodes", self.nodes.len()),
-            ("workloads", self.workloads.len()),
-            ("persistentpodstates", self.objects.len()),
-            ("recorded_states", self.objects.values().map(TrackedPps::recorded).sum()),
-            ("missing_nodes", self.absences.missing_count()),
-        ]
-    }
-
-    /// The bytes of the largest object, and how many objects are near their capacity, and have exceeded it.
-    pub fn sizes(&self) -> (usize, usize, usize) {
-        self.objects.values().fold((0, 0, 0), |(largest, near, exceeded), object| {
-            let bytes = object.capacity.size() + OBJECT_OVERHEAD;
-            let is_exceeded = object.capacity.is_exceeded();
-            let is_near =
-                !is_exceeded && pps_core::size::nearly_full(bytes, self.size_limit, false).is_some();
-            (largest.max(bytes), near + usize::from(is_near), exceeded + usize::from(is_exceeded))
-        })
-    }
-
-    /// How many objects cannot be read.
-    pub fn unreadable_count(&self) -> usize {
-        self.objects.values().filter(|object| object.fact.unreadable.is_some()).count()
-    }
-
     /// Brings up again all work that could not be decided while a list was incomplete, or was dropped by a standby.
     pub fn retry_all(&mut self) {
         if self.is_complete() {
@@ -263,6 +240,22 @@ impl Index {
         for object in concerned.into_iter().chain(self.borrowed.remove(key).into_iter().flatten()) {
             self.mark(&object, |object| object.note_entry(&key.name));
             self.mark_surplus(&object);
+        }
+    }
+
+    /// Marks the entries that have the name of a Pod of this workload although their object names another one: whether the
+    /// Pod is a former one depends on whether its workload exists.
+    fn mark_borrowed_from(&mut self, workload: &WorkloadKey, uid: &Arc<str>) {
+        let namespace = &workload.object.namespace;
+        let pods = self
+            .pods
+            .names_of(uid)
+            .map(|name| NamespacedName { namespace: namespace.clone(), name: name.clone() });
+        let borrowed: Vec<_> = pods.filter_map(|pod| self.borrowed.remove_entry(&pod)).collect();
+        for (pod, objects) in borrowed {
+            for object in objects {
+                self.mark(&object, |object| object.note_entry(&pod.name));
+            }
         }
     }
 

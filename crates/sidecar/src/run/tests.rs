@@ -368,6 +368,7 @@ fn waiting_pod() -> PodFact {
         resource_version: "7".into(),
         pps: "w".into(),
         required_affinity: serde_json::from_value(affinity).unwrap(),
+        unschedulable_since: None,
     };
     PodFact { owner: Some("uid-w".into()), pending: Some(Box::new(pending)), ..PodFact::default() }
 }

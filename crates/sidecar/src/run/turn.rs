@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use k8s_openapi::jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tracing::info;
 
 use super::worker::{DROP_RETRY_INTERVAL, OVERSIZED_RETRY_INTERVAL, Worker};
+use super::writing::time_since;
 use crate::decide::schedule::Candidates;
 use crate::facts::NamespacedName;
 use crate::facts::store::Update;
@@ -128,6 +130,10 @@ impl Worker {
             for pod in &work.evictions {
                 self.evictions.mark(pod, now);
             }
+            // Each Pod counts once, however many replicas there are.
+            for ((placement, injected), pods) in work.bound_pods {
+                self.metrics.count_bound_pods(placement.name(), injected, pods);
+            }
         }
         for node in &work.new_nodes {
             self.new_nodes.observe(node, now);
@@ -180,6 +186,11 @@ impl Worker {
             recorded_states,
             missing_nodes,
         });
+        let totals = self.index.totals();
+        self.metrics.set_desired(totals.desired_states, totals.missing_states);
+        let waits =
+            totals.unschedulable_since.map_or(Duration::ZERO, |since| time_since(since, Timestamp::now()));
+        self.metrics.set_injected(totals.injected_pods, totals.unschedulable_pods, waits);
         let pending = self.status_writes.len() + self.generated_writes.len() + self.evictions.len();
         let oldest = [self.status_writes.oldest(), self.generated_writes.oldest(), self.evictions.oldest()];
         let oldest = oldest.into_iter().flatten().min();

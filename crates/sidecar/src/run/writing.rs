@@ -229,7 +229,7 @@ fn refusal(workload: &WorkloadKey, generated: &GeneratedPps, message: &str) -> S
 }
 
 /// The time between these Unix seconds and now; zero if another machine's clock is ahead of this one's.
-fn time_since(seconds: i64, now: Timestamp) -> Duration {
+pub(super) fn time_since(seconds: i64, now: Timestamp) -> Duration {
     let milliseconds = now.as_millisecond().saturating_sub(seconds.saturating_mul(1000));
     Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
 }

@@ -1,13 +1,13 @@
 //! The metrics of `/metrics`. No label holds the name of an object, so that the number of series does not grow with
 //! the cluster.
 
-use std::fmt::{self, Write};
+mod labels;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -15,6 +15,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
+use self::labels::{
+    BoundPodLabels, CauseLabel, DropCheckLabel, LevelLabel, LookupLabel, ResourceLabel, WriteLabels,
+};
+pub(crate) use self::labels::{DropCheckOutcome, LookupOutcome, WriteOutcome, WrittenResource};
 use super::process::ProcessCollector;
 
 const STATUS_WRITE_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -22,6 +26,9 @@ const STATUS_WRITE_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 /// would show nothing.
 const READY_TO_RECORDED_BUCKETS: [f64; 11] =
     [1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0];
+
+/// Where Pods are bound, compared with their recorded states.
+const PLACEMENTS: [&str; 4] = ["unrecorded", "recorded_node", "required_topology", "elsewhere"];
 
 #[derive(Debug)]
 pub struct Metrics {
@@ -42,6 +49,12 @@ pub struct Metrics {
     ready_to_recorded: Histogram,
     tracked_objects: Family<ResourceLabel, Gauge>,
     recorded_states: Gauge,
+    desired_states: Gauge,
+    missing_states: Gauge,
+    injected_pods: Gauge,
+    unschedulable_pods: Gauge,
+    oldest_unschedulable_pod_age: Gauge<f64, AtomicU64>,
+    bound_pods: Family<BoundPodLabels, Counter>,
     missing_nodes: Gauge,
     pending_writes: Gauge,
     oldest_pending_write_age: Gauge<f64, AtomicU64>,
@@ -53,44 +66,6 @@ pub struct Metrics {
     leader: Gauge,
 }
 
-/// What was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum WrittenResource {
-    PpsStatus,
-    /// A generated PPS.
-    Pps,
-    /// A Pod, which was deleted.
-    Pod,
-}
-
-/// How a write ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum WriteOutcome {
-    Success,
-    Conflict,
-    NotFound,
-    Refused,
-    Error,
-    TooLarge,
-    NotLeading,
-}
-
-/// What the lookup of a missing node found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum LookupOutcome {
-    Found,
-    NotFound,
-    Unknown,
-}
-
-/// What the reads before a drop of states have shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum DropCheckOutcome {
-    Confirmed,
-    Refuted,
-    Unknown,
-}
-
 /// What is kept in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrackedCounts {
@@ -100,105 +75,6 @@ pub(crate) struct TrackedCounts {
     pub(crate) persistent_pod_states: usize,
     pub(crate) recorded_states: usize,
     pub(crate) missing_nodes: usize,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResourceLabel {
-    resource: Arc<str>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LevelLabel {
-    level: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CauseLabel {
-    cause: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LookupLabel {
-    result: LookupOutcome,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DropCheckLabel {
-    result: DropCheckOutcome,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WriteLabels {
-    resource: WrittenResource,
-    result: WriteOutcome,
-}
-
-impl WrittenResource {
-    const ALL: [Self; 3] = [Self::PpsStatus, Self::Pps, Self::Pod];
-}
-
-impl WriteOutcome {
-    const ALL: [Self; 7] = [
-        Self::Success,
-        Self::Conflict,
-        Self::NotFound,
-        Self::Refused,
-        Self::Error,
-        Self::TooLarge,
-        Self::NotLeading,
-    ];
-}
-
-impl LookupOutcome {
-    const ALL: [Self; 3] = [Self::Found, Self::NotFound, Self::Unknown];
-}
-
-impl DropCheckOutcome {
-    const ALL: [Self; 3] = [Self::Confirmed, Self::Refuted, Self::Unknown];
-}
-
-impl EncodeLabelValue for DropCheckOutcome {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-        encoder.write_str(match self {
-            Self::Confirmed => "confirmed",
-            Self::Refuted => "refuted",
-            Self::Unknown => "unknown",
-        })
-    }
-}
-
-impl EncodeLabelValue for WrittenResource {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-        encoder.write_str(match self {
-            Self::PpsStatus => "persistentpodstates/status",
-            Self::Pps => "persistentpodstates",
-            Self::Pod => "pods",
-        })
-    }
-}
-
-impl EncodeLabelValue for WriteOutcome {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-        encoder.write_str(match self {
-            Self::Success => "success",
-            Self::Conflict => "conflict",
-            Self::NotFound => "not_found",
-            Self::Refused => "refused",
-            Self::Error => "error",
-            Self::TooLarge => "too_large",
-            Self::NotLeading => "not_leading",
-        })
-    }
-}
-
-impl EncodeLabelValue for LookupOutcome {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-        encoder.write_str(match self {
-            Self::Found => "found",
-            Self::NotFound => "not_found",
-            Self::Unknown => "unknown",
-        })
-    }
 }
 
 impl Default for Metrics {
@@ -226,6 +102,36 @@ impl Default for Metrics {
             ),
             tracked_objects: add(own, "tracked_objects", "Objects kept in memory"),
             recorded_states: add(own, "recorded_states", "Pod states in all PersistentPodStates"),
+            desired_states: add(
+                own,
+                "desired_states",
+                "Pods that the workloads of all PersistentPodStates want, each of which is to have a state",
+            ),
+            missing_states: add(
+                own,
+                "missing_states",
+                "Pods that the workloads of all PersistentPodStates want and that have no recorded state",
+            ),
+            injected_pods: add(
+                own,
+                "injected_pods",
+                "Pods into which the policy has injected a recorded state",
+            ),
+            unschedulable_pods: add(
+                own,
+                "unschedulable_pods",
+                "Pods with an injected required topology for which the scheduler finds no node",
+            ),
+            oldest_unschedulable_pod_age: add(
+                own,
+                "oldest_unschedulable_pod_age_seconds",
+                "For how long the scheduler has found no node for the first of these Pods, 0 if there is none",
+            ),
+            bound_pods: add(
+                own,
+                "bound_pods",
+                "Pods that were bound to a node, by where that is compared with their recorded state",
+            ),
             missing_nodes: add(
                 own,
                 "missing_nodes",
@@ -334,6 +240,11 @@ impl Metrics {
         for result in DropCheckOutcome::ALL {
             drop(self.drop_checks.get_or_create(&DropCheckLabel { result }));
         }
+        for placement in PLACEMENTS {
+            for injected in [false, true] {
+                self.count_bound_pods(placement, injected, 0);
+            }
+        }
         self.set_sizes(0, 0, 0);
         self.set_unwritable(0, 0);
         self.set_tracked(&TrackedCounts {
@@ -355,7 +266,11 @@ impl Metrics {
         self.set_watch_up(resource, false);
     }
 
+    /// Sets whether a watch works. Its counters start at 0.
     pub(crate) fn set_watch_up(&self, resource: &Arc<str>, is_up: bool) {
+        for counter in [&self.watch_events, &self.watch_errors] {
+            drop(counter.get_or_create(&ResourceLabel { resource: resource.clone() }));
+        }
         self.watch_up.get_or_create(&ResourceLabel { resource: resource.clone() }).set(is_up.into());
     }
 
@@ -424,6 +339,26 @@ impl Metrics {
         }
         self.recorded_states.set(gauge(counts.recorded_states));
         self.missing_nodes.set(gauge(counts.missing_nodes));
+    }
+
+    /// Sets how many states the workloads want, and how many of them are not recorded.
+    pub(crate) fn set_desired(&self, desired: u64, missing: u64) {
+        self.desired_states.set(i64::try_from(desired).unwrap_or(i64::MAX));
+        self.missing_states.set(i64::try_from(missing).unwrap_or(i64::MAX));
+    }
+
+    /// Sets how many Pods carry the policy's annotation, for how many of them the scheduler finds no node, and for how
+    /// long already.
+    pub(crate) fn set_injected(&self, injected: usize, unschedulable: usize, oldest_age: Duration) {
+        self.injected_pods.set(gauge(injected));
+        self.unschedulable_pods.set(gauge(unschedulable));
+        self.oldest_unschedulable_pod_age.set(oldest_age.as_secs_f64());
+    }
+
+    /// Counts Pods that were bound to a node.
+    pub(crate) fn count_bound_pods(&self, placement: &'static str, injected: bool, pods: u64) {
+        let injected = if injected { "true" } else { "false" };
+        self.bound_pods.get_or_create(&BoundPodLabels { placement, injected }).inc_by(pods);
     }
 
     pub(crate) fn set_pending_writes(&self, count: usize, oldest_age: Duration) {

@@ -138,6 +138,21 @@ impl Containers {
         Ok(http::get(&running.address, path).await.is_ok_and(|(code, _)| code == 200))
     }
 
+    /// The exit code of a process that is not started again because of the Pod's `restartPolicy`. None if it still runs.
+    pub(super) fn exit_code(&self, running: &Running, pod: &Pod) -> Result<Option<i32>> {
+        let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
+        if policy != Some("Never") {
+            return Ok(None);
+        }
+        let status = self.supervisor.status(&running.spec.name)?;
+        Ok((!status.running).then(|| status.code.unwrap_or(137)))
+    }
+
+    /// The log of a Pod of that name.
+    pub fn log(&self, pod: &str) -> String {
+        self.supervisor.log(pod)
+    }
+
     /// Sends SIGTERM, and SIGKILL when the grace period is over.
     pub(super) async fn stop(&self, running: &Running) -> Result<()> {
         let name = &running.spec.name;
@@ -291,7 +306,9 @@ fn command_of(
     let ports = container.ports.iter().flatten().map(|port: &ContainerPort| port.container_port);
     for own in ports {
         for word in &mut words {
-            *word = word.replace(&format!("0.0.0.0:{own}"), &format!("127.0.0.1:{port}"));
+            for any in ["0.0.0.0", "[::]"] {
+                *word = word.replace(&format!("{any}:{own}"), &format!("127.0.0.1:{port}"));
+            }
         }
     }
     Ok(words.into_iter().map(|word| expand(&word, environment)).collect())

@@ -137,6 +137,14 @@ async fn run_container(
             Err(_) => {}
             Ok(_) => break,
         }
+        match containers.exit_code(&running, &first) {
+            Ok(Some(code)) => {
+                set_finished(identity, api, pod, code, started).await;
+                return;
+            }
+            Ok(None) => {}
+            Err(error) => containers.complain(format!("{}: {error:#}", identity.name)),
+        }
         match containers.is_ready(&running).await {
             Ok(ready) if shown != Some(ready) => {
                 shown = Some(ready);
@@ -183,6 +191,34 @@ async fn set_status(
     let _turn = shared.turns.acquire().await;
     let current = pod.borrow().clone();
     let status = running_status(&current, addresses, &Time(started), ready);
+    let patch = Patch::Merge(json!({"metadata": {"uid": identity.uid}, "status": status}));
+    let params = PatchParams::default();
+    persist(pod, || tolerate_absence(api.patch_status(&identity.name, &params, &patch))).await;
+}
+
+/// The status of a Pod whose process has ended and is not started again.
+async fn set_finished(
+    identity: &Identity,
+    api: &Api<Pod>,
+    pod: &watch::Receiver<Arc<Pod>>,
+    code: i32,
+    started: Timestamp,
+) {
+    let (phase, reason) = if code == 0 { ("Succeeded", "Completed") } else { ("Failed", "Error") };
+    let (started, finished) = (Time(started), Time(Timestamp::now()));
+    let containers: Vec<Value> = pod
+        .borrow()
+        .spec
+        .iter()
+        .flat_map(|spec| &spec.containers)
+        .map(|container| {
+            json!({"name": container.name, "image": container.image, "imageID": "", "ready": false,
+                "restartCount": 0, "state": {"terminated": {"exitCode": code, "reason": reason,
+                "startedAt": started, "finishedAt": finished}}})
+        })
+        .collect();
+    let status = json!({"phase": phase, "containerStatuses": containers, "conditions": [
+        {"type": "Ready", "status": "False", "reason": "PodCompleted", "lastTransitionTime": finished}]});
     let patch = Patch::Merge(json!({"metadata": {"uid": identity.uid}, "status": status}));
     let params = PatchParams::default();
     persist(pod, || tolerate_absence(api.patch_status(&identity.name, &params, &patch))).await;

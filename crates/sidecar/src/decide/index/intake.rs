@@ -8,6 +8,7 @@ use super::Index;
 use crate::decide::alias::Alias;
 use crate::decide::generated_pps::target_of;
 use crate::decide::inventory::{Source, TrackedPps};
+use crate::decide::placement;
 use crate::facts::store::{Put, Update};
 use crate::facts::{GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact, WorkloadKey};
 
@@ -45,9 +46,29 @@ impl Index {
         let owner_before = match self.pods.apply(key, fact) {
             Put::Known => return,
             Put::New => None,
-            Put::Changed(before) => before.owner,
+            Put::Changed(before) => {
+                if before.node.is_none() {
+                    self.count_bound_pod(key);
+                }
+                before.owner
+            }
         };
         self.mark_pod(key, &[owner_before, owner]);
+    }
+
+    /// Counts a Pod that has just been bound to a node, if a PPS governs its workload. The Pod is not Ready yet, so its
+    /// state is that of its predecessor.
+    fn count_bound_pod(&mut self, key: &NamespacedName) {
+        let Some(pod) = self.pods.get(key) else { return };
+        let pps = pod.owner.as_ref().and_then(|owner| self.workloads.key_of(owner));
+        let pps = pps.and_then(|workload| self.objects.get(self.governing.get(workload)?));
+        if let Some(node) = &pod.node
+            && let Some(pps) = pps.filter(|pps| pps.fact.unreadable.is_none() && self.is_complete())
+        {
+            let state = pps.fact.status.pod_states.get(&key.name);
+            let placement = placement::compare(&pps.fact.spec, state.as_ref(), node, self.nodes.get(node));
+            *self.work.bound_pods.entry((placement, pod.injected)).or_default() += 1;
+        }
     }
 
     fn delete_pod(&mut self, key: &NamespacedName) {
@@ -188,6 +209,7 @@ impl Index {
         let key = self.interner.intern_workload_key(key);
         fact.uid = self.interner.intern(&fact.uid);
         let before = self.workloads.get(&key);
+        let uid_before = before.map(|before| before.uid.clone());
         if before.is_none_or(|before| before.annotations != fact.annotations) {
             self.reported.forget(&key);
             let request = generate::read_request(&target_of(&key, &fact), &fact.annotations);
@@ -195,16 +217,21 @@ impl Index {
                 self.extend_interest(&request.spec);
             }
         }
+        let uid = fact.uid.clone();
         if self.workloads.apply(&key, fact) {
             self.mark_target(&key);
+            if uid_before.as_ref() != Some(&uid) {
+                uid_before.into_iter().chain([uid]).for_each(|uid| self.mark_borrowed_from(&key, &uid));
+            }
             self.work.generated.insert(key);
         }
     }
 
     fn delete_workload(&mut self, key: &WorkloadKey) {
-        if self.workloads.remove(key).is_some() {
+        if let Some(before) = self.workloads.remove(key) {
             self.reported.forget(key);
             self.mark_target(key);
+            self.mark_borrowed_from(key, &before.uid);
         }
     }
 

@@ -11,6 +11,7 @@ mod node_deletion;
 mod recording;
 mod retention;
 mod stale;
+mod totals;
 mod writes;
 
 use pps_core::demand::Demand;

@@ -14,6 +14,8 @@ pub(crate) struct Pods {
     by_node: HashMap<Arc<str>, HashSet<NamespacedName>>,
     /// Pods with the policy's annotation that have no node yet.
     pending: BTreeSet<NamespacedName>,
+    /// How many Pods have the policy's annotation.
+    injected: usize,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +34,11 @@ impl Pods {
         self.facts.len()
     }
 
+    /// How many Pods have the policy's annotation.
+    pub(crate) fn injected(&self) -> usize {
+        self.injected
+    }
+
     /// The revision of the interest with which the newest complete list was read.
     pub(crate) fn complete(&self) -> Option<u64> {
         self.facts.complete()
@@ -48,13 +55,15 @@ impl Pods {
 
     /// Stores a Pod.
     pub(crate) fn apply(&mut self, key: &NamespacedName, fact: PodFact) -> Put<PodFact> {
-        let (owner, node, terminating) = (fact.owner.clone(), fact.node.clone(), fact.terminating);
+        let (owner, node) = (fact.owner.clone(), fact.node.clone());
+        let (terminating, injected) = (fact.terminating, fact.injected);
         let put = self.facts.put(key, fact);
         match &put {
             Put::Known => return put,
             Put::New => {}
             Put::Changed(before) => self.unlink(key, before),
         }
+        self.injected += usize::from(injected);
         if let Some(owner) = owner {
             let owned = self.by_owner.entry(owner).or_default();
             owned.names.insert(key.name.clone());
@@ -73,6 +82,7 @@ impl Pods {
     }
 
     fn unlink(&mut self, key: &NamespacedName, fact: &PodFact) {
+        self.injected -= usize::from(fact.injected);
         if let Some(owner) = &fact.owner
             && let Some(owned) = self.by_owner.get_mut(owner)
         {

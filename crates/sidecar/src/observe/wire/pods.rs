@@ -77,16 +77,14 @@ pub fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
     }
     ips.shrink_to_fit();
     let node = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
-    let mut conditions = pod.status.conditions.iter();
-    let ready = conditions.find(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let ready = condition(pod, "Ready", "True");
     Some(PodFact {
         owner: owner.map(|owner| owner.uid.as_str().into()),
         node: node.map(Into::into),
         ready: ready.is_some(),
-        ready_since: ready
-            .and_then(|ready| ready.last_transition_time.as_deref()?.parse::<Timestamp>().ok())
-            .map(Timestamp::as_second),
+        ready_since: ready.and_then(PodCondition::since),
         terminating: pod.metadata.deletion_timestamp.is_some(),
+        injected: injected_from(pod).is_some(),
         annotations: interest.annotations().pick(annotations),
         ips,
         pending: pending_pod(pod).filter(|_| node.is_none()).map(Box::new),
@@ -102,10 +100,27 @@ pub fn read_pod(text: &str, interest: &Interest) -> Result<Item<NamespacedName, 
     item(text, |pod: &Pod| &pod.metadata, key_of, |pod| pod_fact(&pod, interest), rest)
 }
 
+fn condition<'a>(pod: &'a Pod, type_: &str, status: &str) -> Option<&'a PodCondition> {
+    let mut conditions = pod.status.conditions.iter();
+    conditions.find(|condition| condition.type_ == type_ && condition.status == status)
+}
+
+impl PodCondition {
+    /// When it took its status, in Unix seconds.
+    fn since(&self) -> Option<i64> {
+        self.last_transition_time.as_deref()?.parse().ok().map(Timestamp::as_second)
+    }
+}
+
+/// The PPS that the policy's annotation names.
+fn injected_from(pod: &Pod) -> Option<&String> {
+    pod.metadata.annotations.as_ref()?.get(INJECTED_ANNOTATION)
+}
+
 /// Set if a Pod carries the policy's annotation, is Pending, has no scheduling gate, and its required affinity is not too
 /// large to be kept.
 fn pending_pod(pod: &Pod) -> Option<PendingPod> {
-    let pps = pod.metadata.annotations.as_ref()?.get(INJECTED_ANNOTATION)?;
+    let pps = injected_from(pod)?;
     let is_gated = pod.spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
     let is_pending = pod.status.phase.as_deref() == Some("Pending");
     let is_too_large = pps.len() > MAX_NAME_LENGTH || pod.spec.affinity.exceeds_limits();
@@ -117,6 +132,7 @@ fn pending_pod(pod: &Pod) -> Option<PendingPod> {
         resource_version: pod.metadata.resource_version.clone()?,
         pps: pps.as_str().into(),
         required_affinity: pod.spec.affinity.clone(),
+        unschedulable_since: condition(pod, "PodScheduled", "False").and_then(PodCondition::since),
     })
 }
 
@@ -159,6 +175,7 @@ mod tests {
             ready: true,
             ready_since: Some(1_767_225_607),
             terminating: false,
+            injected: false,
             annotations: vec![("ip".into(), "10.0.0.7".into())],
             ips: vec!["10.0.0.7".into()],
             pending: None,
@@ -192,12 +209,15 @@ mod tests {
                 "annotations": {INJECTED_ANNOTATION: "p"}},
             "spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
                 "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}}},
-            "status": {"phase": "Pending"},
+            "status": {"phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "False", "lastTransitionTime": "1970-01-01T00:01:00Z"}]},
         });
         let pending = |json: &Value| pod_fact(&pod(json.clone()), &Interest::default()).unwrap().pending;
         let kept = pending(&waiting).unwrap();
         assert_eq!((&*kept.uid, &*kept.resource_version, &*kept.pps), ("1", "2", "p"));
         assert!(!kept.required_affinity.is_empty());
+        assert_eq!(kept.unschedulable_since, Some(60));
+        assert!(pod_fact(&pod(waiting.clone()), &Interest::default()).unwrap().injected);
         for (pointer, value) in [
             ("/metadata/annotations", json!({})),
             ("/status/phase", "Running".into()),

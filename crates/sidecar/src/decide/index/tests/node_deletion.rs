@@ -36,6 +36,7 @@ fn waiting_for(zone: &str) -> PodFact {
         resource_version: "7".into(),
         pps: "p".into(),
         required_affinity: serde_json::from_value(pins).unwrap(),
+        unschedulable_since: None,
     };
     PodFact { owner: Some("uid-w".into()), pending: Some(Box::new(pending)), ..PodFact::default() }
 }

@@ -1,0 +1,205 @@
+//! The command line of the check, and how it runs.
+
+#![allow(clippy::doc_markdown, reason = "--help prints these texts unchanged")]
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use kube::Client;
+
+use crate::facts::{Phase, Recorder, Settings};
+use crate::gather::gather;
+use crate::report;
+use crate::rules::judge;
+
+/// Checks an installation and says what is wrong: versions, definitions, PolicyServer, policies, webhooks,
+/// the module in its registry, sidecar, other recorders, PersistentPodStates.
+///
+/// Writes nothing. Reads no Secret and no Pod's log. Prints each finding with what to do about it; docs/check.md
+/// explains them.
+///
+/// Exits with 0 if nothing is wrong, with 1 if something is, and with 2 if the command line is invalid or if
+/// something could not be read, for example because a permission is missing.
+#[derive(Args, Clone, Debug)]
+pub struct CheckArgs {
+    /// Kubeconfig file to use instead of the default one.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// When the check runs. before: before an installation; what it creates may be absent. after: afterwards.
+    #[arg(long, value_name = "PHASE", value_enum, default_value_t = Phase::After)]
+    phase: Phase,
+
+    /// Output format.
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Output::Table)]
+    output: Output,
+
+    /// Show in the table also what is as it should be.
+    #[arg(short, long)]
+    all: bool,
+
+    /// Exit with 0 also if something is wrong, or could not be read.
+    #[arg(long)]
+    exit_zero: bool,
+
+    /// The installation has no policies: check only what records.
+    #[arg(long)]
+    without_policies: bool,
+
+    /// Name of the policy for Pods.
+    #[arg(long, value_name = "NAME", default_value = "persistent-pod-state", value_parser = name)]
+    policy: String,
+
+    /// PolicyServer that runs the policies. Defaults to the one that they name.
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    policy_server: Option<String>,
+
+    /// With --phase=before: the installation creates the PolicyServer and its ServiceAccount.
+    #[arg(long)]
+    creates_policy_server: bool,
+
+    /// ServiceAccount to which the installation binds the role that reads PersistentPodStates.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
+    service_account: Option<(String, String)>,
+
+    /// Kubewarden's namespace, if its controller cannot be found by the labels of its chart.
+    #[arg(long, value_name = "NAMESPACE", default_value = "kubewarden", value_parser = name)]
+    kubewarden_namespace: String,
+
+    /// With --phase=before: the mode that the policies will have.
+    #[arg(long, value_name = "MODE", value_parser = ["protect", "monitor"])]
+    mode: Option<String>,
+
+    /// With --phase=before: a namespace that the policies will skip. May be repeated.
+    #[arg(long, value_name = "NAMESPACE", value_parser = name)]
+    skipped_namespace: Vec<String>,
+
+    /// With --phase=before: which namespaces will take part. All: those without the label
+    /// persistent-pod-state/injection=disabled. OptIn: those with persistent-pod-state/injection=enabled.
+    #[arg(long, value_name = "SCOPE", default_value = "All", value_parser = ["All", "OptIn"])]
+    scope: String,
+
+    /// Module to look for in its registry. Defaults to that of the installed policies.
+    #[arg(long, value_name = "registry://…")]
+    module: Option<String>,
+
+    /// A registry that the PolicyServer to be created may use without verified TLS. May be repeated.
+    #[arg(long, value_name = "HOST:PORT")]
+    insecure_source: Vec<String>,
+
+    /// A registry for which the PolicyServer to be created has certificates of a private authority. May be
+    /// repeated.
+    #[arg(long, value_name = "HOST:PORT")]
+    source_authority: Vec<String>,
+
+    /// Do not ask the module's registry.
+    #[arg(long)]
+    skip_registry: bool,
+
+    /// Namespace of the sidecar. Defaults to the namespace of the Pod.
+    #[arg(
+        short,
+        long,
+        value_name = "NAMESPACE",
+        default_value = "persistent-pod-state",
+        env = "POD_NAMESPACE",
+        value_parser = name
+    )]
+    namespace: String,
+
+    /// Name of the sidecar's Deployment.
+    #[arg(long, value_name = "NAME", default_value = "pps-sidecar", value_parser = name)]
+    sidecar: String,
+
+    /// Name of the sidecar's Lease. This and the following flags default to what the sidecar's Deployment says.
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    lease_name: Option<String>,
+
+    /// Whether the sidecar uses a Lease.
+    #[arg(long, value_name = "true|false")]
+    leader_election: Option<bool>,
+
+    /// Namespace of the ConfigMap kruise-configuration.
+    #[arg(long, value_name = "NAMESPACE", value_parser = name)]
+    config_namespace: Option<String>,
+
+    /// Namespace of OpenKruise. Defaults to that of the ConfigMap.
+    #[arg(long, value_name = "NAMESPACE", value_parser = name)]
+    openkruise_namespace: Option<String>,
+
+    /// Which program records: the sidecar (self) or OpenKruise's manager.
+    #[arg(long, value_name = "RECORDER", value_enum)]
+    recorder: Option<Recorder>,
+}
+
+/// Output format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people.
+    Table,
+    /// For programs; docs/check.md describes the fields.
+    Json,
+}
+
+/// What the check printed, and its exit code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// To be written to stdout.
+    pub text: String,
+    /// To be exited with.
+    pub exit_code: u8,
+}
+
+impl CheckArgs {
+    /// Runs the check. `runs_in_cluster` says whether the registry is reached as the PolicyServer reaches it.
+    pub async fn run(&self, client: &Client, runs_in_cluster: bool) -> Report {
+        let findings = judge(&gather(client, self.settings(runs_in_cluster)).await);
+        let text = match self.output {
+            Output::Table => report::table(&findings, self.all),
+            Output::Json => report::to_json(&findings),
+        };
+        let exit_code = if self.exit_zero { 0 } else { report::exit_code(&findings) };
+        Report { text, exit_code }
+    }
+
+    fn settings(&self, runs_in_cluster: bool) -> Settings {
+        Settings {
+            phase: self.phase,
+            has_policies: !self.without_policies,
+            policy: self.policy.clone(),
+            policy_server: self.policy_server.clone(),
+            creates_policy_server: self.creates_policy_server,
+            service_account: self.service_account.clone(),
+            kubewarden_namespace: self.kubewarden_namespace.clone(),
+            mode: self.mode.clone(),
+            skipped_namespaces: self.skipped_namespace.clone(),
+            is_opt_in: self.scope == "OptIn",
+            module: self.module.clone(),
+            insecure_sources: self.insecure_source.clone(),
+            source_authorities: self.source_authority.clone(),
+            asks_registry: !self.skip_registry,
+            runs_in_cluster,
+            namespace: self.namespace.clone(),
+            sidecar: self.sidecar.clone(),
+            lease: self.lease_name.clone(),
+            elects_leader: self.leader_election,
+            config_namespace: self.config_namespace.clone(),
+            openkruise_namespace: self.openkruise_namespace.clone(),
+            recorder: self.recorder,
+        }
+    }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let is_name = !text.is_empty()
+        && text.len() <= 253
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.')
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric());
+    if is_name { Ok(text.to_owned()) } else { Err("use a name of a Kubernetes object".into()) }
+}
+
+fn namespaced_name(text: &str) -> Result<(String, String), String> {
+    let (namespace, object) = text.split_once('/').ok_or("use NAMESPACE/NAME")?;
+    Ok((name(namespace)?, name(object)?))
+}

@@ -1,0 +1,407 @@
+//! What was read from the cluster and the registry. Each type has only the fields that the rules need; fields that are
+//! missing or of another type count as empty.
+
+mod objects;
+mod recording;
+mod selector;
+
+pub use objects::{
+    Condition, Container, ContainerState, ContainerStatus, Definition, DefinitionVersion, Deployment,
+    LeaseSpec, Metadata, Owner, Pod, Policy, PolicyServer, PolicyServerSpec, PolicySpec, PolicyStatus,
+    Recorded, Service, Webhook, WebhookConfiguration,
+};
+pub use recording::Recording;
+pub use selector::matches;
+
+use std::fmt;
+
+/// One answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Read<T> {
+    /// It exists.
+    Known(T),
+    /// It does not exist.
+    Absent,
+    /// It could not be read: [`Facts::problems`] says why. Or it was not asked for.
+    #[default]
+    Unknown,
+}
+
+impl<T> Read<T> {
+    /// The value, if it exists.
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Absent | Self::Unknown => None,
+        }
+    }
+
+    /// Whether it does certainly not exist.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+}
+
+impl<T> Read<Vec<T>> {
+    /// The items. None if they could not be read.
+    pub fn items(&self) -> Option<&[T]> {
+        match self {
+            Self::Known(items) => Some(items),
+            Self::Absent => Some(&[]),
+            Self::Unknown => None,
+        }
+    }
+}
+
+/// When the check runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Phase {
+    /// Before the installation: what it creates may be absent.
+    Before,
+    /// After the installation.
+    #[default]
+    After,
+}
+
+/// Which program records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Recorder {
+    /// The sidecar.
+    #[default]
+    #[value(name = "self")]
+    Own,
+    /// OpenKruise's manager.
+    #[value(name = "openkruise")]
+    OpenKruise,
+}
+
+/// What is to be checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// When the check runs.
+    pub phase: Phase,
+    /// Whether policies are part of the installation.
+    pub has_policies: bool,
+    /// The name of the policy for Pods; the others' names begin with it.
+    pub policy: String,
+    /// The PolicyServer that is to run the policies. If none is named, the one that they name.
+    pub policy_server: Option<String>,
+    /// Whether the installation creates that PolicyServer and its ServiceAccount.
+    pub creates_policy_server: bool,
+    /// The namespace and name of the ServiceAccount that gets the role, if the installation names one.
+    pub service_account: Option<(String, String)>,
+    /// Kubewarden's namespace, if it cannot be found.
+    pub kubewarden_namespace: String,
+    /// The mode that the installation sets.
+    pub mode: Option<String>,
+    /// Namespaces that the installation skips.
+    pub skipped_namespaces: Vec<String>,
+    /// Whether only namespaces with the label `enabled` take part.
+    pub is_opt_in: bool,
+    /// The module that is to be installed. If none is named, those of the installed policies.
+    pub module: Option<String>,
+    /// Registries that the PolicyServer to be created may use without verified TLS.
+    pub insecure_sources: Vec<String>,
+    /// Registries for which the PolicyServer to be created has certificates.
+    pub source_authorities: Vec<String>,
+    /// Whether to ask the registry.
+    pub asks_registry: bool,
+    /// Whether the check runs in the cluster, and so reaches what the PolicyServer reaches.
+    pub runs_in_cluster: bool,
+    /// The sidecar's namespace.
+    pub namespace: String,
+    /// The name of the sidecar's Deployment.
+    pub sidecar: String,
+    /// The name of the sidecar's Lease. This and the following are found in the Deployment unless they are set.
+    pub lease: Option<String>,
+    /// Whether the sidecar uses a Lease.
+    pub elects_leader: Option<bool>,
+    /// The namespace of the ConfigMap that lists custom kinds.
+    pub config_namespace: Option<String>,
+    /// The namespace of OpenKruise's Lease.
+    pub openkruise_namespace: Option<String>,
+    /// Which program records.
+    pub recorder: Option<Recorder>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            phase: Phase::After,
+            has_policies: true,
+            policy: "persistent-pod-state".into(),
+            policy_server: None,
+            creates_policy_server: false,
+            service_account: None,
+            kubewarden_namespace: "kubewarden".into(),
+            mode: None,
+            skipped_namespaces: Vec::new(),
+            is_opt_in: false,
+            module: None,
+            insecure_sources: Vec::new(),
+            source_authorities: Vec::new(),
+            asks_registry: true,
+            runs_in_cluster: true,
+            namespace: "persistent-pod-state".into(),
+            sidecar: "pps-sidecar".into(),
+            lease: None,
+            elects_leader: None,
+            config_namespace: None,
+            openkruise_namespace: None,
+            recorder: None,
+        }
+    }
+}
+
+/// A right that a request needs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Right {
+    /// `get`, `list`, …
+    pub verb: &'static str,
+    /// The API group; empty for the core.
+    pub group: &'static str,
+    /// The resource, with its subresource: `persistentpodstates/status`.
+    pub resource: String,
+    /// The namespace, if the right is needed in only one.
+    pub namespace: Option<String>,
+    /// The name, if the right is needed for only one object.
+    pub name: Option<String>,
+}
+
+impl Right {
+    /// A right in all namespaces.
+    pub fn new(verb: &'static str, group: &'static str, resource: &str) -> Self {
+        Self { verb, group, resource: resource.into(), namespace: None, name: None }
+    }
+
+    /// The same right in one namespace.
+    #[must_use]
+    pub fn within(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// The same right for one object.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        if let Some(name) = &self.name {
+            write!(f, " {name}")?;
+        }
+        match &self.namespace {
+            Some(namespace) => write!(f, " in namespace {namespace}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why something could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Problem {
+    /// The check's own account lacks this right.
+    Forbidden(Right),
+    /// The request failed for another reason.
+    Failed {
+        /// What was to be read.
+        what: String,
+        /// Why it could not be.
+        why: String,
+    },
+}
+
+/// What the registry says about a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModuleAnswer {
+    /// It has the manifest.
+    Found,
+    /// It does not.
+    NotFound,
+    /// It requires a login (401 or 403).
+    NeedsCredentials(u16),
+    /// There is no connection, or no answer in time.
+    Unreachable(String),
+    /// Its certificate is not trusted.
+    UnknownAuthority(String),
+    /// It speaks HTTP, and the PolicyServer does not allow that.
+    PlainHttp,
+    /// Another answer.
+    Unclear(String),
+    /// It was not asked.
+    NotAsked(&'static str),
+}
+
+/// A module, and what its registry says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// The module as the policy names it.
+    pub reference: String,
+    /// The answer.
+    pub answer: ModuleAnswer,
+}
+
+/// A Lease that was read twice.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LeaseReads {
+    /// The first read.
+    pub first: Option<LeaseSpec>,
+    /// The second one, seconds later.
+    pub second: Option<LeaseSpec>,
+}
+
+impl LeaseReads {
+    /// The holder, if it renewed the Lease between the reads or took it over. Clocks are never compared.
+    pub fn living_holder(&self) -> Option<&str> {
+        let second = self.second.as_ref()?;
+        let holder = second.holder_identity.as_deref().filter(|holder| !holder.is_empty())?;
+        (self.first.as_ref() != Some(second)).then_some(holder)
+    }
+
+    /// The holder, living or not.
+    pub fn holder(&self) -> Option<&str> {
+        self.second.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+    }
+}
+
+/// A Service through which a module's registry is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegistryService {
+    /// Namespace and name of the Service.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The StatefulSets, or other controllers with stable names, that own its Pods: `StatefulSet registry`.
+    pub stateful_owners: Vec<String>,
+}
+
+/// The PersistentPodStates.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Objects {
+    /// Those that were listed.
+    pub listed: Vec<Recorded>,
+    /// How many more there are.
+    pub more: u64,
+}
+
+/// Everything that was read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// What is to be checked.
+    pub settings: Settings,
+    /// How the sidecar is set up.
+    pub recording: Recording,
+    /// Major and minor version of Kubernetes, and its full version.
+    pub kubernetes: Read<(u32, u32, String)>,
+    /// The definition of PersistentPodState.
+    pub definition: Read<Definition>,
+    /// The definition of `ClusterAdmissionPolicy`.
+    pub policy_definition: Read<Definition>,
+    /// The definition of `PolicyServer`.
+    pub server_definition: Read<Definition>,
+    /// The Deployments of Kubewarden's controller.
+    pub controllers: Read<Vec<Deployment>>,
+    /// All `ClusterAdmissionPolicies`.
+    pub policies: Read<Vec<Policy>>,
+    /// The name of the PolicyServer that is checked.
+    pub server_name: String,
+    /// That PolicyServer.
+    pub server: Read<PolicyServer>,
+    /// The namespace of its Deployment.
+    pub server_namespace: String,
+    /// Its Deployment.
+    pub server_deployment: Read<Deployment>,
+    /// Its Pods.
+    pub server_pods: Read<Vec<Pod>>,
+    /// Its ServiceAccount.
+    pub server_account: Read<()>,
+    /// Whether that account may get PersistentPodStates in all namespaces.
+    pub server_may_look_up: Read<bool>,
+    /// The mutating webhooks.
+    pub mutating: Read<Vec<WebhookConfiguration>>,
+    /// The validating webhooks.
+    pub validating: Read<Vec<WebhookConfiguration>>,
+    /// The modules.
+    pub modules: Vec<Module>,
+    /// Services of this cluster through which the modules' registries are reached.
+    pub registry_services: Vec<RegistryService>,
+    /// The namespaces and their labels.
+    pub namespaces: Read<Vec<Metadata>>,
+    /// The sidecars' Deployments in all namespaces.
+    pub sidecars: Read<Vec<Deployment>>,
+    /// The Pods in the sidecar's namespace.
+    pub sidecar_pods: Read<Vec<Pod>>,
+    /// The rights that the sidecar needs, and whether it has them.
+    pub sidecar_rights: Vec<(Right, bool)>,
+    /// The sidecar's Lease.
+    pub lease: Read<LeaseReads>,
+    /// The Lease of OpenKruise's manager.
+    pub openkruise_lease: Read<LeaseReads>,
+    /// The list of custom kinds.
+    pub whitelist: Read<String>,
+    /// The PersistentPodStates.
+    pub objects: Read<Objects>,
+    /// What could not be read.
+    pub problems: Vec<Problem>,
+}
+
+impl Facts {
+    /// Whether the policy with this name is one of the product's.
+    pub fn is_ours(&self, policy: &str) -> bool {
+        self.settings.is_ours(policy)
+    }
+
+    /// The product's policies.
+    pub fn own_policies(&self) -> impl Iterator<Item = &Policy> {
+        self.policies.known().into_iter().flatten().filter(|policy| self.is_ours(&policy.metadata.name))
+    }
+
+    /// The ServiceAccount that the PolicyServer uses. Kubernetes uses `default` if the PolicyServer names none.
+    pub fn account_name(&self) -> &str {
+        let named = self.server.known().map_or("", |server| server.spec.service_account_name.as_str());
+        match (&self.settings.service_account, named) {
+            (Some((_, account)), "") if self.server.known().is_none() => account,
+            (_, "") => "default",
+            (_, named) => named,
+        }
+    }
+
+    /// Whether the API server evaluates match conditions. None if its version is not known.
+    pub fn evaluates_conditions(&self) -> Option<bool> {
+        self.kubernetes.known().map(|(major, minor, _)| (*major, *minor) >= (1, 28))
+    }
+}
+
+/// What follows the name of the policy for Pods in the names of the others.
+pub const VALIDATION: &str = "-validation";
+/// The same for the policy for Pods of custom kinds.
+pub const CUSTOM_WORKLOADS: &str = "-custom-workloads";
+
+impl Settings {
+    /// Whether the policy with this name is one of the product's.
+    pub fn is_ours(&self, policy: &str) -> bool {
+        policy
+            .strip_prefix(&self.policy)
+            .is_some_and(|rest| rest.is_empty() || rest == VALIDATION || rest == CUSTOM_WORKLOADS)
+    }
+
+    /// The PolicyServer to check: the one that is named, else the one of the installed policies, else the shared one.
+    pub fn chosen_server(&self, policies: &[Policy]) -> String {
+        let named = self.policy_server.clone();
+        let installed = || {
+            let ours = policies.iter().filter(|policy| self.is_ours(&policy.metadata.name));
+            // The policy for Pods first: its name is the shortest.
+            let first = ours.min_by_key(|policy| policy.metadata.name.len());
+            first.map(|policy| policy.spec.policy_server.clone()).filter(|server| !server.is_empty())
+        };
+        named.or_else(installed).unwrap_or_else(|| "default".into())
+    }
+}

@@ -1,0 +1,305 @@
+//! Reads objects from the API server, each request with a limit and a timeout. Remembers what could not be read.
+
+use std::error::Error;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use kube::Client;
+use kube::client::Body;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::facts::{Definition, Deployment, Metadata, Pod, Problem, Read, Right};
+
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The largest response that is read.
+const MAX_BODY: usize = 32 << 20;
+/// How many objects a request asks for.
+const PAGE: usize = 250;
+/// How many objects of a kind are read.
+const MAX_OBJECTS: usize = 5_000;
+/// How much of an error message is kept.
+const MAX_MESSAGE: usize = 300;
+
+/// Reads from the API server.
+pub(super) struct Reader {
+    client: Client,
+    problems: Mutex<Vec<Problem>>,
+}
+
+/// The answer to a request.
+enum Answer {
+    Ok(Vec<u8>),
+    NotFound,
+    Forbidden,
+    Failed(String),
+}
+
+impl Reader {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, problems: Mutex::default() }
+    }
+
+    /// What could not be read.
+    pub(super) fn into_problems(self) -> Vec<Problem> {
+        self.problems.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Kubernetes' version.
+    pub(super) async fn version(&self) -> Read<(u32, u32, String)> {
+        let version: Value = match self.send(get("/version")).await {
+            Answer::Ok(body) => serde_json::from_slice(&body).unwrap_or_default(),
+            Answer::NotFound => return self.failed("the API server", "it has no /version"),
+            Answer::Forbidden => return self.failed("the API server", "it refuses /version"),
+            Answer::Failed(why) => return self.failed("the API server", &why),
+        };
+        // Some providers write `27+`.
+        let number = |field: &str| {
+            let text = version[field].as_str()?;
+            text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
+        };
+        let text = version["gitVersion"].as_str().unwrap_or("?");
+        match (number("major"), number("minor")) {
+            (Some(major), Some(minor)) => Read::Known((major, minor, text.to_owned())),
+            _ => self.failed("the API server", "its /version has no number"),
+        }
+    }
+
+    /// One object.
+    pub(super) async fn get<T: DeserializeOwned>(&self, right: Right, path: &str) -> Read<T> {
+        match self.send(get(path)).await {
+            Answer::Ok(body) => match serde_json::from_slice(&body) {
+                Ok(object) => Read::Known(object),
+                Err(_) => self.failed(&what(&right), "it is not the JSON that was expected"),
+            },
+            Answer::NotFound => Read::Absent,
+            Answer::Forbidden => self.forbidden(right),
+            Answer::Failed(why) => self.failed(&what(&right), &why),
+        }
+    }
+
+    /// Whether an object exists.
+    pub(super) async fn exists(&self, right: Right, path: &str) -> Read<()> {
+        match self.get::<Value>(right, path).await {
+            Read::Known(_) => Read::Known(()),
+            Read::Absent => Read::Absent,
+            Read::Unknown => Read::Unknown,
+        }
+    }
+
+    /// The objects of a list, and how many more there are. Absent if the kind does not exist.
+    pub(super) async fn list_with_rest<T: DeserializeOwned>(
+        &self,
+        right: Right,
+        path: &str,
+        selector: &str,
+    ) -> Read<(Vec<T>, u64)> {
+        let mut found = Vec::new();
+        let mut next = String::new();
+        loop {
+            let mut url = format!("{path}?limit={PAGE}");
+            for (name, value) in [("labelSelector", selector), ("continue", &next)] {
+                if !value.is_empty() {
+                    url = format!("{url}&{name}={}", encode(value));
+                }
+            }
+            let body = match self.send(get(&url)).await {
+                Answer::Ok(body) => body,
+                Answer::NotFound => return Read::Absent,
+                Answer::Forbidden => return self.forbidden(right),
+                Answer::Failed(why) => return self.failed(&what(&right), &why),
+            };
+            let Ok(mut list) = serde_json::from_slice::<Value>(&body) else {
+                return self.failed(&what(&right), "it is not the JSON that was expected");
+            };
+            let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
+            for item in items {
+                match serde_json::from_value(item) {
+                    Ok(object) => found.push(object),
+                    Err(_) => self.report(Problem::Failed {
+                        what: what(&right),
+                        why: "an object is not the JSON that was expected".into(),
+                    }),
+                }
+            }
+            next = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+            if next.is_empty() || found.len() >= MAX_OBJECTS {
+                let more = if next.is_empty() {
+                    0
+                } else {
+                    list["metadata"]["remainingItemCount"].as_u64().unwrap_or(1)
+                };
+                return Read::Known((found, more));
+            }
+        }
+    }
+
+    /// The objects of a list, up to a limit.
+    pub(super) async fn list<T: DeserializeOwned>(
+        &self,
+        right: Right,
+        path: &str,
+        selector: &str,
+    ) -> Read<Vec<T>> {
+        match self.list_with_rest(right, path, selector).await {
+            Read::Known((found, _)) => Read::Known(found),
+            Read::Absent => Read::Absent,
+            Read::Unknown => Read::Unknown,
+        }
+    }
+
+    pub(super) async fn definition(&self, name: &str) -> Read<Definition> {
+        let right = Right::new("get", "apiextensions.k8s.io", "customresourcedefinitions").named(name);
+        self.get(right, &format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")).await
+    }
+
+    /// The Deployments of all namespaces with these labels.
+    pub(super) async fn deployments(&self, selector: &str) -> Read<Vec<Deployment>> {
+        self.list(Right::new("list", "apps", "deployments"), "/apis/apps/v1/deployments", selector).await
+    }
+
+    /// The Pods of a namespace with these labels.
+    pub(super) async fn pods(&self, namespace: &str, selector: &str) -> Read<Vec<Pod>> {
+        if !is_name(namespace) {
+            return Read::Absent;
+        }
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
+        self.list(Right::new("list", "", "pods").within(namespace), &path, selector).await
+    }
+
+    /// The namespaces and their labels.
+    pub(super) async fn namespaces(&self) -> Read<Vec<Metadata>> {
+        let found = self.list::<Value>(Right::new("list", "", "namespaces"), "/api/v1/namespaces", "").await;
+        let read = |mut one: Value| serde_json::from_value(one["metadata"].take()).unwrap_or_default();
+        match found {
+            Read::Known(found) => Read::Known(found.into_iter().map(read).collect()),
+            Read::Absent => Read::Absent,
+            Read::Unknown => Read::Unknown,
+        }
+    }
+
+    /// Sends a review, and returns its answer. Nothing is stored.
+    pub(super) async fn review(&self, right: Right, path: &str, review: &Value) -> Read<Value> {
+        let body = Body::from(review.to_string().into_bytes());
+        let request = Request::post(path).header(header::CONTENT_TYPE, "application/json").body(body);
+        match self.send(request).await {
+            Answer::Ok(body) => Read::Known(serde_json::from_slice(&body).unwrap_or_default()),
+            Answer::Forbidden => self.forbidden(right),
+            Answer::NotFound => self.failed(&what(&right), "it does not exist"),
+            Answer::Failed(why) => self.failed(&what(&right), &why),
+        }
+    }
+
+    async fn send(&self, request: http::Result<Request<Body>>) -> Answer {
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return Answer::Failed(error.to_string()),
+        };
+        let exchange = async {
+            let response = match self.client.send(request).await {
+                Ok(response) => response,
+                Err(error) => return Answer::Failed(root_cause(&error)),
+            };
+            let status = response.status();
+            let body = match Limited::new(response.into_body(), MAX_BODY).collect().await {
+                Ok(body) => body.to_bytes().to_vec(),
+                Err(error) => return Answer::Failed(error.to_string()),
+            };
+            match status {
+                status if status.is_success() => Answer::Ok(body),
+                StatusCode::NOT_FOUND => Answer::NotFound,
+                StatusCode::FORBIDDEN => Answer::Forbidden,
+                StatusCode::UNAUTHORIZED => {
+                    Answer::Failed("the API server does not accept the credentials (401)".into())
+                }
+                status => Answer::Failed(format!("{}: {}", status.as_u16(), message(&body))),
+            }
+        };
+        let seconds = REQUEST_TIMEOUT.as_secs();
+        timeout(REQUEST_TIMEOUT, exchange)
+            .await
+            .unwrap_or_else(|_| Answer::Failed(format!("no answer within {seconds} s")))
+    }
+
+    fn forbidden<T>(&self, right: Right) -> Read<T> {
+        self.report(Problem::Forbidden(right));
+        Read::Unknown
+    }
+
+    fn failed<T>(&self, what: &str, why: &str) -> Read<T> {
+        self.report(Problem::Failed { what: what.to_owned(), why: why.chars().take(MAX_MESSAGE).collect() });
+        Read::Unknown
+    }
+
+    fn report(&self, problem: Problem) {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
+    }
+}
+
+fn get(url: &str) -> http::Result<Request<Body>> {
+    Request::get(url).header(header::ACCEPT, "application/json").body(Body::empty())
+}
+
+/// What a right is needed for.
+fn what(right: &Right) -> String {
+    let text = right.to_string();
+    text.split_once(' ').map_or(text.clone(), |(_, rest)| rest.to_owned())
+}
+
+/// The message of a Status.
+fn message(body: &[u8]) -> String {
+    let status: Value = serde_json::from_slice(body).unwrap_or_default();
+    status["message"].as_str().unwrap_or("no message").to_owned()
+}
+
+/// The innermost error: the outer ones only say that a request failed.
+pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
+    let mut current = error;
+    while let Some(source) = current.source() {
+        current = source;
+    }
+    current.to_string()
+}
+
+/// Whether an object can have this name. Names from a spec may be any text, and must not change a path.
+pub(super) fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 253
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.')
+        && text.bytes().any(|b| b.is_ascii_alphanumeric())
+}
+
+/// Encodes a value for a query.
+pub(crate) fn encode(value: &str) -> String {
+    let encode_byte = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    value.bytes().map(encode_byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_from_a_spec_cannot_change_a_path() {
+        for (text, wanted) in [
+            ("default", true),
+            ("a.b-1", true),
+            ("", false),
+            ("..", false),
+            ("a/b", false),
+            ("a?b", false),
+            ("A", false),
+            ("ä", false),
+            (&"a".repeat(254), false),
+        ] {
+            assert_eq!(is_name(text), wanted, "{text}");
+        }
+        assert_eq!(encode("a b&c=ä/1"), "a%20b%26c%3D%C3%A4%2F1");
+    }
+}

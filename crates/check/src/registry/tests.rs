@@ -1,0 +1,104 @@
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::IntoResponse;
+
+use super::*;
+
+/// A registry that speaks HTTP and answers each request with what the function says.
+async fn registry(answer: fn(&str, Option<&str>, SocketAddr) -> Response<String>) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = Router::new().fallback(move |request: Request| async move {
+        let token = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+        answer(path, token, address).into_response()
+    });
+    tokio::spawn(async { axum::serve(listener, app).await });
+    address
+}
+
+fn status(code: u16) -> Response<String> {
+    Response::builder().status(code).body(String::new()).unwrap()
+}
+
+async fn ask_insecure(address: SocketAddr) -> ModuleAnswer {
+    let insecure = [address.to_string()];
+    ask(&format!("registry://{address}/a/b:v1"), &Sources::new(&insecure, None)).await
+}
+
+#[tokio::test]
+async fn the_status_says_whether_the_module_exists() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    for (answer, wanted) in [
+        ((|_, _, _| status(200)) as fn(&str, Option<&str>, SocketAddr) -> _, ModuleAnswer::Found),
+        (|_, _, _| status(404), ModuleAnswer::NotFound),
+        (|_, _, _| status(403), ModuleAnswer::NeedsCredentials(403)),
+        (|_, _, _| status(401), ModuleAnswer::NeedsCredentials(401)),
+        (|_, _, _| status(429), ModuleAnswer::Unclear("429 Too Many Requests".into())),
+        (|_, _, _| status(307), ModuleAnswer::Unclear("307 Temporary Redirect".into())),
+    ] {
+        assert_eq!(ask_insecure(registry(answer).await).await, wanted);
+    }
+}
+
+/// Asks for a token, as Docker Hub and GitHub do also for public repositories.
+fn with_tokens(path: &str, token: Option<&str>, address: SocketAddr) -> Response<String> {
+    match (path, token) {
+        ("/token?x=1&service=a%20b&scope=repository%3Aa%2Fb%3Apull", None) => {
+            Response::builder().body(r#"{"token":"t"}"#.into()).unwrap()
+        }
+        ("/v2/a/b/manifests/v1", Some("Bearer t")) => status(200),
+        ("/v2/a/b/manifests/v1", _) => Response::builder()
+            .status(401)
+            .header(
+                header::WWW_AUTHENTICATE,
+                format!("Bearer realm=\"http://{address}/token?x=1\",service=\"a b\""),
+            )
+            .body(String::new())
+            .unwrap(),
+        _ => status(500),
+    }
+}
+
+#[tokio::test]
+async fn fetches_an_anonymous_token_if_the_registry_asks_for_one() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    assert_eq!(ask_insecure(registry(with_tokens).await).await, ModuleAnswer::Found);
+}
+
+#[tokio::test]
+async fn a_registry_without_https_is_asked_only_if_the_policy_server_would() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let address = registry(|_, _, _| status(200)).await;
+    let module = format!("registry://{address}/a/b:v1");
+    assert_eq!(ask(&module, &Sources::new(&[], None)).await, ModuleAnswer::PlainHttp);
+    assert_eq!(ask_insecure(address).await, ModuleAnswer::Found);
+}
+
+#[tokio::test]
+async fn a_registry_that_does_not_listen_is_unreachable() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let answer = ask_insecure(address).await;
+    assert!(matches!(&answer, ModuleAnswer::Unreachable(why) if why.contains("refused")), "{answer:?}");
+}
+
+#[test]
+fn challenges_that_make_no_sense_give_no_token() {
+    let reference = Reference::parse("r.example/a:v1").unwrap();
+    for challenge in [
+        "",
+        "Bearer",
+        "Basic realm=\"x\"",
+        "Bearer realm=\"\"",
+        "Bearer realm=\"/x\"",
+        "Bearer realm=\"http://u:p@h/\"",
+        "\u{1}",
+    ] {
+        assert_eq!(token_url(challenge, &reference), None, "{challenge}");
+    }
+}

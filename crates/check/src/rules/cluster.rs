@@ -1,0 +1,133 @@
+//! Kubernetes and Kubewarden.
+
+use super::Findings;
+use crate::facts::{Facts, Read};
+use crate::finding::Code;
+
+/// The oldest version that the product is tested with.
+const OLDEST: (u32, u32) = (1, 20);
+/// The fields of `ClusterAdmissionPolicy` that the policies use.
+pub(super) const POLICY_FIELDS: [&str; 11] = [
+    "contextAwareResources",
+    "failurePolicy",
+    "matchConditions",
+    "mode",
+    "module",
+    "namespaceSelector",
+    "objectSelector",
+    "policyServer",
+    "settings",
+    "timeoutEvalSeconds",
+    "timeoutSeconds",
+];
+
+pub(super) fn check(facts: &Facts, findings: &mut Findings) {
+    check_kubernetes(facts, findings);
+    if facts.settings.has_policies {
+        check_kubewarden(facts, findings);
+        check_controller(facts, findings);
+    }
+}
+
+fn check_kubernetes(facts: &Facts, findings: &mut Findings) {
+    let Some((major, minor, version)) = facts.kubernetes.known() else { return };
+    if (*major, *minor) < OLDEST {
+        let (major, minor) = OLDEST;
+        findings.error(
+            Code::KubernetesTooOld,
+            "Kubernetes",
+            version,
+            format!("update it to {major}.{minor} or newer"),
+        );
+        return;
+    }
+    findings.ok(Code::KubernetesSupported, "Kubernetes", version);
+    if facts.evaluates_conditions() == Some(false) {
+        findings.info(
+            Code::MatchConditionsNotEvaluated,
+            "Kubernetes",
+            format!("{version} has no match conditions: only the objectSelector limits which Pods are sent"),
+            "from 1.28 on, fewer requests wait for the PolicyServer",
+        );
+    }
+}
+
+fn check_kubewarden(facts: &Facts, findings: &mut Findings) {
+    let missing: Vec<&str> =
+        [(&facts.policy_definition, "ClusterAdmissionPolicy"), (&facts.server_definition, "PolicyServer")]
+            .into_iter()
+            .filter(|(definition, _)| definition.is_absent())
+            .map(|(_, kind)| kind)
+            .collect();
+    if !missing.is_empty() {
+        findings.error(
+            Code::KubewardenMissing,
+            "Kubewarden",
+            format!("no definition of {}", missing.join(" and ")),
+            "install Kubewarden first: helm charts kubewarden-crds, kubewarden-controller, kubewarden-defaults",
+        );
+        return;
+    }
+    let Read::Known(definition) = &facts.policy_definition else { return };
+    let Some(version) =
+        definition.spec.versions.iter().find(|version| version.name == "v1" && version.served)
+    else {
+        findings.error(
+            Code::KubewardenTooOld,
+            "ClusterAdmissionPolicy",
+            "version v1 is not served",
+            "update Kubewarden to 1.20 or newer",
+        );
+        return;
+    };
+    let unknown: Vec<&str> = match version.spec_properties() {
+        Some(properties) => {
+            POLICY_FIELDS.into_iter().filter(|field| !properties.contains_key(*field)).collect()
+        }
+        None => Vec::new(),
+    };
+    if unknown.is_empty() {
+        let versions = facts.controllers.items().unwrap_or_default().iter().filter_map(|controller| {
+            controller.metadata.labels.get("app.kubernetes.io/version").map(String::as_str)
+        });
+        let versions: Vec<&str> = versions.collect();
+        let seen = match versions.as_slice() {
+            [] => "its definitions have all fields that the policies use".to_owned(),
+            versions => format!("{}, its definitions have all fields", versions.join(", ")),
+        };
+        findings.ok(Code::KubewardenInstalled, "Kubewarden", seen);
+    } else {
+        findings.error(
+            Code::KubewardenTooOld,
+            "ClusterAdmissionPolicy",
+            format!("its definition has no field {}", unknown.join(", ")),
+            "update Kubewarden, first its chart kubewarden-crds",
+        );
+    }
+}
+
+fn check_controller(facts: &Facts, findings: &mut Findings) {
+    if facts.policy_definition.is_absent() {
+        return;
+    }
+    let Some(controllers) = facts.controllers.items() else { return };
+    if controllers.is_empty() {
+        findings.warning(
+            Code::KubewardenControllerUnavailable,
+            "Kubewarden's controller",
+            "no Deployment has the labels of Kubewarden's chart",
+            "see whether the controller runs: without it, no policy becomes active",
+        );
+    }
+    for controller in controllers.iter().filter(|one| one.status.available_replicas == 0) {
+        findings.error(
+            Code::KubewardenControllerUnavailable,
+            format!("Deployment {}/{}", controller.metadata.namespace, controller.metadata.name),
+            "no Pod of Kubewarden's controller is available",
+            format!(
+                "kubectl describe deployment -n {} {}",
+                controller.metadata.namespace, controller.metadata.name
+            ),
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! The definition of PersistentPodState.
+
+use super::Findings;
+use crate::facts::{Facts, Phase, Read, Recorder};
+use crate::finding::Code;
+
+const NAME: &str = "CustomResourceDefinition persistentpodstates.apps.kruise.io";
+/// The versions that the policy and the sidecar read.
+const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
+/// A field that only this product's definition has.
+const OWN_FIELD: &str = "nodeDeletionPolicy";
+
+pub(super) fn check(facts: &Facts, findings: &mut Findings) {
+    let definition = match &facts.definition {
+        Read::Known(definition) => definition,
+        // The installation creates it.
+        Read::Absent if facts.settings.phase == Phase::Before => return,
+        Read::Absent => {
+            return findings.error(
+                Code::DefinitionMissing,
+                NAME,
+                "does not exist: each lookup fails, and the policy refuses the Pods that it looks up",
+                "kubectl apply -f crd.yaml; recorded states come back only from a backup",
+            );
+        }
+        Read::Unknown => return,
+    };
+    let before = findings.0.len();
+    let is_true = |kind: &str| {
+        let conditions = &definition.status.conditions;
+        conditions.iter().any(|condition| condition.kind() == kind && condition.status == "True")
+    };
+    if is_true("Terminating") || definition.metadata.deletion_timestamp.is_some() {
+        findings.error(
+            Code::DefinitionNotEstablished,
+            NAME,
+            "is being deleted, and all PersistentPodStates with it",
+            "save them now (kubectl get pps -A -o yaml); wait until the definition is gone, then install it again",
+        );
+    } else if !is_true("Established") {
+        findings.error(
+            Code::DefinitionNotEstablished,
+            NAME,
+            "is not established",
+            "kubectl describe crd persistentpodstates.apps.kruise.io says why: usually another kind has its names",
+        );
+    }
+    let versions = &definition.spec.versions;
+    let is_ours = versions
+        .iter()
+        .any(|version| version.spec_properties().is_some_and(|fields| fields.contains_key(OWN_FIELD)));
+    if !is_ours && facts.recording.recorder == Recorder::Own {
+        findings.error(
+            Code::DefinitionOfOpenKruise,
+            NAME,
+            format!("is OpenKruise's (its spec has no field {OWN_FIELD}), but the sidecar is to record"),
+            "install the overlay openkruise (chart: crds.install=false, sidecar.recorder=openkruise), or apply our crd.yaml",
+        );
+    }
+    let served: Vec<&str> = versions
+        .iter()
+        .filter(|version| version.served && VERSIONS.contains(&version.name.as_str()))
+        .map(|version| version.name.as_str())
+        .collect();
+    if served.is_empty() {
+        findings.error(
+            Code::DefinitionVersionNotServed,
+            NAME,
+            format!("serves neither {}", VERSIONS.join(" nor ")),
+            "apply our crd.yaml",
+        );
+    }
+    let unknown: Vec<String> = definition
+        .status
+        .stored_versions
+        .iter()
+        .filter(|stored| versions.iter().all(|version| version.name != **stored))
+        .cloned()
+        .collect();
+    if !unknown.is_empty() {
+        findings.warning(
+            Code::DefinitionStoredVersionUnknown,
+            NAME,
+            format!("status.storedVersions has {}, which the definition does not have", unknown.join(", ")),
+            "objects stored in it cannot be read: apply the former definition, rewrite all objects, then change it",
+        );
+    }
+    if definition.spec.conversion.strategy == "Webhook" {
+        findings.warning(
+            Code::DefinitionConversionWebhook,
+            NAME,
+            "converts its versions by a webhook: while that does not answer, objects of another version cannot be read",
+            "our crd.yaml converts by None",
+        );
+    }
+    if versions.iter().any(|version| version.served && version.subresources["status"].is_null()) {
+        findings.error(
+            Code::DefinitionWithoutStatus,
+            NAME,
+            "has no subresource status, so nothing can be recorded",
+            "apply our crd.yaml",
+        );
+    }
+    if findings.0.len() == before {
+        let stored = versions.iter().find(|version| version.storage).map_or("?", |version| &version.name);
+        let owner = if is_ours { "ours" } else { "OpenKruise's" };
+        findings.ok(
+            Code::DefinitionReady,
+            NAME,
+            format!("{owner}, serves {}, stores {stored}", served.join(" and ")),
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! The PersistentPodStates, their namespaces, and custom kinds of workloads.
+
+use pps_core::whitelist;
+
+use super::module::{custom_policy, is_covered};
+use super::{Findings, some_of};
+use crate::facts::{Facts, Phase, Recorded};
+use crate::finding::Code;
+
+/// The condition that says whether an object is recorded.
+const RECORDING: &str = "Recording";
+
+pub(super) fn check(facts: &Facts, findings: &mut Findings) {
+    if facts.settings.phase == Phase::After {
+        check_recording(facts, findings);
+        check_namespaces(facts, findings);
+    }
+    check_custom_kinds(facts, findings);
+}
+
+fn check_recording(facts: &Facts, findings: &mut Findings) {
+    let Some(objects) = facts.objects.known() else { return };
+    let failed = |object: &&Recorded| {
+        object.status.conditions.iter().any(|one| one.kind() == RECORDING && one.status == "False")
+    };
+    let problems: Vec<&Recorded> = objects.listed.iter().filter(failed).collect();
+    let listed = objects.listed.len();
+    let all = match objects.more {
+        0 => format!("{listed}"),
+        more => format!("{listed} (and {more} more that were not read)"),
+    };
+    let names: Vec<String> = problems
+        .iter()
+        .map(|object| {
+            let reason = object.status.conditions.iter().find(|one| one.kind() == RECORDING);
+            let reason = reason.map_or("", |condition| condition.reason.as_str());
+            format!("{}/{} ({reason})", object.metadata.namespace, object.metadata.name)
+        })
+        .collect();
+    if names.is_empty() {
+        findings.ok(Code::ObjectsRecorded, "PersistentPodStates", format!("{all}, none reports a problem"));
+    } else {
+        findings.warning(
+            Code::ObjectsNotRecorded,
+            "PersistentPodStates",
+            format!("{} of {all} are not recorded: {}", names.len(), some_of(&names)),
+            "kubectl describe pps NAME -n NAMESPACE says why, in the condition Recording",
+        );
+    }
+}
+
+fn check_namespaces(facts: &Facts, findings: &mut Findings) {
+    let (Some(objects), Some(_)) = (facts.objects.known(), facts.namespaces.known()) else { return };
+    if facts.own_policies().next().is_none() {
+        return;
+    }
+    let mut uncovered: Vec<String> = objects
+        .listed
+        .iter()
+        .map(|object| object.metadata.namespace.clone())
+        .filter(|namespace| !is_covered(facts, namespace))
+        .collect();
+    uncovered.sort();
+    uncovered.dedup();
+    if !uncovered.is_empty() {
+        findings.info(
+            Code::NamespacesNotCovered,
+            "PersistentPodStates",
+            format!("no policy covers the namespace, so no Pod gets its state back: {}", some_of(&uncovered)),
+            "if that is not meant, change the namespace's label persistent-pod-state/injection",
+        );
+    }
+}
+
+fn check_custom_kinds(facts: &Facts, findings: &mut Findings) {
+    let Some(text) = facts.whitelist.known() else { return };
+    let subject = format!("ConfigMap {}/{}", facts.recording.config_namespace, whitelist::CONFIG_MAP);
+    let listed = match whitelist::parse(text) {
+        Ok(listed) => listed,
+        Err(error) => {
+            return findings.warning(
+                Code::WhitelistMalformed,
+                subject,
+                error.to_string(),
+                "correct it; until then the sidecar uses the last list that it could read",
+            );
+        }
+    };
+    if facts.settings.phase == Phase::Before
+        || !facts.settings.has_policies
+        || facts.policies.items().is_none()
+    {
+        return;
+    }
+    let conditions: String = custom_policy(facts).map_or(String::new(), |policy| {
+        let conditions = policy.spec.match_conditions.iter();
+        conditions.filter_map(|condition| condition["expression"].as_str()).collect()
+    });
+    let uncovered: Vec<String> = listed
+        .entries
+        .iter()
+        .filter(|entry| !(entry.group == "apps.kruise.io" && entry.kind == "StatefulSet"))
+        .filter(|entry| {
+            !conditions.contains(&entry.group) || !conditions.contains(&format!("'{}'", entry.kind))
+        })
+        .map(|entry| format!("{}.{}", entry.kind, entry.group))
+        .collect();
+    if !uncovered.is_empty() {
+        findings.warning(
+            Code::CustomKindNotCovered,
+            subject,
+            format!("the sidecar records {}, but no policy covers their Pods", some_of(&uncovered)),
+            "add the kind to the policy for custom workloads (chart: workloads)",
+        );
+    }
+}

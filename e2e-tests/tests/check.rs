@@ -1,0 +1,164 @@
+//! `pps-sidecar check` names what is wrong with an installation: the real static program on a real control plane, with the
+//! rights of `deploy/check.yaml`. Each case makes one mistake, and corrects it again.
+//!
+//! The PolicyServer's Pods are simulated here, so its webhooks have nobody who answers.
+
+mod hooks;
+mod mistakes;
+mod world;
+
+use std::{fs, net::Ipv4Addr};
+
+use pps_e2e::{
+    check::{run_check, run_check_with},
+    registry::{Registry, RegistryOptions},
+};
+use serde_json::json;
+
+use self::world::World;
+
+/// What a right installation shows besides what is ok. Kubernetes 1.20 does not evaluate match conditions.
+const EXPECTED_INFO: [&str; 1] = ["MatchConditionsNotEvaluated"];
+
+#[tokio::test]
+async fn check_names_what_is_wrong_with_an_installation() {
+    let world = World::install().await;
+    a_right_installation_has_no_finding(&world).await;
+    hooks::have_the_same_rights(&world);
+    hooks::stop_a_wrong_installation_and_pass_a_right_one(&world).await;
+    hooks::run_as_a_helm_test(&world).await;
+    mistakes::of_the_policies(&world).await;
+    mistakes::of_the_module(&world).await;
+    mistakes::of_the_policy_server(&world).await;
+    mistakes::of_the_account(&world).await;
+    mistakes::of_other_recorders(&world).await;
+    mistakes::of_the_sidecar(&world).await;
+    mistakes::of_the_definition(&world).await;
+    mistakes::of_the_checks_own_rights(&world).await;
+    world.assert_rights_used_as_granted();
+}
+
+async fn a_right_installation_has_no_finding(world: &World) {
+    let report = world.check(&[]).await;
+    assert_eq!(report.exit_code, 0, "{report:#?}");
+    for severity in ["error", "warning", "unknown"] {
+        assert_eq!(report.codes(severity), [""; 0], "{report:#?}");
+    }
+    assert!(report.codes("info").iter().all(|code| EXPECTED_INFO.contains(code)), "{report:#?}");
+    for code in [
+        "KubewardenInstalled",
+        "DefinitionReady",
+        "PolicyServerReady",
+        "LookupAllowed",
+        "PolicyActive",
+        "WebhookRegistered",
+        "ModuleFound",
+        "SidecarAvailable",
+        "LeaderActive",
+        "ObjectsRecorded",
+    ] {
+        assert!(report.has(code, "ok"), "{code}: {report:#?}");
+    }
+    // Before an upgrade with the same values.
+    let args = ["--phase=before", "--policy-server=persistent-pod-state", "--creates-policy-server"];
+    let report = world.check(&args).await;
+    assert_eq!((report.exit_code, report.codes("warning").len()), (0, 0), "{report:#?}");
+}
+
+#[tokio::test]
+async fn check_says_before_an_installation_what_would_not_work() {
+    let world = World::without_the_product().await;
+    let registry = world.registry.as_ref().unwrap();
+    let module = format!("registry://{}", world.module);
+    let module = format!("--module={module}");
+    let insecure = format!("--insecure-source={}", registry.host());
+    let created = ["--phase=before", "--policy-server=persistent-pod-state", "--creates-policy-server"];
+    let with = |more: &[&str]| {
+        [&created[..], &[&insecure], more].concat().iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>()
+    };
+
+    let report = world.check_all(&with(&[&module])).await;
+    assert_eq!((report.exit_code, report.has("ModuleFound", "ok")), (0, true), "{report:#?}");
+
+    // The module has no such tag.
+    let wrong = format!("--module=registry://{}/policies/persistent-pod-state:v9.9.9", registry.host());
+    let report = world.check_all(&with(&[&wrong])).await;
+    assert_eq!((report.exit_code, report.has("ModuleNotFound", "error")), (1, true), "{report:#?}");
+
+    // The registry speaks HTTP, and the PolicyServer is not told to trust it.
+    let report = world.check(&[&created[..], &[&module]].concat()).await;
+    assert_eq!((report.exit_code, report.has("RegistryUntrusted", "error")), (1, true), "{report:#?}");
+
+    // A registry that is down.
+    let supervisor = world.cluster.control_plane.supervisor();
+    let options = RegistryOptions { name: "stopped".into(), ..RegistryOptions::default() };
+    let stopped = Registry::start(supervisor, options).await.unwrap();
+    supervisor.kill("stopped").await.unwrap();
+    let wrong = format!("--module=registry://{}/p:v1", stopped.host());
+    let report = world.check_all(&with(&[&wrong, &format!("--insecure-source={}", stopped.host())])).await;
+    assert_eq!((report.exit_code, report.has("RegistryUnreachable", "error")), (1, true), "{report:#?}");
+
+    // A registry that wants a login says neither yes nor no.
+    let credentials = Some(("user".to_owned(), "password".to_owned()));
+    let options = RegistryOptions { name: "private".into(), credentials, ..RegistryOptions::default() };
+    let private = Registry::start(supervisor, options).await.unwrap();
+    let args = with(&[
+        &format!("--module=registry://{}/p:v1", private.host()),
+        &format!("--insecure-source={}", private.host()),
+    ]);
+    let report = world.check_all(&args).await;
+    assert_eq!(
+        (report.exit_code, report.has("RegistryNeedsCredentials", "unknown")),
+        (0, true),
+        "{report:#?}"
+    );
+
+    // A registry with a certificate of an authority that nobody knows.
+    let options = RegistryOptions { name: "own-authority".into(), tls: true, ..RegistryOptions::default() };
+    let own = Registry::start(supervisor, options).await.unwrap();
+    let report = world.check_all(&with(&[&format!("--module=registry://{}/p:v1", own.host())])).await;
+    assert_eq!((report.exit_code, report.has("RegistryUntrusted", "error")), (1, true), "{report:#?}");
+    // The PolicyServer is given the authority: the registry is asked, and does not have the module.
+    let authority = fs::read_to_string(own.ca().unwrap()).unwrap();
+    world.policy_server(&json!({"sourceAuthorities": {own.host(): [authority]}})).await;
+    let report = world.check_all(&with(&[&format!("--module=registry://{}/p:v1", own.host())])).await;
+    assert!(report.has("ModuleNotFound", "error"), "{report:#?}");
+    world.delete_policy_server().await;
+
+    // A PolicyServer that nobody creates.
+    let report = world.check(&["--phase=before", "--policy-server=default"]).await;
+    assert_eq!((report.exit_code, report.has("PolicyServerMissing", "error")), (1, true), "{report:#?}");
+}
+
+#[tokio::test]
+async fn a_check_that_cannot_be_made_exits_with_2() {
+    let folder = pps_e2e::scratch::Scratch::file("kubeconfig", kubeconfig(closed_port())).unwrap();
+    let report = run_check(folder.path(), &[]).await.unwrap();
+    assert_eq!((report.exit_code, report.codes("unknown")), (2, vec!["RequestFailed"]), "{report:#?}");
+    let table = run_check_with(folder.path(), &[]).await.unwrap();
+    let text = String::from_utf8(table.stdout).unwrap();
+    assert!(
+        text.starts_with("UNKNOWN   RequestFailed\n          the API server: cannot be read: "),
+        "{text}"
+    );
+    let wrong = run_check_with(folder.path(), &["--phase=between"]).await.unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    let missing = run_check_with(std::path::Path::new("/nowhere"), &[]).await.unwrap();
+    assert_eq!(missing.status.code(), Some(2), "{}", String::from_utf8_lossy(&missing.stderr));
+    let zero = run_check_with(folder.path(), &["--exit-zero"]).await.unwrap();
+    assert_eq!(zero.status.code(), Some(0));
+}
+
+fn closed_port() -> u16 {
+    std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+fn kubeconfig(port: u16) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": format!("http://127.0.0.1:{port}")}}],
+        "users": [{"name": "u", "user": {}}],
+    })
+    .to_string()
+}

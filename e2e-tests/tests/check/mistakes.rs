@@ -1,0 +1,254 @@
+//! One mistake after the other, each with the codes that the check names, and its correction.
+
+use std::time::Duration;
+
+use kube::api::{DeleteParams, Patch, PatchParams};
+use pps_e2e::{
+    check::run_check_with,
+    install::SIDECAR,
+    kubewarden::{NAMESPACE as KUBEWARDEN, reconciler::api},
+    manifests,
+    repository::repository_file,
+    sidecar::NAMESPACE,
+    wait::{Progress, wait_for},
+};
+use serde_json::{Value, json};
+
+use super::world::{SERVER, World, role};
+use crate::scenarios::openkruise;
+
+const ACCOUNT: &str = "policy-server-persistent-pod-state";
+const BINDING: &str = "pps-policy-persistent-pod-state";
+
+pub(super) async fn of_the_policies(world: &World) {
+    let policies = api(&world.cluster.client(), "ClusterAdmissionPolicy");
+    let before = ["--phase=before", "--policy-server=default"];
+    // The values, or an overlay that is added later, name another PolicyServer.
+    let server = json!({"apiVersion": "policies.kubewarden.io/v1", "kind": "PolicyServer",
+        "metadata": {"name": "default"}, "spec": {"image": "i", "replicas": 2, "serviceAccountName": "policy-server"}});
+    world.cluster.apply_objects(&[server]).await.unwrap();
+    world.kubectl(&["create", "serviceaccount", "-n", KUBEWARDEN, "policy-server"]).await;
+    world.expect_error(&before, &["PolicyServerImmutable"]).await;
+    world.kubectl(&["delete", "policyservers.policies.kubewarden.io", "default"]).await;
+    let monitor = ["--phase=before", "--mode=monitor"];
+    world.expect_error(&monitor, &["PolicyModeImmutable"]).await;
+
+    // A policy that somebody deleted.
+    let validation = "persistent-pod-state-validation";
+    let mut deleted = serde_json::to_value(policies.get(validation).await.unwrap()).unwrap();
+    policies.delete(validation, &DeleteParams::default()).await.unwrap();
+    world.expect_error(&[], &["PolicyMissing"]).await;
+    deleted["metadata"] = json!({"name": validation});
+    world.cluster.apply_objects(&[deleted]).await.unwrap();
+    // Nobody has looked at it yet.
+    world.controller.reconcile_policies().await.unwrap();
+
+    // A webhook that somebody changed, and a message that would clear the screen.
+    let webhook =
+        "mutatingwebhookconfiguration.admissionregistration.k8s.io/clusterwide-persistent-pod-state";
+    let change = r#"[{"op":"replace","path":"/webhooks/0/clientConfig/service/name","value":"policy-server-default"},{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]"#;
+    world.kubectl(&["patch", webhook, "--type=json", "-p", change]).await;
+    let hostile = json!({"status": {"conditions": [{"type": "PolicyActive", "status": "False", "reason": "R",
+        "message": "\u{1b}[2J\u{202e}hidden", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    let merge = Patch::Merge(&hostile);
+    policies.patch_status("persistent-pod-state", &PatchParams::default(), &merge).await.unwrap();
+    let report = world.check(&[]).await;
+    assert!(report.has("WebhookPointsElsewhere", "error"), "{report:#?}");
+    assert!(report.has("WebhookDiffers", "warning"), "{report:#?}");
+    assert!(report.has("PolicyNotActive", "error"), "{report:#?}");
+    let table = run_check_with(&world.kubeconfig(), &["--all"]).await.unwrap();
+    let text = String::from_utf8(table.stdout).unwrap();
+    assert!(text.contains("hidden") && !text.contains('\u{1b}') && !text.contains('\u{202e}'), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    world.controller.reconcile_policies().await.unwrap();
+}
+
+pub(super) async fn of_the_module(world: &World) {
+    let host = world.module.split('/').next().unwrap();
+    let right = format!("registry://{}", world.module);
+    let wrong = format!("registry://{host}/policies/persistent-pod-state:v9.9.9");
+
+    // The policy runs, but the module was deleted from the registry: the next start will fail.
+    world.policies(&json!({"spec": {"module": wrong}})).await;
+    let report = world.check(&[]).await;
+    assert_eq!((report.exit_code, report.has("ModuleNotFound", "warning")), (0, true), "{report:#?}");
+    // The PolicyServer has started again.
+    world.fail_server().await;
+    world.expect_error(&[], &["ModuleNotFound", "PolicyServerNotReady", "PolicyNotActive"]).await;
+    // The registry is down: nothing listens on that port.
+    world.policies(&json!({"spec": {"module": "registry://127.0.0.1:9/p:v1"}})).await;
+    world.expect_error(&[], &["RegistryUnreachable", "PolicyServerNotReady", "PolicyNotActive"]).await;
+    world.policies(&json!({"spec": {"module": right}})).await;
+    world.restart_server().await;
+
+    // The registry runs in a StatefulSet that the policy covers.
+    world.kubectl(&["label", "namespace", "tools", "persistent-pod-state/injection-"]).await;
+    for args in [&[][..], &["--phase=before"]] {
+        let report = world.check(args).await;
+        assert_eq!(
+            (report.exit_code, report.has("RegistryNeedsPolicy", "warning")),
+            (0, true),
+            "{report:#?}"
+        );
+        assert!(report.of("RegistryNeedsPolicy")[0].seen.contains("StatefulSet registry"), "{report:#?}");
+    }
+    world.kubectl(&["label", "namespace", "tools", "persistent-pod-state/injection=disabled"]).await;
+}
+
+pub(super) async fn of_the_policy_server(world: &World) {
+    // Stopped.
+    world.policy_server(&json!({"replicas": 0})).await;
+    let deployment = format!("deployment/policy-server-{SERVER}");
+    world.kubectl(&["scale", "-n", KUBEWARDEN, &deployment, "--replicas=0"]).await;
+    wait_for_pods(world, KUBEWARDEN, 0).await;
+    world.controller.reconcile_policies().await.unwrap();
+    world.expect_error(&[], &["PolicyServerNotReady", "PolicyNotActive"]).await;
+    world.policy_server(&json!({"replicas": 2})).await;
+    world.controller.run_servers().await.unwrap();
+    world.controller.reconcile_policies().await.unwrap();
+
+    // Deleted: Kubewarden's controller removes the webhooks.
+    let servers = api(&world.cluster.client(), "PolicyServer");
+    let mut deleted = serde_json::to_value(servers.get(SERVER).await.unwrap()).unwrap();
+    world.delete_policy_server().await;
+    world.controller.reconcile_policies().await.unwrap();
+    let report = world.check(&["--skip-registry"]).await;
+    assert_eq!(report.exit_code, 1);
+    let mut found = report.codes("error");
+    found.dedup();
+    assert_eq!(found, ["PolicyServerMissing", "PolicyNotActive", "WebhookMissing"], "{report:#?}");
+    deleted["metadata"] = json!({"name": SERVER});
+    world.cluster.apply_objects(&[deleted]).await.unwrap();
+    world.controller.reconcile_policies().await.unwrap();
+}
+
+pub(super) async fn of_the_account(world: &World) {
+    // Before: the values name another account than the PolicyServer's.
+    let wrong = ["--phase=before", "--service-account=kubewarden/policy-server"];
+    world.expect_error(&wrong, &["ServiceAccountMismatch"]).await;
+    // Afterwards: an overlay that was added later moved the binding to another account.
+    let subject = |name: &str| {
+        json!({"subjects": [{"kind": "ServiceAccount", "namespace": KUBEWARDEN, "name": name}]}).to_string()
+    };
+    world.kubectl(&["patch", "clusterrolebinding", BINDING, "-p", &subject("policy-server")]).await;
+    world.expect_error(&[], &["LookupForbidden"]).await;
+    world.kubectl(&["patch", "clusterrolebinding", BINDING, "-p", &subject(ACCOUNT)]).await;
+    // The account was deleted.
+    world.kubectl(&["delete", "serviceaccount", "-n", KUBEWARDEN, ACCOUNT]).await;
+    world.expect_error(&[], &["ServiceAccountMissing"]).await;
+    world.kubectl(&["create", "serviceaccount", "-n", KUBEWARDEN, ACCOUNT]).await;
+}
+
+pub(super) async fn of_other_recorders(world: &World) {
+    let check = async {
+        world.cluster.namespace("kruise-system").await.unwrap();
+        world.expect_error(&[], &["ConflictingRecorder"]).await;
+    };
+    tokio::select! {
+        () = openkruise::renew(&world.cluster) => {}
+        () = check => {}
+    }
+    // The Lease is left over: its holder does not renew it.
+    let report = world.check(&[]).await;
+    assert_eq!(report.exit_code, 0, "{report:#?}");
+
+    let labels = json!({"app": "second", "app.kubernetes.io/component": "sidecar"});
+    let second = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": SIDECAR, "namespace": "default", "labels": labels},
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "sidecar", "image": "mirror.example/persistent-pod-state-sidecar:v0.1.0"}]}}}});
+    world.cluster.apply_objects(&[second]).await.unwrap();
+    world.expect_error(&["--phase=before"], &["SecondInstallation"]).await;
+    world.expect_error(&[], &["SecondInstallation"]).await;
+    world.kubectl(&["delete", "deployment", SIDECAR]).await;
+}
+
+pub(super) async fn of_the_sidecar(world: &World) {
+    let installation = world.installation.as_ref().unwrap();
+    // A right is missing.
+    let roles =
+        manifests::parse(&world.kubectl(&["get", "clusterrole", "pps-sidecar", "-o", "json"]).await).unwrap();
+    let mut less: Value = roles[0].clone();
+    less["metadata"] = json!({"name": "pps-sidecar"});
+    let complete = less["rules"].clone();
+    less["rules"]
+        .as_array_mut()
+        .unwrap()
+        .retain(|rule| rule["resources"] != json!(["persistentpodstates/status"]));
+    world.cluster.apply_objects(&[less.clone()]).await.unwrap();
+    world.expect_error(&[], &["SidecarForbidden"]).await;
+    less["rules"] = complete;
+    world.cluster.apply_objects(&[less]).await.unwrap();
+
+    // Nobody leads.
+    let deployment = format!("deployment/{SIDECAR}");
+    world.kubectl(&["scale", "-n", NAMESPACE, &deployment, "--replicas=0"]).await;
+    wait_for_pods(world, NAMESPACE, 0).await;
+    world.expect_error(&[], &["SidecarNotAvailable", "LeaderMissing"]).await;
+    world
+        .expect_error(&["--namespace=default"], &["SidecarMissing", "LeaderMissing", "SecondInstallation"])
+        .await;
+    world.kubectl(&["scale", "-n", NAMESPACE, &deployment, "--replicas=2"]).await;
+    installation.wait_available(&world.cluster).await.unwrap();
+}
+
+pub(super) async fn of_the_definition(world: &World) {
+    let name = "persistentpodstates.apps.kruise.io";
+    world.kubectl(&["delete", "crd", name]).await;
+    let report = world.check(&[]).await;
+    assert_eq!((report.exit_code, report.has("DefinitionMissing", "error")), (1, true), "{report:#?}");
+    let theirs = openkruise::definition();
+    manifests::apply_file(&world.cluster.client(), theirs.path()).await.unwrap();
+    for phase in ["--phase=before", "--phase=after"] {
+        let report = world.check(&[phase]).await;
+        assert_eq!(
+            (report.exit_code, report.has("DefinitionOfOpenKruise", "error")),
+            (1, true),
+            "{report:#?}"
+        );
+    }
+    world.kubectl(&["delete", "crd", name]).await;
+    manifests::apply_file(&world.cluster.client(), &repository_file("deploy/base/crd.yaml")).await.unwrap();
+    world.installation.as_ref().unwrap().wait_available(&world.cluster).await.unwrap();
+    let report = world.check(&[]).await;
+    assert_eq!(report.exit_code, 0, "{report:#?}");
+}
+
+pub(super) async fn of_the_checks_own_rights(world: &World) {
+    // Without any right: nothing is wrong as far as the check can see, and each right is named.
+    let report = world.check_with_rules("nobody", &[]).await;
+    assert_eq!((report.exit_code, report.codes("error").len()), (2, 0), "{report:#?}");
+    let missing: Vec<&str> =
+        report.of("PermissionMissing").into_iter().map(|finding| finding.seen.as_str()).collect();
+    for right in [
+        "may not get customresourcedefinitions.apiextensions.k8s.io persistentpodstates.apps.kruise.io",
+        "may not list clusteradmissionpolicies.policies.kubewarden.io",
+        "may not list deployments.apps",
+        "may not list pods in namespace persistent-pod-state",
+        "may not get leases.coordination.k8s.io pps-sidecar in namespace persistent-pod-state",
+    ] {
+        assert!(missing.contains(&right), "{right}: {missing:#?}");
+    }
+    // Without one right, everything else is checked.
+    let mut rules = role()["rules"].as_array().unwrap().clone();
+    rules.retain(|rule| rule["resources"] != json!(["subjectaccessreviews"]));
+    let report = world.check_with_rules("almost", &rules).await;
+    assert_eq!((report.exit_code, report.codes("unknown")), (2, vec!["PermissionMissing"]), "{report:#?}");
+    assert_eq!(
+        report.of("PermissionMissing")[0].seen,
+        "may not create subjectaccessreviews.authorization.k8s.io"
+    );
+    assert!(report.has("PolicyActive", "ok") && report.has("LeaderActive", "ok"), "{report:#?}");
+}
+
+async fn wait_for_pods(world: &World, namespace: &str, wanted: usize) {
+    let controller = "kubewarden-controller";
+    wait_for(&format!("{wanted} Pods in {namespace}"), Duration::from_secs(60), async || {
+        let pods = world.cluster.pods_api(namespace).list(&kube::api::ListParams::default()).await?;
+        let count =
+            pods.iter().filter(|pod| !kube::ResourceExt::name_any(*pod).starts_with(controller)).count();
+        Ok(Progress::when(count == wanted, (), count))
+    })
+    .await
+    .unwrap();
+}

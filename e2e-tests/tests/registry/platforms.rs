@@ -1,0 +1,138 @@
+//! The sidecar's image for two processors: one index, an image for each, and the one that is not for this machine under
+//! an emulator.
+
+use std::{
+    collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path, process::Command, time::Duration,
+};
+
+use pps_e2e::{
+    cluster::Cluster,
+    registry::{
+        Publisher, Registry, RegistryOptions, digest,
+        foreign::{self, FOREIGN, NATIVE},
+        media_type,
+        publish::static_sidecar_path,
+    },
+    report,
+    sidecar::SidecarOptions,
+    supervisor::Supervisor,
+};
+use serde_json::Value;
+
+use super::{VERSION, provenance, refusals::assert_refused, sbom};
+use crate::{scenarios::rescheduling, support};
+
+#[tokio::test]
+async fn an_image_for_two_processors_is_an_index_of_both() {
+    let supervisor = Supervisor::start().unwrap();
+    let native = static_sidecar_path().unwrap();
+    let other = foreign::sidecar_or_stand_in(supervisor.folder()).unwrap();
+    let files = BTreeMap::from([(NATIVE, native.as_path()), (FOREIGN, other.as_path())]);
+    for options in [RegistryOptions::default(), super::with_password()] {
+        let registry = Registry::start(&supervisor, options).await.unwrap();
+        let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
+        let repository = format!("{}/sidecar", registry.host());
+
+        let pushed = publisher.images(&[&other, &native], &repository).await.unwrap();
+        let tagged = format!("{repository}:v{VERSION}");
+        let index = reader.manifest(&tagged).await.unwrap();
+        assert_eq!(pushed, format!("{repository}@{}", index.digest));
+        assert_eq!(index.media_type, media_type::INDEX);
+        for (key, value) in provenance() {
+            assert_eq!(index.annotations.get(key), Some(&value), "{key}");
+        }
+        // The order of the executables does not matter.
+        let again = publisher.images(&[&native, &other], &format!("{repository}:v{VERSION}")).await.unwrap();
+        assert_eq!(again, pushed);
+        assert_eq!(publisher.push(&["digest", &tagged]).await.unwrap(), pushed);
+
+        let images = reader.images(&pushed).await.unwrap();
+        assert_eq!(images.keys().collect::<Vec<_>>(), ["amd64", "arm64"]);
+        let mut tags = vec![format!("v{VERSION}")];
+        for (architecture, image) in &images {
+            let root = supervisor.folder().join(format!("{}-{architecture}", registry.host()));
+            let config = reader.pull_image(image, &root).await.unwrap();
+            assert_eq!(config.architecture, *architecture);
+            let program = fs::read(root.join("pps-sidecar")).unwrap();
+            assert_eq!(foreign::architecture_of(&program).unwrap(), architecture);
+            assert_eq!(digest(&program), digest(&fs::read(files[architecture.as_str()]).unwrap()));
+
+            let (list, _) = sbom::find(&reader, image).await;
+            sbom::check(&list, "pps-sidecar", &program);
+            let list: Value = serde_json::from_slice(&list).unwrap();
+            let property = &list["metadata"]["component"]["properties"][0];
+            assert_eq!(property["name"], "persistent-pod-state:platform");
+            assert_eq!(property["value"], format!("linux/{architecture}"));
+
+            let stem = image.rsplit('@').next().unwrap().replace(':', "-");
+            tags.extend([format!("v{VERSION}-{architecture}"), format!("{stem}.sbom"), stem]);
+        }
+        tags.sort();
+        assert_eq!(reader.tags(&pushed).await.unwrap(), tags);
+
+        // A container runtime on this machine takes the image for it.
+        assert_eq!(reader.image_for_this_machine(&pushed).await.unwrap(), images[NATIVE]);
+        // An executable that is pushed alone becomes the same image, without an index.
+        let alone = publisher.image(&format!("{repository}:alone")).await.unwrap();
+        assert_eq!(alone, images[NATIVE]);
+    }
+}
+
+#[tokio::test]
+async fn refuses_two_executables_for_one_processor_and_tags_that_do_not_exist() {
+    let (_supervisor, registry) = super::start(RegistryOptions::default()).await;
+    let publisher = Publisher::to(&registry);
+    let (native, tag) = (static_sidecar_path().unwrap(), format!("{}/sidecar:v1", registry.host()));
+    let binary = native.to_str().unwrap();
+    let output = publisher.run(&["image", "--binary", binary, "--binary", binary, &tag]).await.unwrap();
+    assert_refused(&output, &format!("two executables are for {NATIVE}: pass one for each architecture"));
+    let output = publisher.run(&["digest", &tag]).await.unwrap();
+    let sentence = format!("{}/sidecar has no such tag: push it first with `make publish`", registry.host());
+    assert_refused(&output, &sentence);
+}
+
+/// The release build for the other processor, pulled from the registry, does the work of the sidecar on this machine: the
+/// emulator runs each of its instructions.
+#[tokio::test]
+async fn the_image_for_the_other_processor_works_under_an_emulator() {
+    let (Some(built), Some(emulator)) = (foreign::sidecar_path(), foreign::emulator()) else {
+        return report::skipped(
+            "the_image_for_the_other_processor_works_under_an_emulator",
+            "run make release-tests, which builds the sidecar for it and sets PPS_FOREIGN_SIDECAR and PPS_EMULATOR",
+        );
+    };
+    let (supervisor, registry) = super::start(RegistryOptions::default()).await;
+    let native = static_sidecar_path().unwrap();
+    let reference = format!("{}/sidecar", registry.host());
+    let pushed = Publisher::to(&registry).images(&[&native, &built], &reference).await.unwrap();
+    let reader = registry.reader().unwrap();
+    let image = reader.images(&pushed).await.unwrap().remove(FOREIGN).unwrap();
+    let root = supervisor.folder().join("root");
+    reader.pull_image(&image, &root).await.unwrap();
+    let program = root.join("pps-sidecar");
+    assert_eq!(foreign::architecture_of(&fs::read(&program).unwrap()).unwrap(), FOREIGN);
+
+    let run = |argument| {
+        let output = Command::new(&emulator).arg(&program).arg(argument).env_clear().output().unwrap();
+        assert!(output.status.success(), "{argument}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(run("--version"), format!("pps-sidecar {VERSION}\n"));
+    assert!(run("--help").contains("--admin-address"), "{}", run("--help"));
+
+    let emulated = supervisor.folder().join("emulated-sidecar");
+    write_script(&emulated, &format!("exec '{}' '{}' \"$@\"", emulator.display(), program.display()));
+    let options = SidecarOptions { program: Some(emulated), ..SidecarOptions::default() };
+    let cluster = Cluster::builder().product().sidecar(options).start().await.unwrap();
+    cluster.sidecar().unwrap().wait_leading(support::TIMEOUT).await.unwrap();
+    support::run(scenarios![&cluster; rescheduling::returns_a_deleted_pod_to_its_node_and_address])
+        .await
+        .unwrap();
+    let ended = cluster.sidecar().unwrap().terminate(Duration::from_secs(20)).await.unwrap();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+fn write_script(path: &Path, command: &str) {
+    fs::write(path, format!("#!/bin/sh\n{command}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Prints the manifests of deploy/ for `kubectl apply -f -`, with the images that `make publish` has pushed to a registry,
+# by digest. Asks the registry for the digests, so it may run on another machine than `make publish`.
+#
+#   hack/manifests.sh registry.example.com/pps                     deploy/
+#   OVERLAY=monitoring hack/manifests.sh registry.example.com/pps  deploy/overlays/monitoring
+#   hack/manifests.sh 127.0.0.1:5000 --plain-http                  a registry without TLS; see pps-publish digest --help
+#   hack/manifests.sh --values registry.example.com/pps            instead the values for the Helm chart
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+cd "$REPO_DIR"
+VALUES=
+if [ "${1:-}" = --values ]; then VALUES=1; shift; fi
+REGISTRY="${1:-}"
+[ -n "$REGISTRY" ] && [ "${REGISTRY#-}" = "$REGISTRY" ] || die "no registry given: run make manifests REGISTRY=registry.example.com/path"
+shift
+REGISTRY="${REGISTRY%/}"
+FOLDER="deploy${OVERLAY:+/overlays/$OVERLAY}"
+[ -f "$FOLDER/kustomization.yaml" ] \
+    || die "OVERLAY is $OVERLAY: use one of $(cd deploy/overlays && echo *), or none"
+
+with_publish
+VERSION="$("$PUBLISH" --version | cut -d' ' -f2)"
+MODULE="$("$PUBLISH" digest "$REGISTRY/policies/persistent-pod-state:v$VERSION" "$@")"
+IMAGE="$("$PUBLISH" digest "$REGISTRY/persistent-pod-state-sidecar:v$VERSION" "$@")"
+if [ -n "$VALUES" ]; then
+    cat <<EOF
+image:
+  repository: ${IMAGE%@*}
+  digest: ${IMAGE#*@}
+policy:
+  module:
+    repository: ${MODULE%@*}
+    digest: ${MODULE#*@}
+EOF
+    exit 0
+fi
+
+KUSTOMIZE="$(hack/manifest-tools.sh)/kustomize"
+WORK="$(realpath "$(mktemp -d "${TMPDIR:-/tmp}/pps-manifests.XXXXXX")")"
+trap 'rm -rf "$WORK"' EXIT
+# For kustomize the policy is not a container image.
+cat >"$WORK/kustomization.yaml" <<EOF
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+- $(realpath --relative-to="$WORK" "$FOLDER")
+images:
+- name: $(owner_registry)/persistent-pod-state-sidecar
+  newName: ${IMAGE%@*}
+  digest: ${IMAGE#*@}
+patches:
+- target: {kind: ClusterAdmissionPolicy}
+  patch: |
+    - op: replace
+      path: /spec/module
+      value: registry://$MODULE
+EOF
+"$KUSTOMIZE" build "$WORK"

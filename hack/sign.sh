@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Signs with cosign what was pushed, and attests to it what is known of the build. Then verifies both as users do.
+#
+#   hack/sign.sh FOLDER <REFERENCES                      without a key, in GitHub Actions
+#   hack/sign.sh FOLDER --key cosign.key <REFERENCES     with a key; cosign.pub must be beside it
+#
+# REFERENCES is the output of `make publish`: immutable references, one on a line. FOLDER has what `make release` wrote:
+# the software bills of materials, and in a workflow provenance.json (`pps-publish provenance`).
+#
+# COSIGN=PROGRAM   use this cosign
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+COSIGN="${COSIGN:-cosign}"
+FOLDER="${1:-}"
+[ -n "$FOLDER" ] || die "no folder given: run hack/sign.sh dist <references.txt"
+shift
+have "$COSIGN" || die "cosign is missing: install it (https://docs.sigstore.dev/cosign), or set COSIGN to it"
+
+case "${1:-}" in
+--key)
+    KEY="${2:-}"
+    [ -f "$KEY" ] || die "--key names $KEY, which does not exist"
+    SIGN=(--key "$KEY") VERIFY=(--key "${KEY%.key}.pub")
+    ;;
+"")
+    [ -n "${GITHUB_WORKFLOW_REF:-}" ] || die "without a key this works only in GitHub Actions: pass --key cosign.key"
+    SIGN=()
+    VERIFY=(--certificate-identity "${GITHUB_SERVER_URL:-https://github.com}/$GITHUB_WORKFLOW_REF"
+        --certificate-oidc-issuer https://token.actions.githubusercontent.com)
+    ;;
+*) die "unknown argument $1: use --key FILE, or none" ;;
+esac
+
+# attest TYPE PREDICATE REFERENCE
+attest() {
+    [ -f "$2" ] || die "$2 is missing: run make release"
+    "$COSIGN" attest --yes "${SIGN[@]}" --type "$1" --predicate "$2" "$3"
+    "$COSIGN" verify-attestation "${VERIFY[@]}" --type "$1" "$3" >/dev/null
+}
+
+# sign REFERENCE
+sign() {
+    local reference=$1 sbom
+    "$COSIGN" sign --yes "${SIGN[@]}" "$reference"
+    "$COSIGN" verify "${VERIFY[@]}" "$reference" >/dev/null
+    if [ -f "$FOLDER/provenance.json" ]; then attest slsaprovenance1 "$FOLDER/provenance.json" "$reference"; fi
+    case "$reference" in
+    */policies/persistent-pod-state@*) attest cyclonedx "$FOLDER/policy.cdx.json" "$reference" ;;
+    */persistent-pod-state-sidecar@*)
+        for sbom in "$FOLDER"/pps-sidecar-linux-*.cdx.json; do attest cyclonedx "$sbom" "$reference"; done
+        ;;
+    esac
+}
+
+if [ -z "${KEY:-}" ] && [ ! -f "$FOLDER/provenance.json" ]; then
+    die "$FOLDER/provenance.json is missing: run pps-publish provenance --output $FOLDER/provenance.json"
+fi
+mapfile -t REFERENCES < <(grep -E '@sha256:[0-9a-f]{64}$')
+[ ${#REFERENCES[@]} -gt 0 ] || die "no reference with a digest on stdin: pass the output of make publish"
+for reference in "${REFERENCES[@]}"; do
+    say "signing $reference"
+    # cosign must not read the list.
+    sign "$reference" </dev/null
+done

@@ -1,0 +1,172 @@
+//! Which requests the API server sends to the policies in `deploy/`: their selectors and match conditions are evaluated
+//! here. `e2e-tests/tests/scope.rs` asks a real API server about the same table, `testdata/scope.yaml`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may")]
+
+#[path = "scope/conditions.rs"]
+mod conditions;
+#[path = "scope/laws.rs"]
+mod laws;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use conditions::{Deployed, compile};
+use pps_corpus::scope::{Sent, Table, table};
+use serde_json::{Value, json};
+
+const PODS: &str = "deploy/base/cluster-admission-policy.yaml";
+const VALIDATION: &str = "deploy/base/cluster-admission-policy-validation.yaml";
+const CUSTOM: &str = "deploy/components/custom-workloads/cluster-admission-policy-custom-workloads.yaml";
+const DOCUMENT: &str = "docs/scope.md";
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn deployed(file: &str) -> Deployed {
+    Deployed::new(&yaml_serde::from_str::<Value>(&fs::read_to_string(path(file)).unwrap()).unwrap())
+}
+
+/// What API servers with and without match conditions do with a request.
+fn sent(policy: &Deployed, request: &Value, table: &Table) -> Sent {
+    let namespace = request["namespace"].as_str().unwrap();
+    let labels = &table.namespaces[namespace];
+    let by = |has_match_conditions| policy.is_sent(request, labels, has_match_conditions).unwrap();
+    Sent::of(by(true), by(false)).unwrap()
+}
+
+#[test]
+fn only_pods_whose_state_may_be_recorded_are_sent() {
+    let (table, pods, custom) = (table().unwrap(), deployed(PODS), deployed(CUSTOM));
+    assert!(table.pods.len() > 45 && table.objects.len() > 15, "the table is not complete");
+    let mut names = BTreeSet::new();
+    for case in &table.pods {
+        assert!(names.insert(&case.of), "{} is there twice", case.of);
+        let request = case.request("web-0");
+        assert_eq!(sent(&pods, &request, &table), case.sent, "Pod of {}", case.of);
+        assert_eq!(sent(&custom, &request, &table), case.custom, "custom kinds: Pod of {}", case.of);
+    }
+}
+
+#[test]
+fn only_requests_that_the_policy_checks_are_sent() {
+    let (table, validation) = (table().unwrap(), deployed(VALIDATION));
+    for case in &table.objects {
+        let request = case.admission_request("web");
+        assert_eq!(sent(&validation, &request, &table), case.sent, "{}", case.request);
+        // The other policies concern Pods only.
+        for file in [PODS, CUSTOM] {
+            assert_eq!(sent(&deployed(file), &request, &table), Sent::Never, "{file}: {}", case.request);
+        }
+    }
+}
+
+#[test]
+fn a_namespace_takes_part_only_with_the_label_under_opt_in() {
+    let patch = fs::read_to_string(path("deploy/components/opt-in/kustomization.yaml")).unwrap();
+    let patches: Value = yaml_serde::from_str::<Value>(&patch).unwrap()["patches"].take();
+    let patched: Vec<&Value> = patches.as_array().unwrap().iter().collect();
+    assert_eq!(
+        patched.iter().map(|patch| patch["target"]["name"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["persistent-pod-state(-custom-workloads)?"]
+    );
+    let operations: Value = yaml_serde::from_str(patched[0]["patch"].as_str().unwrap()).unwrap();
+    let table = table().unwrap();
+    for (file, owner) in [(PODS, "a StatefulSet"), (CUSTOM, "a Database")] {
+        let mut object: Value = yaml_serde::from_str(&fs::read_to_string(path(file)).unwrap()).unwrap();
+        json_patch::patch(
+            &mut object,
+            &serde_json::from_value::<json_patch::Patch>(operations.clone()).unwrap(),
+        )
+        .unwrap();
+        let case = table.pods.iter().find(|case| case.of == owner).unwrap();
+        for (namespace, expected) in [
+            ("chosen", Sent::Always),
+            ("shop", Sent::Never),
+            ("paused", Sent::Never),
+            ("misspelt", Sent::Never),
+            ("kube-system", Sent::Never),
+        ] {
+            let mut request = case.request("web-0");
+            request["namespace"] = namespace.into();
+            assert_eq!(sent(&Deployed::new(&object), &request, &table), expected, "{file}: {namespace}");
+        }
+        // The label takes none of the skipped namespaces in.
+        let mut table = table.clone();
+        table.namespaces.insert("kube-system".into(), table.namespaces["chosen"].clone());
+        let mut request = case.request("web-0");
+        request["namespace"] = "kube-system".into();
+        assert_eq!(sent(&Deployed::new(&object), &request, &table), Sent::Never, "{file}");
+    }
+}
+
+/// The policy for custom kinds differs from the one for StatefulSets only in what it selects.
+#[test]
+fn both_policies_for_pods_have_the_same_scope() {
+    let [mut pods, mut custom] = [PODS, CUSTOM].map(|file| {
+        yaml_serde::from_str::<Value>(&fs::read_to_string(path(file)).unwrap()).unwrap()["spec"].take()
+    });
+    for spec in [&mut pods, &mut custom] {
+        spec["objectSelector"].take();
+        // The component takes it from the base.
+        spec["policyServer"].take();
+        let conditions = spec["matchConditions"].as_array_mut().unwrap();
+        assert_eq!(conditions.len(), 3);
+        conditions.pop();
+    }
+    assert_eq!(pods, custom);
+}
+
+#[test]
+fn a_condition_that_the_api_server_would_refuse_is_noticed() {
+    for wrong in [
+        "object.metadata.labels.exists(",
+        "has(object.metadata)) && true",
+        "objekt.metadata.name == 'a'",
+        "object.metadata.name.beginsWith('a')",
+        "request.kind.kind = 'Pod'",
+        "has(object)",
+        "request.operatoin == 'CREATE'",
+        "request.userInfo.name == 'a'",
+    ] {
+        assert!(compile(wrong).is_err(), "{wrong} compiles");
+    }
+    assert!(compile("request.kind.kind == 'Pod' && has(object.spec.nodeName)").is_ok());
+    // No boolean, and a field that is missing.
+    for wrong in ["object.metadata.name", "object.metadata.labels['a'] == 'b'"] {
+        let request = json!({"operation": "CREATE", "object": {"metadata": {"name": "a"}}});
+        assert!(conditions::holds(wrong, &request).is_err(), "{wrong} has a result");
+    }
+}
+
+/// UPDATE=1 writes the document.
+#[test]
+fn document_has_the_whole_table() {
+    let table = table().unwrap();
+    let mut text =
+        String::from("| Pod of | `persistent-pod-state` | `…-custom-workloads` |\n|---|---|---|\n");
+    for case in &table.pods {
+        let (sent, custom) = (case.sent.describe(), case.custom.describe());
+        writeln!(text, "| {} | {sent} | {custom} |", case.of).unwrap();
+    }
+    let mut objects = String::from("| request | `…-validation` |\n|---|---|\n");
+    for case in &table.objects {
+        writeln!(objects, "| {} | {} |", case.request, case.sent.describe()).unwrap();
+    }
+    let mut document = fs::read_to_string(path(DOCUMENT)).unwrap();
+    for (name, content) in [("pods", text), ("objects", objects)] {
+        let (begin, end) = (format!("<!-- {name}: generated -->\n"), format!("<!-- end of {name} -->"));
+        let (before, rest) = document.split_once(&begin).unwrap();
+        let (_, after) = rest.split_once(&end).unwrap();
+        document = format!("{before}{begin}\n{content}\n{end}{after}");
+    }
+    if env::var_os("UPDATE").is_some_and(|value| value == "1") {
+        fs::write(path(DOCUMENT), &document).unwrap();
+    }
+    assert!(
+        fs::read_to_string(path(DOCUMENT)).unwrap() == document,
+        "{DOCUMENT} is out of date with testdata/scope.yaml. To update it: UPDATE=1 cargo test --test scope"
+    );
+}
