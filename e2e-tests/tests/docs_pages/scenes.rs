@@ -2,14 +2,11 @@
 
 use std::{pin::pin, time::Duration};
 
-use kube::{
-    Api,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
-};
+use kube::api::{ListParams, Patch, PatchParams};
 use pps_e2e::{
     cluster::Cluster,
     install::{Installation, installed_policies},
-    kubewarden,
+    kubewarden::reconciler,
     wait::{Progress, wait_for},
 };
 use serde_json::json;
@@ -163,35 +160,9 @@ pub(super) fn volume() -> String {
     volume.to_string()
 }
 
-/// What Helm finds of Kubewarden in a cluster.
-pub(super) async fn install_kubewarden(cluster: &Cluster) {
-    kubewarden::install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
-    let service =
-        json!({"name": "kubewarden-controller-webhook-service", "namespace": kubewarden::NAMESPACE});
-    let objects = [
-        json!({
-            "apiVersion": "policies.kubewarden.io/v1",
-            "kind": "PolicyServer",
-            "metadata": {"name": "default"},
-            "spec": {"image": "ghcr.io/kubewarden/adm-controller/policy-server:v1.36.0", "replicas": 1,
-                "serviceAccountName": "policy-server"},
-        }),
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": "kubewarden-controller-validating-webhook-configuration"},
-            "webhooks": [{"name": "vpolicyserver.kb.io", "clientConfig": {"service": service}, "rules": [],
-                "sideEffects": "None", "admissionReviewVersions": ["v1"]}],
-        }),
-    ];
-    cluster.apply_objects(&objects).await.unwrap();
-}
-
 /// Does what Kubewarden's controller and PolicyServer do once the chart's policies are there.
 async fn serve(cluster: &mut Cluster, installation: &mut Installation) {
-    let kind = GroupVersionKind::gvk("policies.kubewarden.io", "v1", "ClusterAdmissionPolicy");
-    let resource = ApiResource::from_gvk_with_plural(&kind, "clusteradmissionpolicies");
-    let policies: Api<DynamicObject> = Api::all_with(cluster.client(), &resource);
+    let policies = reconciler::api(&cluster.client(), "ClusterAdmissionPolicy");
     wait_for("the chart's policies", TIMEOUT, async || {
         let count = installed_policies(cluster).await?.len();
         Ok(Progress::when(count == 2, (), format!("{count} policies")))
