@@ -16,6 +16,7 @@ use pps_e2e::{
     cluster::Cluster,
     control_plane::{ADMIN, Version},
     install::Installation,
+    kubewarden::Controller,
     manifests::render,
     report,
     repository::repository_file,
@@ -80,7 +81,7 @@ async fn commands_of_the_pages_do_what_they_show() {
         return report::skipped("commands_of_the_pages_do_what_they_show", "install jq to run it");
     }
     let mut cluster = Cluster::builder().without_crd().nodes(3, 1).start().await.unwrap();
-    scenes::install_kubewarden(&cluster).await;
+    let _controller = Controller::install(&cluster).await.unwrap();
     let installation = Installation::publish(&cluster).await.unwrap();
     let scratch = Scratch::folder("pages").unwrap();
     let shell = start_shell(&cluster, &installation, scratch.path()).await;

@@ -2,14 +2,11 @@
 
 use std::{pin::pin, time::Duration};
 
-use kube::{
-    Api,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
-};
+use kube::api::{ListParams, Patch, PatchParams};
 use pps_e2e::{
     cluster::Cluster,
     install::{Installation, installed_policies},
-    kubewarden,
+    kubewarden::reconciler,
     wait::{Progress, wait_for},
 };
 use serde_json::json;
@@ -55,7 +52,7 @@ const SCENES: [(&str, &str, &str); 8] = [
     ("drain", "be_recorded", "be_recorded"),
     (
         "other cluster",
-        "kubectl delete statefulset db
+        "kubectl delete statefulset db --ignore-not-found
         until [ -z \"$(kubectl get pods --selector app=db --output name)\" ]; do sleep 0.2; done
         kubectl delete pps --all",
         "",
@@ -104,6 +101,13 @@ impl Stage<'_> {
             Some(name) => *SCENES.iter().find(|(known, ..)| known == name).expect("a known scene"),
         };
         self.run_script("before it", before).await?;
+        let result = self.run_commands(block).await;
+        // What comes next needs a clear scene also if this has failed.
+        let cleared = self.run_script("after it", after).await;
+        result.and(cleared)
+    }
+
+    async fn run_commands(&mut self, block: &Block) -> Result<(), String> {
         for command in &block.commands {
             if command.text().contains("helm install") {
                 // Kubewarden, which does not run here, acts while Helm and kubectl wait.
@@ -118,7 +122,7 @@ impl Stage<'_> {
                 self.shell.run(command).await?;
             }
         }
-        self.run_script("after it", after).await
+        Ok(())
     }
 
     async fn run_script(&mut self, when: &str, script: &str) -> Result<(), String> {
@@ -156,35 +160,9 @@ pub(super) fn volume() -> String {
     volume.to_string()
 }
 
-/// What Helm finds of Kubewarden in a cluster.
-pub(super) async fn install_kubewarden(cluster: &Cluster) {
-    kubewarden::install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
-    let service =
-        json!({"name": "kubewarden-controller-webhook-service", "namespace": kubewarden::NAMESPACE});
-    let objects = [
-        json!({
-            "apiVersion": "policies.kubewarden.io/v1",
-            "kind": "PolicyServer",
-            "metadata": {"name": "default"},
-            "spec": {"image": "ghcr.io/kubewarden/adm-controller/policy-server:v1.36.0", "replicas": 1,
-                "serviceAccountName": "policy-server"},
-        }),
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": "kubewarden-controller-validating-webhook-configuration"},
-            "webhooks": [{"name": "vpolicyserver.kb.io", "clientConfig": {"service": service}, "rules": [],
-                "sideEffects": "None", "admissionReviewVersions": ["v1"]}],
-        }),
-    ];
-    cluster.apply_objects(&objects).await.unwrap();
-}
-
 /// Does what Kubewarden's controller and PolicyServer do once the chart's policies are there.
 async fn serve(cluster: &mut Cluster, installation: &mut Installation) {
-    let kind = GroupVersionKind::gvk("policies.kubewarden.io", "v1", "ClusterAdmissionPolicy");
-    let resource = ApiResource::from_gvk_with_plural(&kind, "clusteradmissionpolicies");
-    let policies: Api<DynamicObject> = Api::all_with(cluster.client(), &resource);
+    let policies = reconciler::api(&cluster.client(), "ClusterAdmissionPolicy");
     wait_for("the chart's policies", TIMEOUT, async || {
         let count = installed_policies(cluster).await?.len();
         Ok(Progress::when(count == 2, (), format!("{count} policies")))
