@@ -8,13 +8,14 @@ use std::{fs, path::PathBuf, process::Stdio, time::Duration};
 
 use kube::{
     Api,
-    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
 };
 use pps_e2e::{
     cluster::StatefulSetSpec,
     control_plane::{ADMIN, Version},
     install::installed_policies,
     kubewarden::{self, policy_server},
+    manifests::render::{as_served, render_kustomize},
     report,
     repository::repository_file,
     wait::{Progress, wait_for},
@@ -28,11 +29,12 @@ use crate::support::{
 };
 
 /// The blocks of the document, each of which a sequence below plays.
-const BLOCKS: [&str; 14] = [
+const BLOCKS: [&str; 15] = [
     "retry",
     "keep",
     "one-namespace",
     "all-namespaces",
+    "install",
     "one-namespace-back",
     "active",
     "away",
@@ -79,6 +81,12 @@ fn blocks(text: &str) -> Vec<(String, Vec<String>)> {
     blocks
 }
 
+/// The commands of a block of the document.
+fn commands(block: &str) -> Vec<String> {
+    let mut blocks = blocks(&document()).into_iter();
+    blocks.find(|(name, _)| name == block).map(|(_, commands)| commands).unwrap()
+}
+
 #[test]
 fn every_block_of_the_document_is_played() {
     let text = document();
@@ -115,8 +123,10 @@ impl Reader {
 
     /// Runs the commands of a block. Returns what they print, and whether all of them succeeded.
     async fn run(&self, block: &str) -> (String, bool) {
-        let blocks = blocks(&document());
-        let (_, commands) = blocks.iter().find(|(name, _)| name == block).unwrap();
+        self.run_commands(&commands(block)).await
+    }
+
+    async fn run_commands(&self, commands: &[String]) -> (String, bool) {
         let (mut printed, mut succeeded) = (String::new(), true);
         for command in commands {
             let output = tokio::process::Command::new("bash")
@@ -134,6 +144,21 @@ impl Reader {
             printed.push_str(&String::from_utf8_lossy(&output.stderr));
         }
         (printed, succeeded)
+    }
+
+    /// Creates the policies again. The manifests are those that the harness has installed: they name another registry than
+    /// `deploy`, and the kubectl of Kubernetes 1.20 cannot build them.
+    async fn install(&self, installed: &Installed) {
+        let folder = installed.cluster.control_plane.folder().join("installation");
+        let objects = render_kustomize(&folder.display().to_string()).unwrap();
+        let objects = as_served(objects, installed.cluster.control_plane.version());
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        fs::write(self.folder.join("installed.json"), list.to_string()).unwrap();
+        let [command] = &commands("install")[..] else { panic!("one command is expected") };
+        let (_, rest) = command.split_once("kubectl kustomize deploy").unwrap();
+        let (printed, succeeded) = self.run_commands(&[format!("cat installed.json {rest}")]).await;
+        assert!(succeeded && printed.contains("clusteradmissionpolicy"), "{printed}");
+        assert!(!printed.contains("deployment"), "the sidecar starts too early: {printed}");
     }
 
     /// Runs a block that has to succeed.
@@ -159,18 +184,10 @@ impl Installed {
         Api::all_with(self.cluster.client(), &policy_kind())
     }
 
-    /// Kubewarden has a finalizer on each policy. Returns the policy as a user would apply it.
-    async fn finalize_policy(&self) -> DynamicObject {
-        let patch = json!({"metadata": {"finalizers": [FINALIZER]}});
-        let patch = Patch::Merge(patch);
-        let mut policy =
-            self.policies().patch("persistent-pod-state", &PatchParams::default(), &patch).await.unwrap();
-        policy.metadata = kube::api::ObjectMeta {
-            name: policy.metadata.name,
-            labels: policy.metadata.labels,
-            ..kube::api::ObjectMeta::default()
-        };
-        policy
+    /// Kubewarden has a finalizer on each policy.
+    async fn finalize_policy(&self) {
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": [FINALIZER]}}));
+        self.policies().patch("persistent-pod-state", &PatchParams::default(), &patch).await.unwrap();
     }
 
     /// Kubewarden's controller is back: a deleted policy goes.
@@ -246,7 +263,7 @@ async fn go_back(installed: &Installed, reader: &Reader, home: &Home) {
 }
 
 async fn two_commands_let_pods_start(installed: &mut Installed, reader: &Reader, home: &Home) {
-    let policy = installed.finalize_policy().await;
+    installed.finalize_policy().await;
     installed.stop_policy_server().await;
     home.delete_pod(installed).await;
     installed.assert_refused(home, NO_ANSWER).await;
@@ -259,7 +276,8 @@ async fn two_commands_let_pods_start(installed: &mut Installed, reader: &Reader,
     home.assert_recorded(installed).await;
 
     installed.release_policy().await;
-    installed.policies().create(&PostParams::default(), &policy).await.unwrap();
+    reader.install(installed).await;
+    installed.wait_for_sidecars(0).await;
     installed.serve(ACCOUNT).await.unwrap();
     installed.activate_policy().await;
     reader.play("active").await;
