@@ -561,7 +561,8 @@ async fn only_the_leader_counts_bound_pods() {
         let mut worker = worker_in(&election, client, [pps_with_states()]);
         report_plain_workload(&mut worker);
         let pod = |node: Option<&str>| {
-            let fact = PodFact { owner: Some("uid-w".into()), node: node.map(Into::into), ..PodFact::default() };
+            let fact =
+                PodFact { owner: Some("uid-w".into()), node: node.map(Into::into), ..PodFact::default() };
             Observation::Pods(Update::Apply(NamespacedName::new("n", "w-0"), fact))
         };
         for node in [None, Some("node-1")] {
