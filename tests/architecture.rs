@@ -83,8 +83,8 @@ fn one_file_writes_to_the_api_server_and_one_to_the_lease() {
     assert_eq!(files, ["crates/sidecar/src/lead.rs", "crates/sidecar/src/write.rs"]);
 }
 
-/// An administrator may set the wall clock. The sidecar reads it only for timestamps that people read: when the Lease
-/// was renewed, and when a condition changed.
+/// An administrator may set the wall clock. The sidecar reads it only for what people read: when the Lease was renewed,
+/// when a condition changed, and in metrics, for how long something has waited.
 #[test]
 fn the_wall_clock_is_only_read_for_timestamps() {
     let is_wall_clock = |name: &str| {
