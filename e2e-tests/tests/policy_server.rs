@@ -162,6 +162,38 @@ async fn an_upgrade_that_would_move_the_policies_changes_nothing() {
     }
 }
 
+#[tokio::test]
+async fn an_upgrade_that_would_change_the_mode_to_monitor_changes_nothing() {
+    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    let _kubewarden = Controller::install(&cluster).await.unwrap();
+    let release = Release::new(&cluster);
+    let mode = |mode: &str| json!({"policy": {"mode": mode}});
+    release.run("install", mode("monitor"));
+    release.run("upgrade", mode("protect"));
+    let error = release.try_run("upgrade", mode("monitor")).unwrap_err();
+    assert!(format!("{error:#}").contains("nothing was changed; delete the policy first"), "{error:#}");
+    assert_in_force(&cluster, "after the refused upgrade").await;
+}
+
+/// What deploy/README.md says about Argo CD, which does not ask the cluster.
+#[test]
+fn values_alone_keep_both_policy_servers_while_policies_move() {
+    let values = json!({
+        "policyServer": {"namespace": "kubewarden", "image": {"repository": "registry.example/server", "tag": "v1"}},
+        "policy": {"policyServer": "default", "policyServerServiceAccount": "policy-server", "formerPolicyServers": [
+            {"name": DEDICATED, "serviceAccount": "policy-server-persistent-pod-state"}]},
+    });
+    let file = Scratch::file("values.yaml", values.to_string()).unwrap();
+    let objects = render_chart_with("any", "any", &[file.path()]).unwrap();
+    let bindings = objects.iter().filter(|object| object["roleRef"]["name"] == "pps-policy");
+    let accounts: Vec<&str> =
+        bindings.map(|binding| binding["subjects"][0]["name"].as_str().unwrap()).collect();
+    assert_eq!(accounts, ["policy-server", "policy-server-persistent-pod-state"]);
+    assert!(objects.iter().any(|object| object["kind"] == "PolicyServer"));
+    let policies = objects.iter().filter(|object| object["kind"] == "ClusterAdmissionPolicy");
+    assert!(policies.into_iter().all(|policy| policy["spec"]["policyServer"] == "default"));
+}
+
 /// The commands of a section of deploy/README.md.
 fn commands(section: &str) -> Vec<String> {
     let text = fs::read_to_string(repository_file("deploy/README.md")).unwrap();
