@@ -54,6 +54,11 @@ release-tests: ## Run the tests of images, installation and release with release
 	PPS_EMULATOR="$$(hack/emulator.sh)" && export PPS_STATIC_SIDECAR PPS_FOREIGN_SIDECAR PPS_EMULATOR && \
 		$(MAKE) --no-print-directory e2e-tests T='-- registry:: install:: release::'
 
+.PHONY: emulated-tests
+emulated-tests: ## Run the sidecar's release build for the other processor (amd64 or arm64) under an emulator
+	PPS_FOREIGN_SIDECAR="$$(hack/build-sidecar.sh --foreign)" && PPS_EMULATOR="$$(hack/emulator.sh)" && \
+		export PPS_FOREIGN_SIDECAR PPS_EMULATOR && $(MAKE) --no-print-directory e2e-tests T='-- registry::platforms::'
+
 .PHONY: fuzz
 fuzz: ## Fuzz the policy, the core and what the sidecar watches, FUZZ_SECONDS for each target (T=name to choose)
 	hack/fuzz.sh $(T)

@@ -2,7 +2,7 @@
 """Command lines of kustomize and helm over their engines as C libraries, for a machine that has neither program.
 
 Only the commands and options that the tests use are here, with the meaning that the real programs give them.
-hack/manifest-tools.sh installs this file next to the libraries, under the names `kustomize` and `helm`.
+hack/manifest-tools.sh installs this file in a folder next to the libraries, under the names `kustomize` and `helm`.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import json
 import os
 import sys
 
-HERE = os.path.dirname(os.path.realpath(__file__))
+LIBRARIES = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
 class Failure(Exception):
@@ -27,7 +27,7 @@ def merge(values, later):
 
 class Kustomize:
     def __init__(self):
-        self.library = ctypes.CDLL(os.path.join(HERE, "libpykustomize.so"))
+        self.library = ctypes.CDLL(os.path.join(LIBRARIES, "libpykustomize.so"))
         self.library.pykustomize_build.argtypes = [
             ctypes.c_char_p,
             ctypes.c_char_p,
@@ -53,7 +53,7 @@ class Helm:
     NO_HANDLE = ctypes.c_uint64(0)
 
     def __init__(self):
-        self.library = ctypes.CDLL(os.path.join(HERE, "libhelm_c.so"))
+        self.library = ctypes.CDLL(os.path.join(LIBRARIES, "libhelm_c.so"))
         self.library.helm_free_string.argtypes = [ctypes.c_void_p]
         self.library.helm_free_string.restype = None
 

@@ -13,6 +13,8 @@ PACKAGES="$REPO_DIR/hack/manifest-tools.txt"
 DRIVER="$REPO_DIR/hack/manifest-tools.py"
 # Each list of packages has a folder of its own.
 LIBRARIES="$CACHE_DIR/manifest-tools-$(sha256sum <"$PACKAGES" | head -c 12)"
+# And each version of the wrapper: another checkout may have another one.
+PROGRAMS="$LIBRARIES/$(sha256sum <"$DRIVER" | head -c 12)"
 
 # program NAME VALUE: prints the path of VALUE, or of NAME on the PATH if VALUE is empty; nothing if there is none.
 program() {
@@ -59,10 +61,11 @@ prepare() {
     fi
     have python3 || need_packages python3
     local name
+    mkdir -p "$PROGRAMS"
     for name in kustomize helm; do
-        cmp -s "$DRIVER" "$LIBRARIES/$name" && continue
-        install -m 755 "$DRIVER" "$LIBRARIES/$name.new"
-        mv "$LIBRARIES/$name.new" "$LIBRARIES/$name"
+        cmp -s "$DRIVER" "$PROGRAMS/$name" && continue
+        install -m 755 "$DRIVER" "$PROGRAMS/$name.new"
+        mv "$PROGRAMS/$name.new" "$PROGRAMS/$name"
     done
 }
 
@@ -74,13 +77,13 @@ else
     with_lock manifest-tools prepare >&2
 fi
 if [ -z "$OWN_KUSTOMIZE$OWN_HELM" ]; then
-    echo "$LIBRARIES"
+    echo "$PROGRAMS"
 else
     DIR="$CACHE_DIR/manifest-tools-own"
     mkdir -p "$DIR"
     for name in kustomize helm; do
         own="OWN_${name^^}"
-        ln -sfn "${!own:-$LIBRARIES/$name}" "$DIR/$name"
+        ln -sfn "${!own:-$PROGRAMS/$name}" "$DIR/$name"
     done
     echo "$DIR"
 fi

@@ -1,6 +1,11 @@
 //! Facts about the policy that are stated in several files must agree.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may")]
 
+#[path = "metadata/chart.rs"]
+mod chart;
+#[path = "metadata/values.rs"]
+mod values;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -110,6 +110,8 @@ fn both_policies_for_pods_have_the_same_scope() {
     });
     for spec in [&mut pods, &mut custom] {
         spec["objectSelector"].take();
+        // The component takes it from the base.
+        spec["policyServer"].take();
         let conditions = spec["matchConditions"].as_array_mut().unwrap();
         assert_eq!(conditions.len(), 3);
         conditions.pop();

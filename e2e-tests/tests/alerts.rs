@@ -48,7 +48,7 @@ fn name_of(alert: &Value) -> &str {
 
 /// Each file of tests.
 fn test_files() -> Vec<(String, Value)> {
-    let folder = repository_file(&format!("{FOLDER}/tests"));
+    let folder = repository_file("testdata/alerts");
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let mut files: Vec<_> = files
         .map(|path| {
@@ -280,12 +280,19 @@ async fn real_parts_report_what_rules_and_dashboard_name_and_raise_no_alarm() {
 
     let version = cluster.control_plane.version();
     let text = fail_webhooks(&cluster, version).await;
+    // What the API server lets pass is no refusal.
+    let reported = metrics::parse(&text);
+    let refusing = reported.iter().filter(|sample| sample.name.ends_with("webhook_rejection_count"));
+    let refusing: BTreeSet<&str> = refusing.map(|sample| sample.labels["name"].as_str()).collect();
+    assert!(!refusing.contains(unserved("-custom-workloads").as_str()), "{refusing:?}");
+    assert!(refusing.contains(unserved("").as_str()), "{refusing:?}");
+
     let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for name in metrics::counters(&leading.metrics().await.unwrap()) {
         known.entry(name).or_default();
     }
     let own = recording.into_iter().chain(idle).map(|(_, sample)| sample);
-    for sample in own.chain(metrics::parse(&text)) {
+    for sample in own.chain(reported) {
         known.entry(sample.name).or_default().extend(sample.labels.into_keys());
     }
     for (name, labels) in FOREIGN {
@@ -310,12 +317,17 @@ async fn real_parts_report_what_rules_and_dashboard_name_and_raise_no_alarm() {
     }
 }
 
+/// The webhook of a policy of ours.
+fn unserved(suffix: &str) -> String {
+    format!("clusterwide-persistent-pod-state{suffix}.kubewarden.admission")
+}
+
 /// Registers webhooks under our names that nobody serves, one with each failurePolicy, has the API server call them,
 /// and returns its metrics.
 async fn fail_webhooks(cluster: &Cluster, version: Version) -> String {
     let webhook = |name: &str, failure_policy: &str| {
         json!({
-            "name": format!("clusterwide-persistent-pod-state{name}.kubewarden.admission"),
+            "name": unserved(name),
             "clientConfig": {"url": "https://127.0.0.1:1/validate"},
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}],
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "unserved"}},

@@ -1,31 +1,23 @@
 //! The Helm chart renders the same as kustomize and can be installed, upgraded and removed.
 
+pub(crate) mod release;
+mod upgrade;
+mod values;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::PathBuf,
-    time::Duration,
 };
 
-use k8s_openapi::{
-    api::apps::v1::Deployment,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
-use kube::Api;
 use pps_e2e::{
-    cluster::Cluster,
-    control_plane::Version,
-    kubewarden::install_definitions,
     manifests::{
         self,
-        render::{
-            CHART, KUBEWARDEN, files_below, helm, kustomizations, name_of, render_chart, render_kustomize,
-        },
+        render::{CHART, files_below, helm, kustomizations, name_of, render_chart, render_kustomize},
     },
     repository::repository_file,
     scratch::Scratch,
     sidecar::NAMESPACE,
-    wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
@@ -76,9 +68,7 @@ fn chart_renders_the_same_objects_as_kustomize() {
         let mut expected = by_name(render_kustomize(&folder).unwrap());
         // Helm creates the namespace with --create-namespace.
         assert!(expected.remove(&format!("Namespace /{NAMESPACE}")).is_some());
-        let mut rendered = render_chart("any", NAMESPACE, Some(&values_of(&folder))).unwrap();
-        // Only Helm runs the check as a part of the installation.
-        rendered.retain(|object| object["metadata"]["annotations"]["helm.sh/hook"].is_null());
+        let rendered = render_chart("any", NAMESPACE, Some(&values_of(&folder))).unwrap();
         let count = rendered.len();
         let mut rendered = by_name(rendered);
         assert_eq!(rendered.len(), count, "{folder}");
@@ -192,18 +182,18 @@ fn schema_and_values_have_the_same_fields() {
         let (Some(values), Some(properties)) = (values.as_object(), schema["properties"].as_object()) else {
             return;
         };
+        let open = [".policy.settings", ".podSecurityContext"];
         assert!(
-            schema["additionalProperties"] == false || path == ".policy.settings",
+            schema["additionalProperties"] == false || open.contains(&path) || path.starts_with(".global"),
             "{path} accepts unknown fields"
         );
         for (name, below) in properties {
             let path = format!("{path}.{name}");
-            // `claims` belongs to Kubernetes and `global` to Helm.
+            // `claims` belongs to Kubernetes.
             let value = values.get(name);
             assert!(
                 value.is_some()
-                    || [".global", ".resources.claims"].contains(&path.as_str())
-                    || path.starts_with(".securityContexts")
+                    || [".resources.claims"].contains(&path.as_str())
                     || path.starts_with(".policyServer.securityContexts"),
                 "{path} is not in values.yaml"
             );
@@ -269,7 +259,7 @@ fn values_reach_the_objects() {
             &pod["imagePullSecrets"]
         ],
         [
-            &values["nodeSelector"],
+            &json!({"disk": "fast", "kubernetes.io/os": "linux"}),
             &values["tolerations"],
             &values["affinity"],
             &json!("high"),
@@ -282,7 +272,7 @@ fn values_reach_the_objects() {
     assert_eq!(
         container["args"],
         json!([
-            "--admin-address=0.0.0.0:8080",
+            "--admin-address=[::]:8080",
             "--leader-election=false",
             "--lease-name=mine-sidecar",
             "--max-writes=4"
@@ -473,11 +463,22 @@ fn a_custom_kind_is_named_once_for_kustomize_too() {
     }
     let base = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "pps-sidecar"},
         "spec": {"template": {"spec": {"containers": [{"name": "sidecar", "env": [{"name": "A", "value": "b"}]}]}}}});
-    fs::write(copy.path().join("base.yaml"), base.to_string()).unwrap();
+    let policy = json!({"apiVersion": "policies.kubewarden.io/v1", "kind": "ClusterAdmissionPolicy",
+        "metadata": {"name": "persistent-pod-state"},
+        "spec": {"module": "registry://mine", "policyServer": "mine", "settings": {"onLookupFailure": "accept"}}});
+    fs::write(copy.path().join("base.yaml"), format!("{base}\n---\n{policy}")).unwrap();
     let kustomization = json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
         "resources": ["base.yaml"], "components": ["component"]});
     fs::write(copy.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
     let objects = render_kustomize(copy.path().to_str().unwrap()).unwrap();
+    let policies: Vec<&Value> = objects
+        .iter()
+        .filter(|object| object["kind"] == "ClusterAdmissionPolicy")
+        .map(|object| &object["spec"])
+        .collect();
+    for field in ["module", "policyServer", "settings"] {
+        assert_eq!(policies[0][field], policies[1][field], "{field}");
+    }
     let text = serde_json::to_string(&objects).unwrap();
     for old in ["example.io", "Database", "databases", "pps-custom-workload\""] {
         assert!(!text.contains(old), "{old}: {text}");
@@ -527,92 +528,4 @@ fn helm_lint_finds_nothing() {
         let report = helm(&["lint", chart, "--strict", "--values", values]).unwrap();
         assert!(!report.contains("[WARNING]") && report.contains("0 chart(s) failed"), "{report}");
     }
-}
-
-/// The chart for an API server of that version: without `kubeVersion` if Helm would refuse to install it.
-fn chart_for(version: Version) -> Scratch {
-    let chart = repository_file(CHART);
-    let copy = Scratch::path_for("chart");
-    for file in files_below(&chart).unwrap() {
-        let target = copy.path().join(file.strip_prefix(&chart).unwrap());
-        fs::create_dir_all(target.parent().unwrap()).unwrap();
-        fs::copy(&file, target).unwrap();
-    }
-    if version < Version::minor(21) {
-        let file = copy.path().join("Chart.yaml");
-        let description = fs::read_to_string(&file).unwrap();
-        let lines = description.lines().filter(|line| !line.starts_with("kubeVersion:"));
-        fs::write(file, lines.collect::<Vec<_>>().join("\n")).unwrap();
-    }
-    copy
-}
-
-#[tokio::test]
-async fn chart_can_be_installed_upgraded_removed_and_installed_again() {
-    let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
-    let version = cluster.control_plane.version();
-    let chart = chart_for(version);
-    let budget = version >= Version::minor(21);
-    let helm = |command: &str, values: Value| {
-        let mut values = values;
-        values["podDisruptionBudget"] = json!({"enabled": budget});
-        // No node runs its Job here.
-        values["check"] = json!({"enabled": false});
-        let values = values_file(command, &values);
-        let (chart, path) = (chart.argument(), values.argument());
-        let names = repository_file(KUBEWARDEN).display().to_string();
-        let kubeconfig = cluster.control_plane.kubeconfig_for("admin").unwrap();
-        let mut arguments =
-            vec![command, "states", "--namespace", NAMESPACE, "--kubeconfig", kubeconfig.to_str().unwrap()];
-        if command != "uninstall" {
-            arguments.extend([chart.as_str(), "--values", &names, "--values", &path]);
-        }
-        if command == "install" {
-            arguments.push("--create-namespace");
-        }
-        helm(&arguments).unwrap()
-    };
-    let said = helm("install", json!({}));
-    for words in ["is installed in the namespace", "kubectl get pps", "pod-security"] {
-        assert!(said.contains(words), "{words}: {said}");
-    }
-    let replicas = async || {
-        let deployments: Api<Deployment> = Api::namespaced(cluster.client(), NAMESPACE);
-        deployments.get_opt("pps-sidecar").await.unwrap().map(|one| one.spec.unwrap().replicas.unwrap())
-    };
-    assert_eq!(replicas().await, Some(2));
-    let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
-        "metadata": {"name": "web"}, "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}}});
-    cluster.apply_objects(&[object]).await.unwrap();
-
-    let said = helm(
-        "upgrade",
-        json!({"replicaCount": 3, "policy": {"enabled": false, "failurePolicy": "Ignore"}, "rbac": {"create": false}}),
-    );
-    for words in ["policy.enabled=false", "policy.failurePolicy=Ignore", "rbac.create=false"] {
-        assert!(said.contains(words), "{words}: {said}");
-    }
-    assert_eq!(replicas().await, Some(3));
-
-    // The recorded states outlive the release, and the next release keeps them.
-    helm("uninstall", json!({}));
-    assert_eq!(replicas().await, None);
-    let kept = async || cluster.control_plane.kubectl(&["get", "pps", "web", "--output=name"]).await.unwrap();
-    assert!(kept().await.contains("web"));
-    helm("install", json!({}));
-    assert_eq!(replicas().await, Some(2));
-    assert!(kept().await.contains("web"));
-
-    // With crds.keep=false the CRD is deleted.
-    let said = helm("upgrade", json!({"crds": {"keep": false}}));
-    assert!(said.contains("crds.keep=false"), "{said}");
-    helm("uninstall", json!({}));
-    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
-    wait_for("the CRD to be deleted", Duration::from_secs(20), async || {
-        let definition = definitions.get_opt("persistentpodstates.apps.kruise.io").await?;
-        Ok(Progress::when(definition.is_none(), (), "it still exists"))
-    })
-    .await
-    .unwrap();
 }

@@ -523,7 +523,10 @@ fn permissions<const N: usize>(of: [(&str, &str, &str); N]) -> Permissions {
         .collect()
 }
 
-/// The permissions of a client in a namespace, except those to review its own permissions.
+/// What every account may do since Kubernetes 1.28: ask what it may do, and who it is.
+const REVIEWS: [&str; 2] = ["authorization.k8s.io", "authentication.k8s.io"];
+
+/// The permissions of a client in a namespace, except those that every account has.
 async fn permissions_of(client: &Client, namespace: &str) -> anyhow::Result<Permissions> {
     let review = SelfSubjectRulesReview {
         spec: SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) },
@@ -533,7 +536,7 @@ async fn permissions_of(client: &Client, namespace: &str) -> anyhow::Result<Perm
     let mut permissions = Permissions::new();
     for rule in review.status.into_iter().flat_map(|status| status.resource_rules) {
         let names = rule.resource_names.unwrap_or_default();
-        for group in rule.api_groups.iter().flatten().filter(|group| *group != "authorization.k8s.io") {
+        for group in rule.api_groups.iter().flatten().filter(|group| !REVIEWS.contains(&group.as_str())) {
             for resource in rule.resources.iter().flatten() {
                 let whole = names.is_empty().then(|| resource.clone());
                 for resource in whole.into_iter().chain(names.iter().map(|name| format!("{resource}/{name}")))

@@ -72,7 +72,7 @@ fn is_line(line: &str, expected: &str) -> bool {
 }
 
 /// Whether lines match the lines in the document.
-fn is_output(lines: &[&str], expected: &[&str]) -> bool {
+pub(crate) fn is_output(lines: &[&str], expected: &[&str]) -> bool {
     match expected.split_first() {
         None => lines.is_empty(),
         Some((&ANYTHING, rest)) => (0..=lines.len()).any(|index| is_output(&lines[index..], rest)),

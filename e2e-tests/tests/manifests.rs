@@ -53,9 +53,10 @@ fn exactly_the_policy_server_of_the_policies_has_the_role() {
             .map(|policy| policy["spec"]["policyServer"].as_str().unwrap())
             .collect();
         let shared = folder.ends_with("/shared-policy-server");
-        let (server, account) = match shared {
-            true => ("default", "policy-server"),
-            false => ("persistent-pod-state", "policy-server-persistent-pod-state"),
+        let (server, account) = if shared {
+            ("default", "policy-server")
+        } else {
+            ("persistent-pod-state", "policy-server-persistent-pod-state")
         };
         assert_eq!(used, BTreeSet::from([server]), "{folder}");
         let subjects = json!([{"kind": "ServiceAccount", "name": account, "namespace": "kubewarden"}]);

@@ -4,7 +4,7 @@
 //! `PPS_E2E_ONLY=word` runs only the scenarios whose name contains that word. `PPS_E2E_SEED=n` repeats the random
 //! numbers of a run.
 
-mod custom_kinds;
+pub(crate) mod custom_kinds;
 pub(crate) mod generated;
 mod interruptions;
 mod leadership;

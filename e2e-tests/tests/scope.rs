@@ -1,6 +1,10 @@
 //! Which requests a real API server sends to the policies, and that it creates all other Pods while nobody answers.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    time::Duration,
+};
 
 use axum::http::{Request, request::Builder};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
@@ -12,13 +16,17 @@ use pps_corpus::scope::{ObjectCase, Table, table};
 use pps_e2e::{
     cluster::{Cluster, POLICY_SERVER, StatefulSetSpec},
     control_plane::Version,
-    kubewarden::{Policy, stand_in::PolicyModule},
-    manifests, report,
+    install::Installation,
+    kubewarden::{self, Policy, stand_in::PolicyModule},
+    manifests::{self, render::files_below},
+    report,
     repository::{policy_path, repository_file},
+    scratch::Scratch,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
+use crate::scenarios::custom_kinds;
 use crate::support::TIMEOUT;
 
 const PODS: &str = "clusterwide-persistent-pod-state";
@@ -225,4 +233,55 @@ async fn wait_for_pods(cluster: &Cluster, namespace: &str, prefixes: &[&str]) {
     })
     .await
     .unwrap();
+}
+
+/// The product with the scenarios' Database as a custom kind, as deploy/README.md says: a copy of the component with the
+/// kind named in `workload.yaml`.
+fn kustomization_for_databases() -> Scratch {
+    let deploy = repository_file("deploy");
+    let copy = Scratch::path_for("databases");
+    for file in files_below(&deploy).unwrap() {
+        let target = copy.path().join(file.strip_prefix(&deploy).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        let mut text = fs::read_to_string(&file).unwrap();
+        if file.ends_with("custom-workloads/workload.yaml") {
+            text = text.replace("group: example.io", "group: e2e.pps.kubewarden.io");
+        }
+        fs::write(target, text).unwrap();
+    }
+    let kustomization = json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "resources": ["base"], "components": ["components/custom-workloads"]});
+    fs::write(copy.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    copy
+}
+
+#[tokio::test]
+async fn a_custom_kind_that_is_named_once_is_recorded_and_returns() {
+    let mut cluster = Cluster::builder().without_crd().nodes(1, 1).start().await.unwrap();
+    kubewarden::install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
+    for kind in [custom_kinds::openkruise(), custom_kinds::database()] {
+        custom_kinds::define(&cluster, &kind).await;
+    }
+    let mut installation = Installation::publish(&cluster).await.unwrap();
+    let kustomization = kustomization_for_databases();
+    installation.apply(&cluster, kustomization.path().to_str().unwrap()).await.unwrap();
+    installation.wait_available(&cluster).await.unwrap();
+    installation.serve_policy(&mut cluster, kubewarden::SERVICE_ACCOUNT, false).await.unwrap();
+    cluster.webhook().unwrap().forget();
+
+    let _operator = custom_kinds::operator(&cluster);
+    custom_kinds::returns_pods_of_an_installed_custom_kind(&cluster).await;
+    assert_eq!(installation.problems(), Vec::<String>::new());
+    if has_match_conditions(&cluster) {
+        let asked: BTreeSet<(String, String)> = cluster
+            .webhook()
+            .unwrap()
+            .served()
+            .into_iter()
+            .filter(|served| served.kind == "Pod")
+            .map(|served| (served.policy, served.name.split('-').next().unwrap_or_default().to_owned()))
+            .collect();
+        let expected = [(PODS, "web"), (CUSTOM, "db")];
+        assert_eq!(asked, expected.map(|(policy, workload)| (policy.to_owned(), workload.to_owned())).into());
+    }
 }

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cel::{Context, Env, Program, Value as CelValue, to_value};
+use cel::{Context, Program, Value as CelValue, to_value};
 use serde_json::{Value, json};
 
 /// The variables of match conditions.

@@ -68,7 +68,11 @@ const LEFT_OUT: [&str; 3] = ["pod-template-hash", "job-name", "pod-template-gene
 
 /// A Pod with at most one controller: the API server refuses others after it has asked the policies.
 fn pod() -> impl Strategy<Value = Value> {
-    let owner = (select(&GROUPS[..]), select(&KINDS[..]), option::of(Just(false)));
+    // Half of the owners are near the border.
+    let group =
+        prop_oneof![select(&GROUPS[..]), select(&["apps/v1", "example.io/v1", "apps.example.io/v1"][..])];
+    let kind = prop_oneof![select(&KINDS[..]), select(&["StatefulSet", "Database"][..])];
+    let owner = (group, kind, option::of(Just(false)));
     let owners = proptest::collection::vec(owner, 0..4);
     let text = || option::of(select(vec!["", "web-0"]));
     (owners, option::weighted(0.8, 0..4usize), subsequence(&LABELS[..], 0..4), text(), text()).prop_map(

@@ -90,8 +90,8 @@ cluster or must be given. `helm template`, --dry-run=client and Argo CD do not a
 {{- end -}}
 
 {{/*
-The PolicyServers of the policies that are installed, by the policy's name, as JSON: of those with a name that this chart
-gives, and of copies of them, which have the label.
+The PolicyServer and the mode of each policy that is installed, by the policy's name, as JSON: of those with a name that
+this chart gives, and of copies of them, which have the label.
 */}}
 {{- define "pps.installedPolicies" -}}
 {{- $name := include "pps.name" . -}}
@@ -101,7 +101,7 @@ gives, and of copies of them, which have the label.
 {{- range (lookup "policies.kubewarden.io/v1" "ClusterAdmissionPolicy" "" "").items -}}
 {{- $label := get (.metadata.labels | default dict) "app.kubernetes.io/name" -}}
 {{- if or (has .metadata.name $ours) (eq $label $name) -}}
-{{- $_ := set $installed .metadata.name (dig "spec" "policyServer" "default" .) -}}
+{{- $_ := set $installed .metadata.name (dict "server" (dig "spec" "policyServer" "default" .) "mode" (dig "spec" "mode" "protect" .)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -118,7 +118,8 @@ and the one that has run them until they have moved.
 {{- range .Values.policy.formerPolicyServers -}}
 {{- $_ := set $accounts .name .serviceAccount -}}
 {{- end -}}
-{{- range $policy, $former := include "pps.installedPolicies" . | fromJson -}}
+{{- range $policy, $installed := include "pps.installedPolicies" . | fromJson -}}
+{{- $former := $installed.server -}}
 {{- $account := include "pps.serviceAccountOf" (list $ $former) -}}
 {{- if and $account (not (hasKey $accounts $former)) -}}
 {{- $_ := set $accounts $former $account -}}
@@ -127,10 +128,16 @@ and the one that has run them until they have moved.
 {{- $accounts | toJson -}}
 {{- end -}}
 
-{{/* Not empty if the chart creates the PolicyServer: also while a policy, or a copy of one, still runs on it. */}}
+{{/*
+Not empty if the chart creates the PolicyServer: also while a policy, or a copy of one, still runs on it. Before 1.36
+Kubewarden's controller deletes the policies of a PolicyServer that is deleted.
+*/}}
 {{- define "pps.createsPolicyServer" -}}
 {{- $dedicated := include "pps.dedicatedPolicyServer" . -}}
-{{- $inUse := has $dedicated (values (include "pps.installedPolicies" . | fromJson)) -}}
+{{- $inUse := false -}}
+{{- range $policy, $installed := include "pps.installedPolicies" . | fromJson -}}
+{{- if eq $installed.server $dedicated }}{{ $inUse = true }}{{ end -}}
+{{- end -}}
 {{- if or .Values.policyServer.create (and $inUse (include "pps.ownsPolicyServer" .)) }}true{{ end -}}
 {{- end -}}
 
@@ -143,14 +150,17 @@ and the one that has run them until they have moved.
 {{- end -}}
 {{- end -}}
 
-{{/* Fails if this would change the PolicyServer of an installed policy, before anything is changed. */}}
-{{- define "pps.refuseToMovePolicies" -}}
+{{/* Fails if Kubewarden would refuse to change an installed policy, before anything is changed. */}}
+{{- define "pps.refuseImpossibleChanges" -}}
 {{- $server := include "pps.policyServer" . -}}
 {{- $name := include "pps.name" . -}}
 {{- $ours := list $name (printf "%s-validation" $name) (printf "%s-custom-workloads" $name) -}}
 {{- range $policy, $installed := include "pps.installedPolicies" . | fromJson -}}
-{{- if and (has $policy $ours) (ne $installed $server) -}}
-{{- fail (printf "the ClusterAdmissionPolicy %s runs on the PolicyServer %s, and with these values it would run on %s, which Kubewarden refuses: nothing was changed; set policy.policyServer to %s and policyServer.create to false, or move the policies as https://git.example.com/pps/persistent-pod-state-policy/blob/main/deploy/README.md#another-policyserver says" $policy $installed $server $installed) -}}
+{{- if and (has $policy $ours) (eq $installed.mode "protect") (eq $.Values.policy.mode "monitor") -}}
+{{- fail (printf "the ClusterAdmissionPolicy %s has the mode protect, and Kubewarden refuses to change it to monitor: nothing was changed; delete the policy first (kubectl delete clusteradmissionpolicy %s), and while there is none, Pods start without their states" $policy $policy) -}}
+{{- end -}}
+{{- if and (has $policy $ours) (ne $installed.server $server) -}}
+{{- fail (printf "the ClusterAdmissionPolicy %s runs on the PolicyServer %s, and with these values it would run on %s, which Kubewarden refuses: nothing was changed; set policy.policyServer to %s and policyServer.create to false, or move the policies as https://git.example.com/pps/persistent-pod-state-policy/blob/main/deploy/README.md#another-policyserver says" $policy $installed.server $server $installed.server) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -1,9 +1,9 @@
-//! docs/operations.md, the alert rules and the dashboard name the metrics, reasons and alerts that exist, and the document
-//! names all of them.
+//! docs/operations.md, the alert rules and the dashboard name the metrics and alerts that exist, and the document names all
+//! of them. docs/troubleshooting.md does so with the reasons of conditions and Events.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -99,15 +99,60 @@ fn documents_all_labels_and_their_known_values() {
     }
 }
 
+/// The rows of the table after a comment in docs/troubleshooting.md: reason and second column.
+fn documented_reasons(comment: &str) -> BTreeMap<String, String> {
+    let documented = file("docs/troubleshooting.md");
+    let (_, after) = documented.split_once(&format!("<!-- {comment} -->")).unwrap();
+    let (table, _) = after.split_once("<!-- end -->").unwrap();
+    let rows = table.lines().filter_map(|row| row.strip_prefix("| `")?.split_once("` | "));
+    rows.map(|(reason, rest)| (reason.to_owned(), rest.split(" |").next().unwrap().to_owned())).collect()
+}
+
+/// The reasons that a source file names, without its tests.
+fn reasons_in(path: &str) -> BTreeSet<String> {
+    let code = file(path);
+    let code = code.split("#[cfg(test)]").next().unwrap();
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric();
+    let names = code.split("Reason::").skip(1).map(|rest| rest.split(|letter| !is_letter(letter)).next());
+    names.flatten().filter(|name| name.starts_with(char::is_uppercase)).map(str::to_owned).collect()
+}
+
 #[test]
-fn documents_all_reasons() {
-    let code = file("crates/core/src/reason.rs");
-    let documented = file("docs/operations.md");
-    let reasons: Vec<&str> =
-        code.lines().filter_map(|line| line.split_once("=> \"")?.1.split('"').next()).collect();
+fn troubleshooting_has_a_row_for_each_reason_of_the_condition_and_no_other() {
+    let documented = documented_reasons("reasons of the condition");
+    let reasons = reasons_in("crates/sidecar/src/decide/status/condition.rs");
     assert!(reasons.len() > 5, "{reasons:?}");
-    for reason in reasons {
-        assert!(documented.contains(&format!("| `{reason}` |")), "{reason}");
+    assert_eq!(documented.keys().cloned().collect::<BTreeSet<_>>(), reasons);
+    for (reason, status) in documented {
+        assert!(["True", "False"].contains(&status.as_str()), "{reason}: {status}");
+    }
+}
+
+#[test]
+fn troubleshooting_has_a_row_for_each_reason_of_events() {
+    let code = file("crates/core/src/reason.rs");
+    let all: BTreeSet<String> = code
+        .lines()
+        .filter_map(|line| line.split_once("=> \"")?.1.split('"').next())
+        .map(str::to_owned)
+        .collect();
+    let of_the_condition = reasons_in("crates/sidecar/src/decide/status/condition.rs");
+    let documented = documented_reasons("reasons of Events");
+    for reason in all.difference(&of_the_condition) {
+        assert!(documented.contains_key(reason), "{reason} has no row");
+    }
+    let events = file("crates/sidecar/src/write/events.rs");
+    let normal = events.split("fn is_normal").nth(1).unwrap().split('}').next().unwrap();
+    for (reason, kind) in documented {
+        assert!(all.contains(&reason), "there is no reason {reason}");
+        let expected = if normal.contains(&format!("Reason::{reason})"))
+            || normal.contains(&format!("Reason::{reason} "))
+        {
+            "Normal"
+        } else {
+            "Warning"
+        };
+        assert_eq!(kind, expected, "the type of Events with the reason {reason}");
     }
 }
 

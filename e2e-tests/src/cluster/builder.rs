@@ -3,12 +3,16 @@
 use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Context, Result};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, PostParams},
+};
 
 use super::{
     background::Background,
     kubelet::{Behaviour, Ipam, Kubelet},
     nodes::{NodeSpec, Nodes},
-    running::{Cluster, POLICY_SERVER, SIDECAR},
+    running::{Cluster, POLICY_SERVER, SIDECAR, pps_resource},
 };
 use crate::{
     control_plane::{self, ControlPlane, User},
@@ -156,6 +160,7 @@ impl ClusterBuilder {
         let (made, applied) = tokio::join!(futures::future::try_join_all(made), async {
             if let Some(path) = &self.crd {
                 manifests::apply_file(&client, path).await?;
+                wait_out_creation_delay(&client).await;
             }
             for (path, user, only) in &self.rbac {
                 let only: Vec<&str> = only.iter().map(String::as_str).collect();
@@ -180,6 +185,16 @@ impl ClusterBuilder {
         }
         Ok(cluster)
     }
+}
+
+/// Newer API servers delay each creation of a custom resource during the first two seconds of its definition. Without this,
+/// that would delay what the sidecar creates, and no test expects it.
+async fn wait_out_creation_delay(client: &Client) {
+    let probe = DynamicObject::new("probe", &pps_resource());
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let objects: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &pps_resource());
+    // The answer does not matter.
+    let _ = objects.create(&dry, &probe).await;
 }
 
 impl Cluster {

@@ -67,6 +67,8 @@ impl Nodes {
     pub async fn create(&self, spec: NodeSpec) -> Result<Node> {
         let mut labels = spec.labels;
         labels.entry(HOSTNAME.to_owned()).or_insert_with(|| spec.name.clone());
+        // As the kubelet does.
+        labels.entry("kubernetes.io/os".to_owned()).or_insert_with(|| "linux".to_owned());
         let node = serde_json::from_value(json!({"metadata": {"name": spec.name, "labels": labels}}))?;
         self.api.create(&PostParams::default(), &node).await?;
         let resources = json!({"cpu": "1000", "memory": "1000Gi", "pods": spec.pods.to_string()});

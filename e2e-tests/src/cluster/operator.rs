@@ -148,6 +148,10 @@ fn pod(kind: &OperatedKind, workload: &DynamicObject, name: &str) -> Value {
     });
     json_patch::merge(&mut pod, &workload.data["spec"]["template"]);
     pod["metadata"]["labels"]["app"] = json!(workload.name_any());
+    if kind.resource.kind == "StatefulSet" {
+        // As OpenKruise's controller does.
+        pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] = json!(name);
+    }
     pod["metadata"]["ownerReferences"] = json!([{
         "apiVersion": kind.resource.api_version, "kind": kind.resource.kind,
         "name": workload.name_any(), "uid": workload.uid(), "controller": true,

@@ -1,180 +1,193 @@
-//! What Kubewarden's controller does in a cluster: Deployments for PolicyServers, and for policies webhooks and status.
-//!
-//! It follows `internal/controller/policy_subreconciler.go` and `policyserver_controller_deployment.go` of
-//! kubewarden-controller 1.36. The Pods of the Deployments are simulated, so nothing answers the webhooks.
+//! What users notice of Kubewarden's controller, which is a container image that cannot run here: the objects by which Helm
+//! finds its namespace, and the changes of policies that its webhook refuses.
 
-use std::time::Duration;
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
 
-use anyhow::{Context, Result};
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use anyhow::Result;
+use axum::{Json, Router, routing::post};
+use axum_server::tls_rustls::RustlsConfig;
 use kube::{
-    Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
+    Api,
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
 };
 use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
 
-use super::{Policy, definitions::NAMESPACE};
+use super::{
+    definitions::{NAMESPACE, SERVICE_ACCOUNT, install_definitions},
+    stand_in::tls,
+};
 use crate::{
-    control_plane::Version,
+    cluster::Cluster,
+    control_plane::ServerCertificate,
     manifests,
     wait::{Progress, wait_for},
 };
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// The image of the PolicyServer `default`.
+pub const IMAGE: &str = "ghcr.io/kubewarden/policy-server:v1.35.0";
 
-/// Kubewarden's controller as far as checks can see it.
+/// Kubewarden as its charts install it: its definitions, the webhook of its controller, and the PolicyServer `default`.
 pub struct Controller {
-    client: Client,
-    version: Version,
-}
-
-/// The API of a cluster-wide kind of Kubewarden's.
-pub fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
-    let mut resource = ApiResource::from_gvk(&GroupVersionKind::gvk("policies.kubewarden.io", "v1", kind));
-    if kind == "ClusterAdmissionPolicy" {
-        "clusteradmissionpolicies".clone_into(&mut resource.plural);
-    }
-    Api::all_with(client.clone(), &resource)
+    /// Its own, since Helm blocks the runtime of the test.
+    runtime: Option<Runtime>,
 }
 
 impl Controller {
-    /// Installs a Deployment with the labels of Kubewarden's chart.
-    pub async fn install(client: Client, version: Version) -> Result<Self> {
-        let labels = json!({"app.kubernetes.io/name": "kubewarden-controller",
-            "app.kubernetes.io/component": "controller", "app.kubernetes.io/part-of": "kubewarden",
-            "app.kubernetes.io/version": "v1.36.0"});
-        let deployment = deployment("kubewarden-controller", 1, &labels, "kubewarden/controller", "default");
-        manifests::apply(&client, &[deployment]).await?;
-        let controller = Self { client, version };
-        controller.wait_available("kubewarden-controller").await?;
+    /// Installs Kubewarden as its charts do without values.
+    pub async fn install(cluster: &Cluster) -> Result<Self> {
+        Self::install_in(cluster, NAMESPACE, SERVICE_ACCOUNT).await
+    }
+
+    /// Installs Kubewarden in a namespace, with a ServiceAccount of the PolicyServer `default`, and waits until its webhook
+    /// is called.
+    pub async fn install_in(cluster: &Cluster, namespace: &str, account: &str) -> Result<Self> {
+        manifests::ensure_namespace(&cluster.client(), namespace).await?;
+        install_definitions(&cluster.client(), cluster.control_plane.version()).await?;
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let controller = Self { runtime: Some(runtime) };
+        let certificate = ServerCertificate::generate("kubewarden-controller")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let url = format!("https://127.0.0.1:{}/validate", listener.local_addr()?.port());
+        let server = {
+            let _context = handle.enter();
+            let tls = RustlsConfig::from_config(Arc::new(tls(&certificate)?));
+            axum_server::from_tcp_rustls(listener, tls)?
+        };
+        let router = Router::new().route("/validate", post(async |Json(review)| Json(answer(&review))));
+        handle.spawn(async move {
+            if let Err(error) = server.serve(router.into_make_service()).await {
+                tracing::error!("controller: {error}");
+            }
+        });
+        let server = json!({"apiVersion": "policies.kubewarden.io/v1", "kind": "PolicyServer",
+            "metadata": {"name": "default"},
+            "spec": {"image": IMAGE, "replicas": 1, "serviceAccountName": account}});
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": account, "namespace": namespace}});
+        let configuration = configuration(&url, &certificate.authority, namespace);
+        manifests::apply(&cluster.client(), &[account, server, configuration]).await?;
+        wait_until_called(cluster).await?;
         Ok(controller)
-    }
-
-    /// Makes the Deployments of all PolicyServers, and waits until their Pods are ready unless they cannot be.
-    pub async fn run_servers(&self) -> Result<()> {
-        for server in api(&self.client, "PolicyServer").list(&ListParams::default()).await? {
-            let name = format!("policy-server-{}", server.name_any());
-            let labels = json!({"kubewarden/policy-server": server.name_any(), "app.kubernetes.io/part-of": "kubewarden"});
-            let spec = &server.data["spec"];
-            let account = spec["serviceAccountName"].as_str().unwrap_or("default");
-            let image = spec["image"].as_str().context("the PolicyServer names no image")?;
-            let replicas = spec["replicas"].as_u64().context("the PolicyServer has no number of replicas")?;
-            manifests::apply(&self.client, &[deployment(&name, replicas, &labels, image, account)]).await?;
-            self.wait_available(&name).await?;
-        }
-        Ok(())
-    }
-
-    /// Updates the status of all policies, and makes or removes their webhooks, as one reconciliation does.
-    pub async fn reconcile_policies(&self) -> Result<()> {
-        for policy in api(&self.client, "ClusterAdmissionPolicy").list(&ListParams::default()).await? {
-            self.reconcile(&policy).await?;
-        }
-        Ok(())
-    }
-
-    async fn reconcile(&self, object: &DynamicObject) -> Result<()> {
-        let policy = Policy::new(serde_json::to_value(object)?);
-        let server = policy.spec("policyServer").as_str().unwrap_or("default").to_owned();
-        // reconcilePolicy begins with PolicyActive=False, whatever the status was.
-        let inactive =
-            condition("PolicyActive", "False", "PolicyActive", "The policy webhook has not been created");
-        if api(&self.client, "PolicyServer").get_opt(&server).await?.is_none() {
-            // reconcilePolicyServerUnavailable: the webhook is removed, so that it refuses nothing.
-            let _ = policy.unregister(&self.client).await;
-            return self
-                .set_status(object, &json!({"policyStatus": "scheduled", "conditions": [inactive]}))
-                .await;
-        }
-        if !self.is_uniquely_reachable(&server).await? {
-            let reachable = condition(
-                "PolicyUniquelyReachable",
-                "False",
-                "LatestReplicaSetIsNotUniquelyReachable",
-                "The latest replica set is not uniquely reachable",
-            );
-            let status = match object.data["status"]["policyStatus"].as_str() {
-                // SetStatus(pending) only if the policy was not active.
-                Some("active") => "active",
-                _ => "pending",
-            };
-            return self
-                .set_status(object, &json!({"policyStatus": status, "conditions": [inactive, reachable]}))
-                .await;
-        }
-        let id = policy.id();
-        let mut webhook = policy.webhook_configuration("https://unused", "unused", self.version);
-        webhook["webhooks"][0]["clientConfig"] = json!({"service": {"namespace": NAMESPACE,
-            "name": format!("policy-server-{server}"), "path": format!("/validate/{id}"), "port": 443}});
-        manifests::apply(&self.client, &[webhook]).await?;
-        let mode = match policy.spec("mode") {
-            Value::Null => json!("protect"),
-            mode => mode.clone(),
-        };
-        let status = json!({"policyStatus": "active", "mode": mode, "conditions": [
-            condition("PolicyActive", "True", "PolicyActive", "The policy webhook has been created"),
-            condition("PolicyUniquelyReachable", "True", "LatestReplicaSetIsUniquelyReachable",
-                "The latest replica set is uniquely reachable"),
-            condition("PolicyServerConfigurationUpToDate", "True", "ConfigurationVersionMatch",
-                "Configuration for this policy is up to date"),
-        ]});
-        self.set_status(object, &status).await
-    }
-
-    /// isPolicyUniquelyReachable: there are Pods, and all are ready.
-    async fn is_uniquely_reachable(&self, server: &str) -> Result<bool> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let labels = ListParams::default().labels(&format!("kubewarden/policy-server={server}"));
-        let pods = pods.list(&labels).await?.items;
-        let is_ready = |pod: &Pod| {
-            let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-            conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
-        };
-        Ok(!pods.is_empty() && pods.iter().all(is_ready))
-    }
-
-    async fn set_status(&self, object: &DynamicObject, status: &Value) -> Result<()> {
-        let patch = Patch::Merge(json!({"status": status}));
-        let policies = api(&self.client, "ClusterAdmissionPolicy");
-        policies.patch_status(&object.name_any(), &PatchParams::default(), &patch).await?;
-        Ok(())
-    }
-
-    async fn wait_available(&self, name: &str) -> Result<()> {
-        let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), NAMESPACE);
-        wait_for(&format!("{name} to be available"), TIMEOUT, async || {
-            let deployment = deployments.get(name).await?;
-            let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-            let status = deployment.status.unwrap_or_default();
-            let current = status.observed_generation == deployment.metadata.generation;
-            let all = current
-                && status.available_replicas.unwrap_or(0) == wanted
-                && status.replicas.unwrap_or(0) == wanted;
-            Ok(Progress::when(all, (), format!("{status:?}")))
-        })
-        .await
     }
 }
 
-fn deployment(name: &str, replicas: u64, labels: &Value, image: &str, account: &str) -> Value {
-    let mut all = labels.clone();
-    all["app"] = format!("kubewarden-{name}").into();
+impl Drop for Controller {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// As Kubewarden's chart names it. The webhook is called by its address here; the second entry, which concerns no object,
+/// names the Service.
+fn configuration(url: &str, authority: &str, namespace: &str) -> Value {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+    let authority = BASE64_STANDARD.encode(authority);
+    let service = json!({"name": "kubewarden-controller-webhook-service", "namespace": namespace});
+    let common = json!({"sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Fail"});
+    let webhook = |specific: Value| {
+        let mut webhook = common.clone();
+        if let (Some(webhook), Value::Object(specific)) = (webhook.as_object_mut(), specific) {
+            webhook.extend(specific);
+        }
+        webhook
+    };
     json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": all},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": all["app"]}},
-            "template": {"metadata": {"labels": all}, "spec": {
-                "serviceAccountName": account,
-                "containers": [{"name": "main", "image": image}],
-            }},
-        },
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "kubewarden-controller-validating-webhook-configuration"},
+        "webhooks": [
+            webhook(json!({
+                "name": "vclusteradmissionpolicy.kb.io",
+                "clientConfig": {"url": url, "caBundle": authority},
+                "rules": [{"apiGroups": ["policies.kubewarden.io"], "apiVersions": ["v1"],
+                    "operations": ["UPDATE"], "resources": ["clusteradmissionpolicies"]}],
+            })),
+            webhook(json!({
+                "name": "vpolicyserver.kb.io",
+                "clientConfig": {"service": service, "caBundle": authority},
+                "rules": [],
+            })),
+        ],
     })
 }
 
-fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
-    json!({"type": kind, "status": status, "reason": reason, "message": message,
-        "lastTransitionTime": "2026-01-01T00:00:00Z"})
+/// The answer to an update of a policy.
+fn answer(review: &Value) -> Value {
+    let request = &review["request"];
+    let field = |object: &str, field: &str, default: &str| {
+        request[object]["spec"][field].as_str().unwrap_or(default).to_owned()
+    };
+    let (old, new) = ("oldObject", "object");
+    let refusal = if field(old, "policyServer", "default") != field(new, "policyServer", "default") {
+        Some(("spec.policyServer", "Forbidden: the field is immutable"))
+    } else if field(old, "mode", "protect") == "protect" && field(new, "mode", "protect") == "monitor" {
+        let reason = "Forbidden: field cannot transition from protect to monitor. Recreate instead.";
+        Some(("spec.mode", reason))
+    } else {
+        None
+    };
+    let mut response = json!({"uid": request["uid"], "allowed": refusal.is_none()});
+    if let Some((field, message)) = refusal {
+        let name = &request["name"];
+        let cause = json!({"reason": "FieldValueForbidden", "message": message, "field": field});
+        response["status"] = json!({"code": 422, "reason": "Invalid",
+            "message": format!("ClusterAdmissionPolicy.policies.kubewarden.io {name} is invalid: {field}: {message}"),
+            "details": {"group": "policies.kubewarden.io", "kind": "ClusterAdmissionPolicy", "name": name,
+                "causes": [cause]}});
+    }
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+}
+
+/// The API server calls a webhook a moment after its registration.
+async fn wait_until_called(cluster: &Cluster) -> Result<()> {
+    let policy = json!({"apiVersion": "policies.kubewarden.io/v1", "kind": "ClusterAdmissionPolicy",
+        "metadata": {"name": "probe"},
+        "spec": {"module": "registry://registry.example/probe:v1", "mutating": false, "policyServer": "default",
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}]}});
+    cluster.apply_objects(&[policy]).await?;
+    let kind = ApiResource {
+        group: "policies.kubewarden.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "policies.kubewarden.io/v1".to_owned(),
+        kind: "ClusterAdmissionPolicy".to_owned(),
+        plural: "clusteradmissionpolicies".to_owned(),
+    };
+    let policies: Api<DynamicObject> = Api::all_with(cluster.client(), &kind);
+    let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+    let moved = Patch::Merge(json!({"spec": {"policyServer": "other"}}));
+    wait_for("the API server to call Kubewarden's webhook", Duration::from_secs(20), async || {
+        let answer = policies.patch("probe", &dry, &moved).await;
+        let answer = answer.map_or_else(|error| error.to_string(), |_| "accepted".to_owned());
+        Ok(Progress::when(answer.contains("the field is immutable"), (), answer))
+    })
+    .await?;
+    policies.delete("probe", &DeleteParams::default()).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_what_kubewardens_controller_refuses() {
+        let review = |old: Value, new: Value| {
+            answer(&json!({"request": {"uid": "1", "oldObject": {"spec": old}, "object": {"spec": new}}}))["response"]
+                ["allowed"]
+                == true
+        };
+        assert!(review(json!({}), json!({"policyServer": "default", "mode": "protect"})));
+        assert!(review(json!({"mode": "monitor"}), json!({"mode": "protect"})));
+        assert!(!review(json!({"mode": "protect"}), json!({"mode": "monitor"})));
+        assert!(!review(json!({"policyServer": "a"}), json!({"policyServer": "b"})));
+    }
 }

@@ -10,6 +10,7 @@ use kube::{
     api::{DynamicObject, PostParams},
 };
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::policy::Policy;
 use crate::{
@@ -17,6 +18,9 @@ use crate::{
     supervisor::unique,
     wait::{Progress, wait_for},
 };
+
+/// How long a probe is sent again.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Sends, as a dry run, a request that the API server passes on to this policy once it knows the webhook. Returns what
 /// the API server said; `None` if there is no such request.
@@ -27,8 +31,10 @@ pub async fn send_probe(policy: &Policy, admin: &Client) -> Result<Option<String
             return Ok(None);
         }
         let pod: Pod = serde_json::from_value(pod(policy)).context("the probe")?;
-        let created = Api::<Pod>::namespaced(admin.clone(), "default").create(&dry, &pod).await;
-        return Ok(Some(describe(created)));
+        let pods: Api<Pod> = Api::namespaced(admin.clone(), "default");
+        // The client repeats a request that is answered with 503, which is the policy's answer if it cannot look up anything.
+        let created = timeout(PATIENCE, pods.create(&dry, &pod)).await;
+        return Ok(Some(created.map_or_else(|_| "refused again and again".to_owned(), describe)));
     }
     if policy.is_asked_about("persistentpodstates") {
         let object = serde_json::from_value(invalid_object())?;

@@ -23,4 +23,5 @@ pub use review::{
     AdmissionRequest, AdmissionResponse, Kind, PolicyResponse, Resource, ResponseStatus, ReviewRequest,
     ReviewResponse,
 };
+pub(super) use webhook::tls;
 pub use webhook::{Served, Webhook, WebhookOptions, summary};

@@ -113,7 +113,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<String> {
 }
 
 /// The folder of the programs: `PPS_MANIFEST_TOOLS_DIR`, else the one that `make manifest-tools` fills.
-fn folder() -> Result<PathBuf> {
+pub fn folder() -> Result<PathBuf> {
     if let Some(folder) = env::var_os("PPS_MANIFEST_TOOLS_DIR") {
         return Ok(folder.into());
     }

@@ -6,7 +6,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use pps_e2e::{
     check::run_check_with,
     install::SIDECAR,
-    kubewarden::{NAMESPACE as KUBEWARDEN, controller::api},
+    kubewarden::{NAMESPACE as KUBEWARDEN, reconciler::api},
     manifests,
     repository::repository_file,
     sidecar::NAMESPACE,

@@ -12,9 +12,8 @@ use pps_e2e::{
     cluster::Cluster,
     install::Installation,
     kubewarden::{
-        NAMESPACE as KUBEWARDEN,
-        controller::{Controller, api},
-        install_definitions,
+        NAMESPACE as KUBEWARDEN, install_definitions,
+        reconciler::{Reconciler, api},
     },
     manifests,
     registry::{Publisher, Registry, RegistryOptions},
@@ -33,7 +32,7 @@ pub(super) const SERVER: &str = "persistent-pod-state";
 /// A cluster to check.
 pub(super) struct World {
     pub(super) cluster: Cluster,
-    pub(super) controller: Controller,
+    pub(super) controller: Reconciler,
     pub(super) installation: Option<Installation>,
     /// The registry, if nothing is installed from it.
     pub(super) registry: Option<Registry>,
@@ -206,7 +205,7 @@ impl World {
     }
 }
 
-async fn start() -> (Cluster, Controller, PathBuf) {
+async fn start() -> (Cluster, Reconciler, PathBuf) {
     let cluster =
         Cluster::builder().without_crd().nodes(3, 3).control_plane(|options| options.audit_log = true);
     let cluster = cluster.start().await.unwrap();
@@ -219,7 +218,7 @@ async fn start() -> (Cluster, Controller, PathBuf) {
         .await
         .unwrap();
     cluster.namespace(KUBEWARDEN).await.unwrap();
-    let controller = Controller::install(cluster.client(), version).await.unwrap();
+    let controller = Reconciler::install(cluster.client(), version).await.unwrap();
     let rules = role()["rules"].as_array().unwrap().clone();
     let kubeconfig = account(&cluster, CHECK, &rules).await;
     (cluster, controller, kubeconfig)

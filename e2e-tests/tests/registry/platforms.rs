@@ -28,54 +28,52 @@ async fn an_image_for_two_processors_is_an_index_of_both() {
     let native = static_sidecar_path().unwrap();
     let other = foreign::sidecar_or_stand_in(supervisor.folder()).unwrap();
     let files = BTreeMap::from([(NATIVE, native.as_path()), (FOREIGN, other.as_path())]);
-    for options in [RegistryOptions::default(), super::with_password()] {
-        let registry = Registry::start(&supervisor, options).await.unwrap();
-        let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
-        let repository = format!("{}/sidecar", registry.host());
+    let registry = Registry::start(&supervisor, super::with_password()).await.unwrap();
+    let (publisher, reader) = (Publisher::to(&registry), registry.reader().unwrap());
+    let repository = format!("{}/sidecar", registry.host());
 
-        let pushed = publisher.images(&[&other, &native], &repository).await.unwrap();
-        let tagged = format!("{repository}:v{VERSION}");
-        let index = reader.manifest(&tagged).await.unwrap();
-        assert_eq!(pushed, format!("{repository}@{}", index.digest));
-        assert_eq!(index.media_type, media_type::INDEX);
-        for (key, value) in provenance() {
-            assert_eq!(index.annotations.get(key), Some(&value), "{key}");
-        }
-        // The order of the executables does not matter.
-        let again = publisher.images(&[&native, &other], &format!("{repository}:v{VERSION}")).await.unwrap();
-        assert_eq!(again, pushed);
-        assert_eq!(publisher.push(&["digest", &tagged]).await.unwrap(), pushed);
-
-        let images = reader.images(&pushed).await.unwrap();
-        assert_eq!(images.keys().collect::<Vec<_>>(), ["amd64", "arm64"]);
-        let mut tags = vec![format!("v{VERSION}")];
-        for (architecture, image) in &images {
-            let root = supervisor.folder().join(format!("{}-{architecture}", registry.host()));
-            let config = reader.pull_image(image, &root).await.unwrap();
-            assert_eq!(config.architecture, *architecture);
-            let program = fs::read(root.join("pps-sidecar")).unwrap();
-            assert_eq!(foreign::architecture_of(&program).unwrap(), architecture);
-            assert_eq!(digest(&program), digest(&fs::read(files[architecture.as_str()]).unwrap()));
-
-            let (list, _) = sbom::find(&reader, image).await;
-            sbom::check(&list, "pps-sidecar", &program);
-            let list: Value = serde_json::from_slice(&list).unwrap();
-            let property = &list["metadata"]["component"]["properties"][0];
-            assert_eq!(property["name"], "persistent-pod-state:platform");
-            assert_eq!(property["value"], format!("linux/{architecture}"));
-
-            let stem = image.rsplit('@').next().unwrap().replace(':', "-");
-            tags.extend([format!("v{VERSION}-{architecture}"), format!("{stem}.sbom"), stem]);
-        }
-        tags.sort();
-        assert_eq!(reader.tags(&pushed).await.unwrap(), tags);
-
-        // A container runtime on this machine takes the image for it.
-        assert_eq!(reader.image_for_this_machine(&pushed).await.unwrap(), images[NATIVE]);
-        // An executable that is pushed alone becomes the same image, without an index.
-        let alone = publisher.image(&format!("{repository}:alone")).await.unwrap();
-        assert_eq!(alone, images[NATIVE]);
+    let pushed = publisher.images(&[&other, &native], &repository).await.unwrap();
+    let tagged = format!("{repository}:v{VERSION}");
+    let index = reader.manifest(&tagged).await.unwrap();
+    assert_eq!(pushed, format!("{repository}@{}", index.digest));
+    assert_eq!(index.media_type, media_type::INDEX);
+    for (key, value) in provenance() {
+        assert_eq!(index.annotations.get(key), Some(&value), "{key}");
     }
+    // The order of the executables does not matter.
+    let again = publisher.images(&[&native, &other], &format!("{repository}:v{VERSION}")).await.unwrap();
+    assert_eq!(again, pushed);
+    assert_eq!(publisher.push(&["digest", &tagged]).await.unwrap(), pushed);
+
+    let images = reader.images(&pushed).await.unwrap();
+    assert_eq!(images.keys().collect::<Vec<_>>(), ["amd64", "arm64"]);
+    let mut tags = vec![format!("v{VERSION}")];
+    for (architecture, image) in &images {
+        let root = supervisor.folder().join(format!("{}-{architecture}", registry.host()));
+        let config = reader.pull_image(image, &root).await.unwrap();
+        assert_eq!(config.architecture, *architecture);
+        let program = fs::read(root.join("pps-sidecar")).unwrap();
+        assert_eq!(foreign::architecture_of(&program).unwrap(), architecture);
+        assert_eq!(digest(&program), digest(&fs::read(files[architecture.as_str()]).unwrap()));
+
+        let (list, _) = sbom::find(&reader, image).await;
+        sbom::check(&list, "pps-sidecar", &program);
+        let list: Value = serde_json::from_slice(&list).unwrap();
+        let property = &list["metadata"]["component"]["properties"][0];
+        assert_eq!(property["name"], "persistent-pod-state:platform");
+        assert_eq!(property["value"], format!("linux/{architecture}"));
+
+        let stem = image.rsplit('@').next().unwrap().replace(':', "-");
+        tags.extend([format!("v{VERSION}-{architecture}"), format!("{stem}.sbom"), stem]);
+    }
+    tags.sort();
+    assert_eq!(reader.tags(&pushed).await.unwrap(), tags);
+
+    // A container runtime on this machine takes the image for it.
+    assert_eq!(reader.image_for_this_machine(&pushed).await.unwrap(), images[NATIVE]);
+    // An executable that is pushed alone becomes the same image, without an index.
+    let alone = publisher.image(&format!("{repository}:alone")).await.unwrap();
+    assert_eq!(alone, images[NATIVE]);
 }
 
 #[tokio::test]

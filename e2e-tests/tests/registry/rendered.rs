@@ -9,7 +9,7 @@ use std::{
 use pps_e2e::{
     manifests::{
         parse,
-        render::{CHART, helm, render_kustomize},
+        render::{render_chart, render_kustomize},
     },
     registry::{Publisher, Registry, RegistryOptions, publish::executable},
     repository::repository_file,
@@ -94,24 +94,20 @@ async fn chart_values_name_what_was_pushed() {
     let source = format!("{}/a", registry.host());
     let values = supervisor.folder().join("values.yaml");
     fs::write(&values, printed(&script(&registry, &["--values", &source], ""))).unwrap();
-    let chart = repository_file(CHART);
-    let template = |args: &[&str]| {
-        let chart = chart.to_str().unwrap();
-        let all = [&["template", "pps", chart, "--namespace", "persistent-pod-state"], args].concat();
-        parse(&helm(&all).unwrap()).unwrap()
-    };
-    let rendered = template(&["--values", values.to_str().unwrap()]);
+    let template = || render_chart("pps", "persistent-pod-state", Some(&values)).unwrap();
+    let rendered = template();
     let mut expected = rendered.clone();
     let (policies, containers) = replace(&mut expected, &policy, &image);
     assert!(policies >= 1 && containers >= 1);
     assert_eq!(rendered, expected);
 
-    // Without a file, the version is the tag.
-    let repositories = [
-        format!("image.repository={source}/persistent-pod-state-sidecar"),
-        format!("policy.module.repository={source}/policies/persistent-pod-state"),
-    ];
-    let mut rendered = template(&["--set", &repositories[0], "--set", &repositories[1]]);
+    // Where only the repositories are set, the version is the tag.
+    let repositories = json!({
+        "image": {"repository": format!("{source}/persistent-pod-state-sidecar")},
+        "policy": {"module": {"repository": format!("{source}/policies/persistent-pod-state")}},
+    });
+    fs::write(&values, repositories.to_string()).unwrap();
+    let mut rendered = template();
     let before = rendered.clone();
     replace(
         &mut rendered,

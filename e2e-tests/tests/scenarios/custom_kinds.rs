@@ -32,7 +32,7 @@ pub(crate) fn openkruise() -> OperatedKind {
     OperatedKind::new("apps.kruise.io", "v1beta1", "StatefulSet", "statefulsets")
 }
 
-fn database() -> OperatedKind {
+pub(crate) fn database() -> OperatedKind {
     OperatedKind { replicas: "/spec/shape/size", ..OperatedKind::new(GROUP, "v1", "Database", "databases") }
 }
 
@@ -151,6 +151,18 @@ async fn assert_that_pods_return(pool: &Pool<'_>, workload: &str, object: &str, 
         assert_eq!(pod.annotations[MARKER], object, "{}", pod.name);
     }
     pool.recorded(object, workload).await;
+}
+
+/// The product is installed with Database as a custom kind, and both kinds are defined.
+pub(crate) async fn returns_pods_of_an_installed_custom_kind(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "installed", 5, 2).await;
+    apply(&pool, &database(), "db", true, &json!({"shape": {"size": 3}})).await;
+    apply(&pool, &openkruise(), "web", true, &json!({"replicas": 2})).await;
+    for (workload, names) in [("db", &["db-0", "db-1", "db-2"][..]), ("web", &["web-0", "web-1"])] {
+        ready(&pool, workload, names).await;
+        pool.wait_for_entries(workload, names).await;
+        assert_that_pods_return(&pool, workload, workload, names).await;
+    }
 }
 
 pub(crate) async fn supports_openkruise_stateful_sets_without_a_whitelist(cluster: &Cluster) {

@@ -214,7 +214,8 @@ fn rich_template() -> Value {
                 {"name": "info", "downwardAPI": {"items": [{"path": "l", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
                 {"name": "both", "projected": {"sources": [{"configMap": {"name": "none", "optional": true}}]}},
                 {"name": "private", "ephemeral": {"volumeClaimTemplate": {
-                    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}}},
+                    "spec": {"storageClassName": "", "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": "1Gi"}}}}}},
             ],
             "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 7}],
             "topologySpreadConstraints": [{"maxSkew": 2, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway",
@@ -228,6 +229,13 @@ fn rich_template() -> Value {
     })
 }
 
+/// A volume for a claim that names no storage class.
+fn persistent_volume(number: u32) -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": format!("rich-{number}")},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": format!("/rich-{number}")}}})
+}
+
 pub(crate) async fn changes_nothing_else_in_a_pod(cluster: &Cluster) {
     let pool = Pool::new(cluster, "rich", 4, 2).await;
     // Requests in the namespace kubewarden bypass the policy.
@@ -235,6 +243,9 @@ pub(crate) async fn changes_nothing_else_in_a_pod(cluster: &Cluster) {
     if cluster.control_plane.version() < Version::minor(23) {
         // This API server would refuse ephemeral volumes.
         rich["spec"]["volumes"].as_array_mut().unwrap().retain(|volume| volume.get("ephemeral").is_none());
+    } else {
+        // Nothing provisions volumes here: one for each Pod that the scenario creates.
+        cluster.apply_objects(&[1, 2, 3].map(persistent_volume)).await.unwrap();
     }
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": "kubewarden", "labels": {"kubernetes.io/metadata.name": "kubewarden"}}});

@@ -243,6 +243,22 @@ impl Index {
         }
     }
 
+    /// Marks the entries that have the name of a Pod of this workload although their object names another one: whether the
+    /// Pod is a former one depends on whether its workload exists.
+    fn mark_borrowed_from(&mut self, workload: &WorkloadKey, uid: &Arc<str>) {
+        let namespace = &workload.object.namespace;
+        let pods = self
+            .pods
+            .names_of(uid)
+            .map(|name| NamespacedName { namespace: namespace.clone(), name: name.clone() });
+        let borrowed: Vec<_> = pods.filter_map(|pod| self.borrowed.remove_entry(&pod)).collect();
+        for (pod, objects) in borrowed {
+            for object in objects {
+                self.mark(&object, |object| object.note_entry(&pod.name));
+            }
+        }
+    }
+
     /// Marks the surplus entries, if the workload has all the Pods that it wants by now.
     fn mark_surplus(&mut self, key: &NamespacedName) {
         let Some(object) = self.objects.get_mut(key).filter(|object| !object.surplus.is_empty()) else {

@@ -553,3 +553,26 @@ async fn examines_a_limited_number_of_evictions_in_one_turn_and_the_others_soon_
         worker.take_turn();
     }
 }
+
+#[tokio::test]
+async fn only_the_leader_counts_bound_pods() {
+    for (election, expected) in [(Election::always_leading(), 1), (Election::never_leading(), 0)] {
+        let (client, _) = api_server(|_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+        let mut worker = worker_in(&election, client, [pps_with_states()]);
+        report_plain_workload(&mut worker);
+        let pod = |node: Option<&str>| {
+            let fact =
+                PodFact { owner: Some("uid-w".into()), node: node.map(Into::into), ..PodFact::default() };
+            Observation::Pods(Update::Apply(NamespacedName::new("n", "w-0"), fact))
+        };
+        for node in [None, Some("node-1")] {
+            worker.apply(pod(node));
+        }
+        worker.take_turn();
+        let line = format!(
+            r#"persistentpodstate_bound_pods_total{{placement="recorded_node",injected="false"}} {expected}"#
+        );
+        let text = worker.metrics.render(true, true);
+        assert!(text.contains(&line), "{line} in\n{text}");
+    }
+}

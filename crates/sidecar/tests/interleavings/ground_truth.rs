@@ -51,9 +51,13 @@ impl Cluster {
     ) -> Option<&'static str> {
         let workload = self.workloads.get(&object.target);
         let pod = self.pods.get(pod_name);
+        let exists_elsewhere = |uid: &String| {
+            self.workloads.iter().any(|(number, other)| *number != object.target && other.uid == *uid)
+        };
+        let former_uid = target_uid.filter(|uid| !exists_elsewhere(uid));
         let is_own = |pod: &&Pod| {
             pod.owner.as_ref().is_none_or(|owner| {
-                Some(owner) == target_uid || workload.is_some_and(|workload| workload.uid == *owner)
+                Some(owner) == former_uid || workload.is_some_and(|workload| workload.uid == *owner)
             })
         };
         let living = pod.filter(|pod| !pod.terminating).filter(is_own);

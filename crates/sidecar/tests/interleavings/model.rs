@@ -119,7 +119,7 @@ fn governing_pps(snapshot: &Snapshot, target: usize) -> Option<Name> {
         .map(|(name, _)| *name)
 }
 
-fn name_holder(pod: Option<&Pod>, workload: Option<&Workload>, recorded_for: Option<&String>) -> NameHolder {
+fn name_holder(pod: Option<&Pod>, workload: Option<&Workload>, former_uid: Option<&String>) -> NameHolder {
     let Some(pod) = pod else { return NameHolder::Nothing };
     match (&pod.owner, workload) {
         (Some(owner), Some(workload)) if *owner == workload.uid => {
@@ -129,9 +129,7 @@ fn name_holder(pod: Option<&Pod>, workload: Option<&Workload>, recorded_for: Opt
                 NameHolder::Owned
             }
         }
-        (owner @ Some(_), Some(_)) if owner.as_ref() == recorded_for && !pod.terminating => {
-            NameHolder::Former
-        }
+        (owner @ Some(_), Some(_)) if owner.as_ref() == former_uid && !pod.terminating => NameHolder::Former,
         (Some(_), Some(_)) => NameHolder::Foreign,
         // The workload is deleted; the garbage collector has yet to delete this Pod.
         (Some(_), None) if !pod.terminating => NameHolder::Owned,
@@ -256,14 +254,20 @@ pub(crate) fn expected_status(
         renewed.pods.clear();
     }
     let renewed_before = renewed.pods.clone();
+    // The Pods of a workload that exists belong to nothing but that workload.
+    let exists_elsewhere = |uid: &String| {
+        let others = snapshot.kinds.keys().filter(|number| **number != object.target);
+        others.filter_map(|number| snapshot.workload(*number)).any(|other| other.uid == *uid)
+    };
+    let former_uid = base.target_uid.as_ref().filter(|uid| !exists_elsewhere(uid));
     let has_former = base.pod_states.keys().any(|name| {
         let pod = snapshot.pods.objects.get(name.as_str());
-        name_holder(pod, workload, base.target_uid.as_ref()) == NameHolder::Former
+        name_holder(pod, workload, former_uid) == NameHolder::Former
     });
     for pod_name in names {
         let before = base.pod_states.get(&pod_name);
         let pod = snapshot.pods.objects.get(pod_name.as_str());
-        let holder = name_holder(pod, workload, base.target_uid.as_ref());
+        let holder = name_holder(pod, workload, former_uid);
         let is_held = held.contains(&pod_name);
         let runs = pod.filter(|pod| present.is_some() && holder == NameHolder::Owned && pod.ready);
         if let Some(pod) = runs.filter(|pod| pod.node.is_some()) {

@@ -306,7 +306,9 @@ fn command_of(
     let ports = container.ports.iter().flatten().map(|port: &ContainerPort| port.container_port);
     for own in ports {
         for word in &mut words {
-            *word = word.replace(&format!("0.0.0.0:{own}"), &format!("127.0.0.1:{port}"));
+            for any in ["0.0.0.0", "[::]"] {
+                *word = word.replace(&format!("{any}:{own}"), &format!("127.0.0.1:{port}"));
+            }
         }
     }
     Ok(words.into_iter().map(|word| expand(&word, environment)).collect())

@@ -337,7 +337,7 @@ fn refuse(status: StatusCode, message: &str) -> Response {
     (status, Json(json!({"message": message, "status": status.as_u16()}))).into_response()
 }
 
-fn tls(certificate: &ServerCertificate) -> Result<ServerConfig> {
+pub(in crate::kubewarden) fn tls(certificate: &ServerCertificate) -> Result<ServerConfig> {
     let chain = vec![CertificateDer::from_pem_slice(certificate.certificate.as_bytes())?];
     let key = PrivateKeyDer::from_pem_slice(certificate.key.as_bytes())?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -96,6 +96,7 @@ impl Index {
         View {
             pps,
             workload: self.workloads.get(&pps.workload),
+            former_uid: self.former_uid(pps),
             coverage: self.workloads.coverage(&pps.workload.kind),
             superseded_by: self.governing(&pps.workload).filter(|other| *other != key),
             pods: &self.pods,
@@ -103,6 +104,11 @@ impl Index {
             new_nodes: &self.new_nodes,
             absences: &self.absences,
         }
+    }
+
+    fn former_uid<'a>(&self, pps: &'a TrackedPps) -> Option<&'a str> {
+        let recorded_for = pps.fact.status.target_uid.as_deref();
+        recorded_for.filter(|uid| self.workloads.key_of(uid).is_none_or(|key| *key == pps.workload))
     }
 
     fn governing(&self, workload: &WorkloadKey) -> Option<&NamespacedName> {

@@ -209,6 +209,7 @@ impl Index {
         let key = self.interner.intern_workload_key(key);
         fact.uid = self.interner.intern(&fact.uid);
         let before = self.workloads.get(&key);
+        let uid_before = before.map(|before| before.uid.clone());
         if before.is_none_or(|before| before.annotations != fact.annotations) {
             self.reported.forget(&key);
             let request = generate::read_request(&target_of(&key, &fact), &fact.annotations);
@@ -216,16 +217,21 @@ impl Index {
                 self.extend_interest(&request.spec);
             }
         }
+        let uid = fact.uid.clone();
         if self.workloads.apply(&key, fact) {
             self.mark_target(&key);
+            if uid_before.as_ref() != Some(&uid) {
+                uid_before.into_iter().chain([uid]).for_each(|uid| self.mark_borrowed_from(&key, &uid));
+            }
             self.work.generated.insert(key);
         }
     }
 
     fn delete_workload(&mut self, key: &WorkloadKey) {
-        if self.workloads.remove(key).is_some() {
+        if let Some(before) = self.workloads.remove(key) {
             self.reported.forget(key);
             self.mark_target(key);
+            self.mark_borrowed_from(key, &before.uid);
         }
     }
 

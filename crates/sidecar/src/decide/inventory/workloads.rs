@@ -64,7 +64,7 @@ impl Workloads {
     }
 
     /// The workload with this UID.
-    pub(crate) fn key_of(&self, uid: &Arc<str>) -> Option<&WorkloadKey> {
+    pub(crate) fn key_of(&self, uid: &str) -> Option<&WorkloadKey> {
         self.by_uid.get(uid)
     }
 

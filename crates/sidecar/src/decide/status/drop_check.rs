@@ -18,7 +18,7 @@ pub struct DropCheck {
     pub workload: WorkloadKey,
     /// The workload from which the drops were decided.
     decided_from: Option<WorkloadFact>,
-    target_uid: Option<String>,
+    former_uid: Option<String>,
     retention: RetentionPolicy,
     node_deletion: NodeDeletionPolicy,
     drops: Vec<DroppedEntry>,
@@ -63,7 +63,7 @@ impl DropCheck {
         (!drops.is_empty() || !moves.is_empty()).then(|| Self {
             workload: view.pps.workload.clone(),
             decided_from: view.workload.cloned(),
-            target_uid: view.target_uid().map(str::to_owned),
+            former_uid: view.former_uid.map(str::to_owned),
             retention: view.pps.fact.spec.retention(),
             node_deletion: view.pps.fact.spec.node_deletion(),
             drops,
@@ -140,7 +140,7 @@ impl DropCheck {
         }
         let must_stay = |drop: &&DroppedEntry| {
             let pod = pods.get(&drop.pod);
-            let ownership = ownership(pod, workload, self.target_uid.as_deref());
+            let ownership = ownership(pod, workload, self.former_uid.as_deref());
             match drop.cause {
                 DropCause::NotRetained { wanted, presence, .. } => {
                     retains_state(self.retention, presence, wanted, ownership)

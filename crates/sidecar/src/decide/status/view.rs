@@ -15,6 +15,9 @@ pub(crate) struct View<'a> {
     pub(crate) pps: &'a TrackedPps,
     /// The workload that the PPS names, if it is known.
     pub(crate) workload: Option<&'a WorkloadFact>,
+    /// UID of the workload for which the states were recorded, unless another workload that exists has it: then the PPS
+    /// named that one before, whose Pods are nothing to the workload.
+    pub(crate) former_uid: Option<&'a str>,
     /// How much is known of the workload's kind.
     pub(crate) coverage: KindCoverage,
     /// Another PPS that governs the workload.
@@ -60,7 +63,7 @@ impl<'a> View<'a> {
 
     /// What the Pod of this name is to the workload.
     pub(crate) fn ownership(&self, name: &Arc<str>) -> PodOwnership {
-        ownership(self.pod(name), self.workload, self.target_uid())
+        ownership(self.pod(name), self.workload, self.former_uid)
     }
 
     /// UID of the workload for which the states were recorded.
@@ -82,17 +85,18 @@ impl<'a> View<'a> {
     }
 }
 
-/// What a Pod is to the workload. `target_uid` is the UID of the workload for which the states were recorded.
+/// What a Pod is to the workload. `former_uid` is the UID of the workload that had its name before and for which the states
+/// were recorded.
 pub(super) fn ownership(
     pod: Option<&PodFact>,
     workload: Option<&WorkloadFact>,
-    target_uid: Option<&str>,
+    former_uid: Option<&str>,
 ) -> PodOwnership {
     let Some(pod) = pod else { return PodOwnership::Absent };
     match (&pod.owner, workload, pod.terminating) {
         (Some(owner), Some(workload), true) if *owner == workload.uid => PodOwnership::Terminating,
         (Some(owner), Some(workload), false) if *owner == workload.uid => PodOwnership::Owned,
-        (Some(owner), Some(_), false) if Some(&**owner) == target_uid => PodOwnership::Former,
+        (Some(owner), Some(_), false) if Some(&**owner) == former_uid => PodOwnership::Former,
         (Some(_), Some(_), _) => PodOwnership::Foreign,
         // The workload is gone, and the garbage collector has not deleted this Pod yet.
         (Some(_), None, false) => PodOwnership::Owned,

@@ -47,6 +47,33 @@ fn drops_an_entry_once_the_foreign_pod_of_its_name_is_gone() {
     assert!(world.index.borrowed.is_empty());
 }
 
+/// The policy refuses such a change, but it may have been made while the policy was not asked.
+#[test]
+fn a_pod_of_a_workload_that_exists_holds_up_no_other_workload() {
+    let mut world = World::with_workload();
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    world.workload("v", "uid-v", 3, &[]);
+    let status = json!({"targetUID": "uid-w", "podStates": {"w-0": state("node-1", "a")}});
+    world.object("p", &spec("v"), &status);
+    assert_eq!(world.patch("p").unwrap()["targetUID"], "uid-v");
+}
+
+#[test]
+fn decides_again_once_the_workload_of_a_former_pod_is_known() {
+    let mut world = World::new();
+    world.workload("v", "uid-v", 3, &[]);
+    world.pod("w-0", ready_on("node-1"));
+    let status = json!({"targetUID": "uid-w", "podStates": {"w-0": state("node-1", "a")}});
+    world.object("p", &spec("v"), &status);
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0"], "it may be a former Pod of v");
+    world.index.take_work();
+    world.workload("w", "uid-w", 3, &[]);
+    assert!(world.index.take_work().statuses.contains(&key("p")));
+    assert_eq!(world.patch("p").unwrap()["targetUID"], "uid-v");
+}
+
 #[test]
 fn keeps_states_through_an_orphaning_delete_and_adoption() {
     let mut world = World::with_workload();

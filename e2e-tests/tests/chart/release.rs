@@ -1,0 +1,128 @@
+//! A release of the chart on a real API server.
+
+use std::{fs, path::Path, time::Duration};
+
+use anyhow::Result;
+use k8s_openapi::{
+    api::apps::v1::Deployment,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::Api;
+use pps_e2e::{
+    cluster::Cluster,
+    control_plane::Version,
+    kubewarden::Controller,
+    manifests::render::{CHART, files_below, helm},
+    repository::repository_file,
+    scratch::Scratch,
+    sidecar::NAMESPACE,
+    wait::{Progress, wait_for},
+};
+use serde_json::{Value, json};
+
+/// A release, installed or not.
+pub(crate) struct Release<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) chart: Scratch,
+}
+
+impl<'a> Release<'a> {
+    /// Of this repository's chart.
+    pub(crate) fn new(cluster: &'a Cluster) -> Self {
+        Self { cluster, chart: chart_for(&repository_file(CHART), cluster.control_plane.version()) }
+    }
+
+    /// Runs `helm install`, `upgrade` or `uninstall` and returns what it prints.
+    pub(crate) fn try_run(&self, command: &str, mut values: Value) -> Result<String> {
+        // Kubernetes 1.20 has no policy/v1.
+        let budget = self.cluster.control_plane.version() >= Version::minor(21);
+        values["podDisruptionBudget"] = json!({"enabled": budget});
+        // No node runs the Job of the check here. Former charts have none, and their schema refuses the value.
+        if self.chart.path().join("templates/check.yaml").exists() {
+            values["check"] = json!({"enabled": false});
+        }
+        let values = Scratch::file(&format!("{command}.yaml"), values.to_string())?;
+        let (chart, path) = (self.chart.argument(), values.argument());
+        let kubeconfig = self.cluster.control_plane.kubeconfig_for("admin")?.display().to_string();
+        let mut arguments =
+            vec![command, "states", "--namespace", NAMESPACE, "--kubeconfig", kubeconfig.as_str()];
+        if command != "uninstall" {
+            arguments.extend([chart.as_str(), "--values", &path]);
+        }
+        if command == "install" {
+            arguments.push("--create-namespace");
+        }
+        helm(&arguments)
+    }
+
+    /// The same; fails the test if Helm fails.
+    pub(crate) fn run(&self, command: &str, values: Value) -> String {
+        self.try_run(command, values).unwrap_or_else(|error| panic!("{error:#}"))
+    }
+}
+
+/// A copy of a chart for an API server of that version: without `kubeVersion` if Helm would refuse to install it.
+pub(super) fn chart_for(chart: &Path, version: Version) -> Scratch {
+    let copy = Scratch::path_for("chart");
+    for file in files_below(chart).unwrap() {
+        let target = copy.path().join(file.strip_prefix(chart).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(&file, target).unwrap();
+    }
+    if version < Version::minor(21) {
+        let file = copy.path().join("Chart.yaml");
+        let description = fs::read_to_string(&file).unwrap();
+        let lines = description.lines().filter(|line| !line.starts_with("kubeVersion:"));
+        fs::write(file, lines.collect::<Vec<_>>().join("\n")).unwrap();
+    }
+    copy
+}
+
+#[tokio::test]
+async fn chart_can_be_installed_upgraded_removed_and_installed_again() {
+    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    let _kubewarden = Controller::install(&cluster).await.unwrap();
+    let release = Release::new(&cluster);
+    let said = release.run("install", json!({}));
+    for words in ["is installed in the namespace", "kubectl get pps", "pod-security"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let replicas = async || {
+        let deployments: Api<Deployment> = Api::namespaced(cluster.client(), NAMESPACE);
+        deployments.get_opt("pps-sidecar").await.unwrap().map(|one| one.spec.unwrap().replicas.unwrap())
+    };
+    assert_eq!(replicas().await, Some(2));
+    let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+        "metadata": {"name": "web"}, "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}}});
+    cluster.apply_objects(&[object]).await.unwrap();
+
+    let said = release.run(
+        "upgrade",
+        json!({"replicaCount": 3, "policy": {"enabled": false, "failurePolicy": "Ignore"}, "rbac": {"create": false}}),
+    );
+    for words in ["policy.enabled=false", "policy.failurePolicy=Ignore", "rbac.create=false"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert_eq!(replicas().await, Some(3));
+
+    // The recorded states outlive the release, and the next release keeps them.
+    release.run("uninstall", json!({}));
+    assert_eq!(replicas().await, None);
+    let kept = async || cluster.control_plane.kubectl(&["get", "pps", "web", "--output=name"]).await.unwrap();
+    assert!(kept().await.contains("web"));
+    release.run("install", json!({}));
+    assert_eq!(replicas().await, Some(2));
+    assert!(kept().await.contains("web"));
+
+    // With crds.keep=false the CRD is deleted.
+    let said = release.run("upgrade", json!({"crds": {"keep": false}}));
+    assert!(said.contains("crds.keep=false"), "{said}");
+    release.run("uninstall", json!({}));
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
+    wait_for("the CRD to be deleted", Duration::from_secs(20), async || {
+        let definition = definitions.get_opt("persistentpodstates.apps.kruise.io").await?;
+        Ok(Progress::when(definition.is_none(), (), "it still exists"))
+    })
+    .await
+    .unwrap();
+}

@@ -1,0 +1,403 @@
+//! What a wrong installation costs: the product is broken in each way that installations break, and Pods of all kinds are
+//! created meanwhile. At most those of StatefulSets are delayed, and only until the cause is repaired.
+
+use std::{fmt::Write as _, time::Duration};
+
+use pps_e2e::{
+    cluster::StatefulSetSpec,
+    install::installed_policies,
+    kubewarden::{self, policy_server},
+    manifests::{
+        self,
+        render::{as_served, render_kustomize},
+    },
+    report,
+    repository::repository_file,
+    wait::{Progress, wait_for},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    HOSTNAME, TIMEOUT,
+    installed::{ACCOUNT, Home, Installed},
+    required, wait_for_permission,
+};
+
+/// How long a Pod that is not created has to be missing.
+const PATIENCE: Duration = Duration::from_secs(4);
+const INJECTION: &str = "persistent-pod-state/injection";
+
+/// What becomes of a Pod while something is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It is created as if the product did not exist.
+    Created,
+    /// It is created on the node that is recorded.
+    Returns,
+    /// The API server gets no answer from the PolicyServer, and its controller tries again.
+    NoAnswer,
+    /// The policy cannot know whether it has a state, refuses it, and its controller tries again.
+    CannotKnow,
+}
+
+use Outcome::{CannotKnow, Created, NoAnswer, Returns};
+
+/// The kinds of Pods, as the columns of the table have them.
+const COLUMNS: [&str; 6] = [
+    "Deployment",
+    "Job",
+    "bare Pod",
+    "StatefulSet, `disabled` namespace",
+    "StatefulSet without PPS",
+    "StatefulSet with state",
+];
+
+/// One way in which an installation is wrong.
+struct Row {
+    way: &'static str,
+    outcomes: [Outcome; 6],
+    afterwards: &'static str,
+}
+
+/// The Pods of the first four columns never depend on the product.
+fn always_created(without_pps: Outcome, with_state: Outcome) -> [Outcome; 6] {
+    [Created, Created, Created, Created, without_pps, with_state]
+}
+
+/// The Pods that are created while something is broken.
+struct Attempt<'a> {
+    installed: &'a Installed,
+    home: &'a Home,
+    /// The namespace with the label.
+    disabled: String,
+    /// The namespace of the StatefulSet without PPS.
+    plain: String,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(installed: &'a Installed, home: &'a Home) -> Self {
+        let namespace = home.namespace;
+        Self { installed, home, disabled: format!("{namespace}-disabled"), plain: namespace.to_owned() }
+    }
+
+    /// Creates one workload of each kind, and deletes the Pod with a state.
+    async fn begin(&self) {
+        let Self { installed, home, disabled, plain } = self;
+        let namespace = home.namespace;
+        let container = json!([{"name": "main", "image": "example.invalid/main:1"}]);
+        let spec = json!({"automountServiceAccountToken": false, "containers": container,
+            "nodeSelector": installed.pool(namespace).selector()});
+        let template = |name: &str| json!({"metadata": {"labels": {"app": name}}, "spec": spec});
+        let metadata = |name: &str| json!({"namespace": namespace, "name": name, "labels": {"app": name}});
+        let mut once = template("job");
+        once["spec"]["restartPolicy"] = "Never".into();
+        let objects = [
+            json!({"apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": disabled, "labels": {INJECTION: "disabled"}}}),
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata("deployment"),
+                "spec": {"selector": {"matchLabels": {"app": "deployment"}}, "template": template("deployment")}}),
+            json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata("job"), "spec": {"template": once}}),
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata("bare"), "spec": spec}),
+            StatefulSetSpec::new(disabled, "disabled", 1).object(),
+            StatefulSetSpec::new(plain, "plain", 1).object(),
+        ];
+        installed.cluster.namespace(plain).await.unwrap();
+        installed.cluster.apply_objects(&objects).await.unwrap();
+        home.delete_pod(installed).await;
+    }
+
+    /// The workloads in the order of the columns: namespace and name.
+    fn workloads(&self) -> [(&str, &str); 6] {
+        let namespace = self.home.namespace;
+        let of = |name| (namespace, name);
+        let (disabled, plain) = ((&*self.disabled, "disabled"), (&*self.plain, "plain"));
+        [of("deployment"), of("job"), of("bare"), disabled, plain, of("db")]
+    }
+
+    /// Which of the workloads have a Pod that is not terminating.
+    async fn created(&self) -> [bool; 6] {
+        let mut created = [false; 6];
+        for (created, (namespace, name)) in created.iter_mut().zip(self.workloads()) {
+            let pods = self.installed.cluster.pods(namespace, name).await.unwrap();
+            *created = pods.values().any(|pod| !pod.terminating);
+        }
+        created
+    }
+
+    /// Does this while something is broken.
+    async fn run(&self, expected: [Outcome; 6]) {
+        self.begin().await;
+        self.observe(expected).await;
+    }
+
+    /// Waits for the Pods that should be created, and watches that no other one is.
+    async fn observe(&self, expected: [Outcome; 6]) {
+        let wanted = expected.map(|outcome| matches!(outcome, Created | Returns));
+        let what = format!("these Pods to be created: {wanted:?} of {COLUMNS:?}");
+        wait_for(&what, TIMEOUT, async || {
+            let created = self.created().await;
+            Ok(Progress::when(created == wanted, (), format!("{created:?}")))
+        })
+        .await
+        .unwrap();
+        tokio::time::sleep(PATIENCE).await;
+        assert_eq!(self.created().await, wanted, "{COLUMNS:?}");
+        for ((_, name), outcome) in self.workloads().into_iter().zip(expected) {
+            let why = match outcome {
+                Created | Returns => continue,
+                NoAnswer => "failed calling webhook",
+                CannotKnow => "denied the request: cannot look up the PersistentPodState of StatefulSet",
+            };
+            let refusal = self.installed.refusal(self.home.namespace, name).await;
+            assert!(refusal.contains(why), "{name}: {refusal}");
+        }
+        if expected[5] == Returns {
+            self.home.assert_back(self.installed).await;
+        }
+    }
+
+    /// Waits until every Pod runs, once the cause is repaired.
+    async fn finish(&self) {
+        self.installed.retry(&[self.home.namespace]).await;
+        for (namespace, name) in self.workloads() {
+            self.installed.cluster.wait_ready(namespace, name, 1, TIMEOUT).await.unwrap();
+        }
+    }
+}
+
+/// The table for the documents.
+fn table(rows: &[Row]) -> String {
+    let mut text =
+        format!("| what is wrong | {} | once it is repaired |\n|{}\n", COLUMNS.join(" | "), "---|".repeat(8));
+    for row in rows {
+        let outcomes = row.outcomes.map(|outcome| match outcome {
+            Created => "created",
+            Returns => "created, on its node",
+            NoAnswer => "delayed: no answer",
+            CannotKnow => "delayed: refused",
+        });
+        let _ = writeln!(text, "| {} | {} | {} |", row.way, outcomes.join(" | "), row.afterwards);
+    }
+    text
+}
+
+const BACK: &str = "all are created; the one with a state on its node";
+
+#[tokio::test]
+async fn a_broken_installation_delays_at_most_stateful_pods() {
+    let mut installed = Installed::start().await;
+    let mut rows = Vec::new();
+
+    // The account of the PolicyServer `default`, which `deploy` does not bind.
+    let row = Row {
+        way: "wrong ServiceAccount",
+        outcomes: always_created(CannotKnow, CannotKnow),
+        afterwards: BACK,
+    };
+    let home = installed.run_recorded("wrong-account").await;
+    installed.serve(kubewarden::SERVICE_ACCOUNT).await.unwrap();
+    Attempt::new(&installed, &home).run(row.outcomes).await;
+    installed.serve(ACCOUNT).await.unwrap();
+    finish(&installed, &home).await;
+    rows.push(row);
+
+    let row =
+        Row { way: "missing right", outcomes: always_created(CannotKnow, CannotKnow), afterwards: BACK };
+    let home = installed.run_recorded("missing-right").await;
+    grant(&installed, false).await;
+    Attempt::new(&installed, &home).run(row.outcomes).await;
+    grant(&installed, true).await;
+    finish(&installed, &home).await;
+    rows.push(row);
+
+    // The PolicyServer was running, and is started again while its module is missing.
+    let row = Row {
+        way: "module that cannot be pulled",
+        outcomes: always_created(NoAnswer, NoAnswer),
+        afterwards: BACK,
+    };
+    let home = installed.run_recorded("no-module").await;
+    let published = installed.installation.published.policy.clone();
+    let (repository, _) = published.split_once(":v").unwrap();
+    let missing = format!("registry://{repository}:missing");
+    let module = set_module(&installed, &missing).await;
+    installed.stop_policy_server().await;
+    let error = format!("{:#}", installed.serve(ACCOUNT).await.unwrap_err());
+    report::note(&format!("the PolicyServer does not start: {}", first_line(&error)));
+    Attempt::new(&installed, &home).run(row.outcomes).await;
+    set_module(&installed, &module).await;
+    installed.serve(ACCOUNT).await.unwrap();
+    finish(&installed, &home).await;
+    rows.push(row);
+
+    // Kubewarden refuses to move the policies, so they stay. The bindings of both servers exist side by side.
+    let row = Row {
+        way: "overlay applied later",
+        outcomes: always_created(Created, Returns),
+        afterwards: "nothing to repair",
+    };
+    let home = installed.run_recorded("overlay").await;
+    apply_without_policies(&installed, "deploy/overlays/shared-policy-server").await;
+    Attempt::new(&installed, &home).run(row.outcomes).await;
+    rows.push(row);
+
+    let row =
+        Row { way: "PolicyServer stopped", outcomes: always_created(NoAnswer, NoAnswer), afterwards: BACK };
+    let home = installed.run_recorded("stopped").await;
+    installed.stop_policy_server().await;
+    Attempt::new(&installed, &home).run(row.outcomes).await;
+    installed.serve(ACCOUNT).await.unwrap();
+    finish(&installed, &home).await;
+    rows.push(row);
+
+    // The API server can be told which namespaces use states: only those are sent.
+    let row = Row {
+        way: "PolicyServer stopped, scope OptIn",
+        outcomes: always_created(Created, NoAnswer),
+        afterwards: BACK,
+    };
+    let home = installed.run_recorded("opted-in").await;
+    // The probe of the harness is sent to this namespace.
+    for namespace in [home.namespace, "default"] {
+        label(&installed, namespace, "enabled").await;
+    }
+    let all = opt_in(&installed).await;
+    installed.serve(ACCOUNT).await.unwrap();
+    installed.stop_policy_server().await;
+    Attempt { plain: "not-opted-in".to_owned(), ..Attempt::new(&installed, &home) }.run(row.outcomes).await;
+    installed.serve(ACCOUNT).await.unwrap();
+    installed.retry(&[home.namespace]).await;
+    home.assert_back(&installed).await;
+    set_selector(&installed, &all).await;
+    installed.serve(ACCOUNT).await.unwrap();
+    rows.push(row);
+
+    // The registry from which the module is pulled runs in a StatefulSet.
+    let row = Row {
+        way: "registry that needs us",
+        outcomes: always_created(NoAnswer, NoAnswer),
+        afterwards: "the label `disabled` on its namespace lets the registry start, then the PolicyServer, then all others",
+    };
+    let home = installed.run_recorded("registry").await;
+    let registry = StatefulSetSpec::new("registry-itself", "registry", 1);
+    installed.cluster.run_stateful_set(&registry).await.unwrap();
+    installed.stop_policy_server().await;
+    installed.cluster.delete_pods("registry-itself", "registry", &["registry-0"]).await.unwrap();
+    Attempt::new(&installed, &home).run(row.outcomes).await;
+    let refusal = installed.refusal("registry-itself", "registry").await;
+    assert!(refusal.contains("failed calling webhook"), "{refusal}");
+    label(&installed, "registry-itself", "disabled").await;
+    installed.retry(&["registry-itself"]).await;
+    installed.cluster.wait_ready("registry-itself", "registry", 1, TIMEOUT).await.unwrap();
+    installed.serve(ACCOUNT).await.unwrap();
+    finish(&installed, &home).await;
+    rows.push(row);
+
+    // Last: all recorded states are gone with it.
+    let row = Row {
+        way: "definition deleted",
+        outcomes: always_created(Created, Created),
+        afterwards: "what was recorded is lost unless it was saved; Ready Pods are recorded again",
+    };
+    let home = installed.run_recorded("no-definition").await;
+    let crd = "persistentpodstates.apps.kruise.io";
+    installed.cluster.control_plane.kubectl(&["delete", "crd", crd]).await.unwrap();
+    Attempt::new(&installed, &home).run(row.outcomes).await;
+    Attempt::new(&installed, &home).finish().await;
+    let away = home.assert_away(&installed).await;
+    recreate_definition(&installed, &home).await;
+    assert_eq!(home.recorded(&installed).await, Some(json!(away)));
+    rows.push(row);
+
+    let version = installed.cluster.control_plane.version();
+    let server =
+        if policy_server::executable().is_some() { "Kubewarden's PolicyServer" } else { "the stand-in" };
+    println!("Kubernetes {}.{}, {server}\n\n{}", version.major, version.minor, table(&rows));
+    report::note(&format!("Kubernetes {}.{}, {server}\n\n{}", version.major, version.minor, table(&rows)));
+}
+
+/// Once the cause is repaired, everything runs, and the Pod with a state on its node.
+async fn finish(installed: &Installed, home: &Home) {
+    Attempt::new(installed, home).finish().await;
+    home.assert_back(installed).await;
+}
+
+async fn label(installed: &Installed, namespace: &str, value: &str) {
+    let label = format!("{INJECTION}={value}");
+    installed.cluster.control_plane.kubectl(&["label", "namespace", namespace, &label]).await.unwrap();
+}
+
+/// Creates the definition and the object again, and waits until the running Pod is recorded.
+async fn recreate_definition(installed: &Installed, home: &Home) {
+    let definition = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap();
+    installed.cluster.apply_objects(&definition).await.unwrap();
+    let pool = installed.pool(home.namespace);
+    wait_for("the object to be accepted", TIMEOUT, async || {
+        let object = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+            "metadata": {"namespace": home.namespace, "name": "db"}, "spec": required("db", &[HOSTNAME])});
+        Ok(Progress::Done(installed.cluster.apply_objects(&[object]).await?))
+    })
+    .await
+    .unwrap();
+    pool.recorded("db", "db").await;
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// Grants the policies' role its right, or takes it away.
+async fn grant(installed: &Installed, granted: bool) {
+    let rules =
+        json!([{"apiGroups": ["apps.kruise.io"], "resources": ["persistentpodstates"], "verbs": ["get"]}]);
+    let rules = if granted { rules } else { json!([]) };
+    let patch = json!({"rules": rules}).to_string();
+    let patch = ["patch", "clusterrole", "pps-policy", "--type=merge", "--patch", &patch];
+    installed.cluster.control_plane.kubectl(&patch).await.unwrap();
+    let user = format!("system:serviceaccount:{}:{ACCOUNT}", kubewarden::NAMESPACE);
+    wait_for_permission(&installed.cluster, &user, "apps.kruise.io", "persistentpodstates", "get", granted)
+        .await;
+}
+
+/// Lets the policies name that module. Returns the one that they have named.
+async fn set_module(installed: &Installed, module: &str) -> String {
+    let before = installed_policies(&installed.cluster).await.unwrap()[0].module().unwrap().to_owned();
+    let patch = json!({"spec": {"module": module}}).to_string();
+    for policy in ["persistent-pod-state", "persistent-pod-state-validation"] {
+        let patch = ["patch", "clusteradmissionpolicy", policy, "--type=merge", "--patch", &patch];
+        installed.cluster.control_plane.kubectl(&patch).await.unwrap();
+    }
+    before
+}
+
+/// Applies a kustomization as `kubectl` does it where Kubewarden refuses to change the policies: all other objects.
+async fn apply_without_policies(installed: &Installed, folder: &str) {
+    let objects = as_served(render_kustomize(folder).unwrap(), installed.cluster.control_plane.version());
+    let is_other = |object: &Value| {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        // The sidecar's image is not the one that was pushed.
+        !["ClusterAdmissionPolicy", "Deployment"].contains(&kind)
+    };
+    let objects: Vec<Value> = objects.into_iter().filter(is_other).collect();
+    installed.cluster.apply_objects(&objects).await.unwrap();
+}
+
+/// Gives the policy for Pods the namespace selector of the chart's `policy.scope: OptIn`. Returns the former one.
+async fn opt_in(installed: &Installed) -> Value {
+    let policies = installed_policies(&installed.cluster).await.unwrap();
+    let mutating = policies.iter().find(|policy| policy.is_mutating()).unwrap();
+    let before = mutating.spec("namespaceSelector").clone();
+    let mut selector = before.clone();
+    let is_label = |one: &&mut Value| one["key"] == INJECTION;
+    let one = selector["matchExpressions"].as_array_mut().unwrap().iter_mut().find(is_label).unwrap();
+    *one = json!({"key": INJECTION, "operator": "In", "values": ["enabled"]});
+    set_selector(installed, &selector).await;
+    before
+}
+
+async fn set_selector(installed: &Installed, selector: &Value) {
+    let patch = json!({"spec": {"namespaceSelector": selector}}).to_string();
+    let patch =
+        ["patch", "clusteradmissionpolicy", "persistent-pod-state", "--type=merge", "--patch", &patch];
+    installed.cluster.control_plane.kubectl(&patch).await.unwrap();
+}

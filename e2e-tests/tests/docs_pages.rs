@@ -1,0 +1,155 @@
+//! The pages of docs/ that are organised by task and symptom: their commands are run as they are printed.
+//!
+//! One control plane, on which the product is installed as the quick start says, with the harness in place of kind. A
+//! block after `<!-- not run: … -->` is not run, see [`NOT_HERE`].
+
+mod page;
+mod scenes;
+mod shell;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use pps_e2e::{
+    cluster::Cluster,
+    control_plane::{ADMIN, Version},
+    install::Installation,
+    kubewarden::Controller,
+    manifests::render,
+    report,
+    repository::repository_file,
+    scratch::Scratch,
+};
+
+use page::Page;
+use scenes::Stage;
+use shell::Shell;
+
+/// The pages whose commands are run, in this order.
+const PAGES: [&str; 7] = [
+    "docs/quick-start.md",
+    "docs/local-volumes.md",
+    "docs/troubleshooting.md",
+    "docs/faq.md",
+    "docs/autoscalers-and-drains.md",
+    "docs/backup.md",
+    "docs/comparison.md",
+];
+/// Why blocks are not run, and the programs that they need: a machine without network and containers has none.
+const NOT_HERE: [(&str, &[&str]); 6] = [
+    ("kind", &["docker", "kind"]),
+    ("k3d", &["k3d"]),
+    ("its chart is in another repository", &["helm"]),
+    ("the test pushes to a registry of its own", &["make publish"]),
+    ("there is such a Job only after a failure", &["kubectl logs"]),
+    ("velero", &["velero"]),
+];
+
+#[test]
+fn only_commands_that_cannot_run_here_are_left_out() {
+    let mut used: Vec<&str> = Vec::new();
+    for page in PAGES.map(Page::read) {
+        for block in &page.blocks {
+            let Some(why) = &block.not_run else { continue };
+            let at = format!("{}:{}", page.path, block.line);
+            let (why, programs) = NOT_HERE
+                .iter()
+                .find(|(known, _)| known == why)
+                .unwrap_or_else(|| panic!("{at}: {why} is no known reason why a block is not run"));
+            for command in &block.commands {
+                let uses = |program: &&str| {
+                    command.text().lines().any(|line| line.trim_start().starts_with(*program))
+                };
+                assert!(
+                    programs.iter().any(|program| uses(&program)),
+                    "{at}: run it, it needs none of {programs:?}"
+                );
+            }
+            used.push(*why);
+        }
+    }
+    for (why, _) in NOT_HERE {
+        assert!(used.contains(&why), "no block is left out because of: {why}");
+    }
+}
+
+#[tokio::test]
+async fn commands_of_the_pages_do_what_they_show() {
+    if !is_on_the_path("jq") {
+        return report::skipped("commands_of_the_pages_do_what_they_show", "install jq to run it");
+    }
+    let mut cluster = Cluster::builder().without_crd().nodes(3, 1).start().await.unwrap();
+    let _controller = Controller::install(&cluster).await.unwrap();
+    let installation = Installation::publish(&cluster).await.unwrap();
+    let scratch = Scratch::folder("pages").unwrap();
+    let shell = start_shell(&cluster, &installation, scratch.path()).await;
+    let version = cluster.control_plane.version();
+    let mut stage = Stage { cluster: &mut cluster, installation, shell };
+    let mut problems = Vec::new();
+    for page in PAGES.map(Page::read) {
+        for block in page.blocks.iter().filter(|block| block.not_run.is_none() && block.is_for(version)) {
+            let at = format!("{}:{}", page.path, block.line);
+            report::note(&at);
+            if let Err(problem) = stage.play(block).await {
+                report::note(&problem);
+                problems.push(format!("{at}: {problem}"));
+                // What comes later needs what comes first.
+                assert!(problems.len() < 3, "{}", problems.join("\n\n"));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{} blocks do not work:\n\n{}", problems.len(), problems.join("\n\n"));
+}
+
+/// The reader's shell, in a folder with what scenes need.
+async fn start_shell(cluster: &Cluster, installation: &Installation, folder: &Path) -> Shell {
+    let control_plane = &cluster.control_plane;
+    let version = control_plane.version();
+    fs::write(folder.join("workload.sh"), scenes::workload()).unwrap();
+    fs::write(folder.join("volume.yaml"), scenes::volume()).unwrap();
+
+    let kubeconfig = control_plane.kubeconfig_for(ADMIN).unwrap();
+    let programs = [control_plane.binaries().folder().to_owned(), render::folder().unwrap()];
+    let path = env::var_os("PATH").unwrap_or_default();
+    let path = env::join_paths(programs.into_iter().chain(env::split_paths(&path))).unwrap();
+    let variables = [("PATH", path), ("KUBECONFIG", kubeconfig.clone().into_os_string())];
+
+    let (registry, _) = installation.published.sidecar.split_once('/').unwrap();
+    let chart = chart_for(version, folder);
+    // Kubernetes 1.20 does not serve policy/v1.
+    let budget = format!("podDisruptionBudget: {{enabled: {}}}", version >= Version::minor(21));
+    let replacements = [
+        ("localhost:5001/pps", registry.to_owned()),
+        ("kind-registry:5000/pps", registry.to_owned()),
+        ("kind-registry:5000", registry.to_owned()),
+        ("charts/persistent-pod-state", chart.display().to_string()),
+        ("cat >registry.yaml <<'END'\n", format!("cat >registry.yaml <<'END'\n{budget}\n")),
+        ("helm install", format!("helm install --kubeconfig {}", kubeconfig.display())),
+    ];
+    let replacements = replacements.map(|(from, to)| (from.to_owned(), to)).to_vec();
+    Shell::start(folder, &variables, replacements).await
+}
+
+/// The chart, or for Kubernetes 1.20 a copy that does not refuse it.
+fn chart_for(version: Version, folder: &Path) -> PathBuf {
+    let chart = repository_file(render::CHART);
+    if version >= Version::minor(21) {
+        return chart;
+    }
+    let copy = folder.join("chart");
+    for file in render::files_below(&chart).unwrap() {
+        let target = copy.join(file.strip_prefix(&chart).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        let lines = text.lines().filter(|line| !line.starts_with("kubeVersion:"));
+        fs::write(target, lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    }
+    copy
+}
+
+fn is_on_the_path(name: &str) -> bool {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&folders).any(|folder| folder.join(name).is_file())
+}

@@ -1,0 +1,291 @@
+//! Which PolicyServer runs the policies: found in the cluster, never changed behind the user's back, and moved as
+//! deploy/README.md says. Kubewarden's controller refuses to change `spec.policyServer` here as there.
+
+use std::{collections::BTreeMap, fs, process::Command};
+
+use kube::{
+    Api, ResourceExt,
+    api::{ApiResource, DynamicObject, ListParams, PostParams},
+};
+use pps_e2e::{
+    cluster::Cluster,
+    kubewarden::{Controller, IMAGE, NAMESPACE},
+    manifests::render::{as_served, render_chart_with, render_kustomize},
+    report,
+    repository::repository_file,
+    scratch::Scratch,
+};
+use serde_json::{Value, json};
+
+use crate::chart::release::Release;
+
+const DEDICATED: &str = "persistent-pod-state";
+const POLICY: &str = "persistent-pod-state";
+
+fn shared() -> Value {
+    json!({"policyServer": {"create": false}, "policy": {"policyServer": "default"}})
+}
+
+fn kubewardens(kind: &str, plural: &str) -> ApiResource {
+    ApiResource {
+        group: "policies.kubewarden.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "policies.kubewarden.io/v1".to_owned(),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+/// Each ClusterAdmissionPolicy with its PolicyServer.
+async fn policies(cluster: &Cluster) -> BTreeMap<String, String> {
+    let kind = kubewardens("ClusterAdmissionPolicy", "clusteradmissionpolicies");
+    let policies: Api<DynamicObject> = Api::all_with(cluster.client(), &kind);
+    let policies = policies.list(&ListParams::default()).await.unwrap();
+    let server = |policy: &DynamicObject| policy.data["spec"]["policyServer"].as_str().unwrap().to_owned();
+    policies.iter().map(|policy| (policy.name_any(), server(policy))).collect()
+}
+
+async fn may_look_up(cluster: &Cluster, namespace: &str, account: &str) -> bool {
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {},
+        "spec": {"user": format!("system:serviceaccount:{namespace}:{account}"), "resourceAttributes":
+            {"group": "apps.kruise.io", "resource": "persistentpodstates", "verb": "get", "namespace": "any"}}});
+    let reviews: Api<k8s_openapi::api::authorization::v1::SubjectAccessReview> = Api::all(cluster.client());
+    let review = serde_json::from_value(review).unwrap();
+    reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
+}
+
+/// A policy is in force, and the PolicyServer of each exists and may look up PersistentPodStates.
+async fn assert_in_force(cluster: &Cluster, when: &str) {
+    let servers: Api<DynamicObject> =
+        Api::all_with(cluster.client(), &kubewardens("PolicyServer", "policyservers"));
+    let policies = policies(cluster).await;
+    assert!(policies.keys().any(|name| name.starts_with(POLICY)), "{when}: {policies:?}");
+    for (policy, server) in policies {
+        let server = servers.get(&server).await.unwrap_or_else(|error| panic!("{when}: {policy}: {error}"));
+        let account = server.data["spec"]["serviceAccountName"].as_str().unwrap();
+        assert!(may_look_up(cluster, NAMESPACE, account).await, "{when}: {policy} with {account}");
+    }
+}
+
+#[tokio::test]
+async fn helm_finds_the_names_of_kubewarden_in_the_cluster() {
+    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    let (namespace, account) = ("cattle-kubewarden-system", "their-policy-server");
+    let _kubewarden = Controller::install_in(&cluster, namespace, account).await.unwrap();
+    let release = Release::new(&cluster);
+    release.run("install", json!({}));
+    let servers: Api<DynamicObject> =
+        Api::all_with(cluster.client(), &kubewardens("PolicyServer", "policyservers"));
+    let server = servers.get(DEDICATED).await.unwrap();
+    assert_eq!(server.data["spec"]["image"], IMAGE);
+    assert!(may_look_up(&cluster, namespace, "policy-server-persistent-pod-state").await);
+    assert!(!may_look_up(&cluster, namespace, account).await);
+    release.run("uninstall", json!({}));
+
+    release.run("install", shared());
+    assert!(may_look_up(&cluster, namespace, account).await);
+    assert!(!may_look_up(&cluster, namespace, "policy-server-persistent-pod-state").await);
+    assert_eq!(servers.get_opt(DEDICATED).await.unwrap().map(|server| server.name_any()), None);
+}
+
+#[tokio::test]
+async fn helm_names_the_missing_value_and_the_command_that_shows_it() {
+    // `helm template` does not ask the cluster.
+    let given =
+        json!({"namespace": "kubewarden", "image": {"repository": "registry.example/server", "tag": "v1"}});
+    let without = |field: &str| {
+        let mut given = given.clone();
+        given.as_object_mut().unwrap().remove(field);
+        json!({"policyServer": given})
+    };
+    let cases = [
+        (
+            without("namespace"),
+            "policyServer.namespace",
+            "get validatingwebhookconfiguration kubewarden-controller",
+        ),
+        (without("image"), "policyServer.image.repository", "kubectl get policyserver default -o"),
+        (
+            json!({"policyServer": {"create": false, "namespace": "k"}, "policy": {"policyServer": "theirs"}}),
+            "policy.policyServerServiceAccount",
+            "kubectl get policyserver theirs -o",
+        ),
+        (json!({"policyServer": {"create": false}}), "policy.policyServer", "kubectl get policyservers"),
+    ];
+    for (values, field, command) in cases {
+        let file = Scratch::file("values.yaml", values.to_string()).unwrap();
+        let error = render_chart_with("any", "any", &[file.path()]).expect_err(field);
+        let error = format!("{error:#}");
+        assert!(
+            error.contains(&format!("{field} "))
+                || error.contains(&format!("{field}."))
+                || error.contains(field)
+        );
+        assert!(error.contains(command), "{error}");
+    }
+    // In a cluster without Kubewarden nothing is found either.
+    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    let error = Release::new(&cluster).try_run("install", json!({})).unwrap_err();
+    assert!(format!("{error:#}").contains("policyServer.namespace is empty"), "{error:#}");
+}
+
+#[tokio::test]
+async fn an_upgrade_that_would_move_the_policies_changes_nothing() {
+    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    let _kubewarden = Controller::install(&cluster).await.unwrap();
+    let release = Release::new(&cluster);
+    let kinds = "clusterrolebindings,clusteradmissionpolicies,policyservers,deployments,serviceaccounts";
+    let versions =
+        "-o=jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.resourceVersion}{\"\\n\"}{end}";
+    let state = async || {
+        let all =
+            ["get", kinds, "--all-namespaces", "--selector=app.kubernetes.io/instance=states", versions];
+        cluster.control_plane.kubectl(&all).await.unwrap()
+    };
+    for (installed, wanted) in [(shared(), json!({})), (json!({}), shared())] {
+        release.run("install", installed);
+        let before = state().await;
+        let error = release.try_run("upgrade", wanted).unwrap_err();
+        let error = format!("{error:#}");
+        assert!(error.contains("nothing was changed") && error.contains("#another-policyserver"), "{error}");
+        // The status of the Deployment may have changed.
+        let without_deployment = |state: String| {
+            state
+                .lines()
+                .filter(|line| !line.starts_with("Deployment"))
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(without_deployment(state().await), without_deployment(before));
+        assert_in_force(&cluster, "after the refused upgrade").await;
+        release.run("uninstall", json!({}));
+    }
+}
+
+#[tokio::test]
+async fn an_upgrade_that_would_change_the_mode_to_monitor_changes_nothing() {
+    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    let _kubewarden = Controller::install(&cluster).await.unwrap();
+    let release = Release::new(&cluster);
+    let mode = |mode: &str| json!({"policy": {"mode": mode}});
+    release.run("install", mode("monitor"));
+    release.run("upgrade", mode("protect"));
+    let error = release.try_run("upgrade", mode("monitor")).unwrap_err();
+    assert!(format!("{error:#}").contains("nothing was changed; delete the policy first"), "{error:#}");
+    assert_in_force(&cluster, "after the refused upgrade").await;
+}
+
+/// What deploy/README.md says about Argo CD, which does not ask the cluster.
+#[test]
+fn values_alone_keep_both_policy_servers_while_policies_move() {
+    let values = json!({
+        "policyServer": {"namespace": "kubewarden", "image": {"repository": "registry.example/server", "tag": "v1"}},
+        "policy": {"policyServer": "default", "policyServerServiceAccount": "policy-server", "formerPolicyServers": [
+            {"name": DEDICATED, "serviceAccount": "policy-server-persistent-pod-state"}]},
+    });
+    let file = Scratch::file("values.yaml", values.to_string()).unwrap();
+    let objects = render_chart_with("any", "any", &[file.path()]).unwrap();
+    let bindings = objects.iter().filter(|object| object["roleRef"]["name"] == "pps-policy");
+    let accounts: Vec<&str> =
+        bindings.map(|binding| binding["subjects"][0]["name"].as_str().unwrap()).collect();
+    assert_eq!(accounts, ["policy-server", "policy-server-persistent-pod-state"]);
+    assert!(objects.iter().any(|object| object["kind"] == "PolicyServer"));
+    let policies = objects.iter().filter(|object| object["kind"] == "ClusterAdmissionPolicy");
+    assert!(policies.into_iter().all(|policy| policy["spec"]["policyServer"] == "default"));
+}
+
+/// The commands of a section of deploy/README.md.
+fn commands(section: &str) -> Vec<String> {
+    let text = fs::read_to_string(repository_file("deploy/README.md")).unwrap();
+    let (_, rest) = text.split_once(&format!("## {section}\n")).unwrap();
+    let block = rest.split("```console\n").nth(1).unwrap().split("```").next().unwrap();
+    block.split("$ ").filter(|command| !command.is_empty()).map(str::to_owned).collect()
+}
+
+/// Runs a command of the document with kubectl as the administrator.
+fn shell(cluster: &Cluster, command: &str) {
+    let kubectl = cluster.control_plane.binaries().path("kubectl").unwrap();
+    let path = format!("{}:{}", kubectl.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let output = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", command])
+        .env("PATH", path)
+        .env("HOME", cluster.control_plane.folder())
+        .env("KUBECONFIG", cluster.control_plane.kubeconfig_for("admin").unwrap())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn has_jq() -> bool {
+    Command::new("jq").arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Follows the document. `change` is what replaces the command that installs.
+async fn follow(cluster: &Cluster, change: impl AsyncFn()) {
+    let mut changed = false;
+    for command in commands("Another PolicyServer") {
+        if command.starts_with("kubectl apply -k") {
+            change().await;
+            changed = true;
+        } else {
+            shell(cluster, &command);
+        }
+        assert_in_force(cluster, &command).await;
+    }
+    assert!(changed);
+}
+
+#[tokio::test]
+async fn the_documented_sequence_moves_the_policies_with_helm() {
+    if !has_jq() {
+        return report::skipped(
+            "the_documented_sequence_moves_the_policies_with_helm",
+            "install jq to run it",
+        );
+    }
+    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    let _kubewarden = Controller::install(&cluster).await.unwrap();
+    let release = Release::new(&cluster);
+    release.run("install", shared());
+    follow(&cluster, async || drop(release.run("upgrade", json!({})))).await;
+    assert!(policies(&cluster).await.values().all(|server| server == DEDICATED));
+    // Nothing runs on the former one any more.
+    release.run("upgrade", json!({}));
+    assert!(!may_look_up(&cluster, NAMESPACE, "policy-server").await);
+
+    follow(&cluster, async || drop(release.run("upgrade", shared()))).await;
+    assert!(policies(&cluster).await.values().all(|server| server == "default"));
+    release.run("upgrade", shared());
+    assert!(!may_look_up(&cluster, NAMESPACE, "policy-server-persistent-pod-state").await);
+    let servers = cluster.control_plane.kubectl(&["get", "policyservers", "--output=name"]).await.unwrap();
+    assert_eq!(servers.lines().count(), 1, "{servers}");
+}
+
+#[tokio::test]
+async fn the_documented_sequence_moves_the_policies_with_kubectl() {
+    if !has_jq() {
+        return report::skipped(
+            "the_documented_sequence_moves_the_policies_with_kubectl",
+            "install jq to run it",
+        );
+    }
+    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    let _kubewarden = Controller::install(&cluster).await.unwrap();
+    let apply = async |folder: &str| {
+        let objects = as_served(render_kustomize(folder).unwrap(), cluster.control_plane.version());
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        let file = Scratch::file("objects.json", list.to_string()).unwrap();
+        // The CRD is too large for the annotation of a client-side apply in some versions; the server's is the same here.
+        cluster.control_plane.kubectl(&["apply", "-f", &file.argument()]).await
+    };
+    let overlay = "deploy/overlays/shared-policy-server";
+    apply("deploy").await.unwrap();
+    for (folder, server) in [(overlay, "default"), ("deploy", DEDICATED)] {
+        // Without the sequence: Kubewarden refuses, and the policies stay in force where they are.
+        let error = apply(folder).await.unwrap_err();
+        assert!(format!("{error:#}").contains("the field is immutable"), "{error:#}");
+        assert_in_force(&cluster, "after an overlay was applied in passing").await;
+        follow(&cluster, async || drop(apply(folder).await.unwrap())).await;
+        assert!(policies(&cluster).await.values().all(|used| used == server), "{folder}");
+    }
+}

@@ -1,0 +1,147 @@
+//! The product as `deploy/` installs it, with a PolicyServer that can be stopped and started again.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use pps_e2e::{
+    cluster::{Cluster, PodInfo},
+    install::{Installation, installed_policies},
+    kubewarden::{self, policy_server, probe::send_probe},
+    wait::{Progress, wait_for},
+};
+use serde_json::{Value, json};
+
+use super::{HOSTNAME, MARKER, Pool, TIMEOUT, homes, required};
+
+/// The ServiceAccount of the PolicyServer that is installed.
+pub(crate) const ACCOUNT: &str = "policy-server-persistent-pod-state";
+/// The program, where Kubewarden's own runs.
+const POLICY_SERVER: &str = "policy-server";
+
+pub(crate) struct Installed {
+    pub(crate) cluster: Cluster,
+    pub(crate) installation: Installation,
+}
+
+impl Installed {
+    /// Installs `deploy/` and waits until everything works. Kubewarden's own PolicyServer runs if `POLICY_SERVER` names it,
+    /// else the stand-in.
+    pub(crate) async fn start() -> Self {
+        let cluster = Cluster::builder().without_crd().nodes(3, 3).start().await.unwrap();
+        kubewarden::install_definitions(&cluster.client(), cluster.control_plane.version()).await.unwrap();
+        let installation = Installation::publish(&cluster).await.unwrap();
+        installation.apply(&cluster, "deploy").await.unwrap();
+        installation.wait_available(&cluster).await.unwrap();
+        let mut installed = Self { cluster, installation };
+        installed.serve(ACCOUNT).await.unwrap();
+        installed
+    }
+
+    /// Starts the PolicyServer as that account, in place of one that runs, as it is after its Deployment was rolled out.
+    pub(crate) async fn serve(&mut self, account: &str) -> Result<()> {
+        self.end_policy_server().await;
+        let real = policy_server::executable().is_some();
+        self.installation.serve_policy(&mut self.cluster, account, real).await
+    }
+
+    /// Stops the PolicyServer and waits until the API server has noticed.
+    pub(crate) async fn stop_policy_server(&mut self) {
+        self.end_policy_server().await;
+        for policy in installed_policies(&self.cluster).await.unwrap() {
+            wait_for("the API server to miss the PolicyServer", TIMEOUT, async || {
+                let answer = send_probe(&policy, &self.cluster.client()).await?.unwrap_or_default();
+                Ok(Progress::when(answer.contains("failed calling webhook"), (), answer))
+            })
+            .await
+            .unwrap();
+        }
+    }
+
+    async fn end_policy_server(&mut self) {
+        self.cluster.webhook = None;
+        self.installation.policy_server = None;
+        let supervisor = self.cluster.control_plane.supervisor();
+        if supervisor.status(POLICY_SERVER).is_ok_and(|status| status.running) {
+            supervisor.kill(POLICY_SERVER).await.unwrap();
+        }
+    }
+
+    pub(crate) fn pool(&self, namespace: &'static str) -> Pool<'_> {
+        Pool { cluster: &self.cluster, namespace }
+    }
+
+    /// A StatefulSet `db` with one Pod in a namespace of its own, whose state is recorded. Its node is loaded, so that the
+    /// Pod starts on another one if nothing brings it back.
+    pub(crate) async fn run_recorded(&self, namespace: &'static str) -> Home {
+        let pool = Pool::new(&self.cluster, namespace, 3, 3).await;
+        pool.object("db", &required("db", &[HOSTNAME])).await;
+        let pods = self.cluster.run_stateful_set(&pool.stateful_set("db", 1)).await.unwrap();
+        pool.recorded("db", "db").await;
+        let node = homes(&pods)["db-0"].clone();
+        pool.load(&node).await;
+        Home { namespace, node }
+    }
+
+    /// Has StatefulSets of these namespaces tried again at once: their controller waits longer after each refusal.
+    pub(crate) async fn retry(&self, namespaces: &[&str]) {
+        for namespace in namespaces {
+            let all = ["annotate", "statefulset", "--all", "--overwrite", "--namespace", *namespace];
+            let now = format!("retried-at={:?}", std::time::Instant::now());
+            self.cluster.control_plane.kubectl(&[&all[..], &[&now]].concat()).await.unwrap();
+        }
+    }
+
+    /// What the API server answered when a controller tried to create a Pod of this StatefulSet.
+    pub(crate) async fn refusal(&self, namespace: &'static str, stateful_set: &str) -> String {
+        self.pool(namespace).event(stateful_set, "FailedCreate").await
+    }
+}
+
+/// Where `db-0` belongs.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    pub(crate) namespace: &'static str,
+    pub(crate) node: String,
+}
+
+impl Home {
+    pub(crate) async fn pod(&self, installed: &Installed) -> Option<PodInfo> {
+        installed.cluster.pods(self.namespace, "db").await.unwrap().remove("db-0")
+    }
+
+    pub(crate) async fn delete_pod(&self, installed: &Installed) {
+        installed.cluster.delete_pods(self.namespace, "db", &["db-0"]).await.unwrap();
+    }
+
+    /// Waits until the Pod is Ready.
+    pub(crate) async fn ready(&self, installed: &Installed) -> PodInfo {
+        installed.pool(self.namespace).ready("db", 1).await.remove("db-0").unwrap()
+    }
+
+    /// Waits until the Pod is Ready, on its node and because the policy brought it there.
+    pub(crate) async fn assert_back(&self, installed: &Installed) {
+        let pod = self.ready(installed).await;
+        assert_eq!(pod.node.as_ref(), Some(&self.node), "{pod:?}");
+        assert_eq!(pod.annotations.get(MARKER).map(String::as_str), Some("db"), "{pod:?}");
+    }
+
+    /// Waits until the Pod is Ready on another node, to which the policy did not bring it.
+    pub(crate) async fn assert_away(&self, installed: &Installed) -> String {
+        let pod = self.ready(installed).await;
+        assert_eq!(pod.annotations.get(MARKER), None, "{pod:?}");
+        let node = pod.node.unwrap();
+        assert_ne!(node, self.node, "the scheduler prefers the nodes that are not loaded");
+        node
+    }
+
+    /// The node that is recorded.
+    pub(crate) async fn recorded(&self, installed: &Installed) -> Option<Value> {
+        let states: BTreeMap<String, Value> =
+            installed.cluster.pod_states(self.namespace, "db").await.unwrap();
+        states.get("db-0").map(|state| state["nodeName"].clone())
+    }
+
+    pub(crate) async fn assert_recorded(&self, installed: &Installed) {
+        assert_eq!(self.recorded(installed).await, Some(json!(self.node)));
+    }
+}

@@ -1,0 +1,102 @@
+//! docs/troubleshooting.md has a row for each text with which the policy refuses something.
+
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// The files that make messages.
+const SOURCES: [&str; 7] = [
+    "src/admission.rs",
+    "src/admit.rs",
+    "src/lookup_error.rs",
+    "src/objects.rs",
+    "src/pods.rs",
+    "src/protection.rs",
+    "crates/core/src/protect.rs",
+];
+
+/// Texts in these files that refuse nothing, or are only a part of a message that has a row.
+const OTHERS: [&str; 15] = [
+    // What follows a text that has a row.
+    "is refused",
+    ", or set settings.onLookupFailure to \"accept\" to",
+    "start Pods without their recorded state",
+    "skip this check",
+    "remove the label before you delete it",
+    "to 0 and wait until its Pods are gone, or remove the label",
+    // In parentheses, what the host has said.
+    "failed",
+    "the answer is not a valid",
+    // Warnings and the log.
+    "this Pod starts without its recorded state",
+    "accepted without this check",
+    "Pods start without recorded states",
+    "the injected state was recorded for an earlier",
+    ", which protects nothing: use Always or Cascading",
+    // Where there is no CRD, Pods are accepted.
+    "the cluster does not serve",
+    ", v1alpha1 or v1beta1), or remove this policy",
+];
+
+fn file(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// The string literals of a source file, without its tests and comments.
+fn literals(code: &str) -> Vec<String> {
+    let code = code.split("#[cfg(test)]").next().unwrap();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let code = lines.collect::<Vec<_>>().join("\n");
+    let mut literals = Vec::new();
+    let mut letters = code.chars();
+    while letters.by_ref().any(|letter| letter == '"') {
+        let mut literal = String::new();
+        while let Some(letter) = letters.next().filter(|letter| *letter != '"') {
+            if letter == '\\' { literal.extend(letters.next()) } else { literal.push(letter) }
+        }
+        literals.push(literal);
+    }
+    literals
+}
+
+/// The part of a format string that identifies the message: the longest one between its arguments.
+fn fixed_part(format: &str) -> &str {
+    let parts = format.split('{').map(|part| part.rsplit('}').next().unwrap());
+    let part = parts.max_by_key(|part| part.len()).unwrap_or_default();
+    part.trim_matches(|letter: char| letter.is_whitespace() || "(:;".contains(letter))
+}
+
+#[test]
+fn troubleshooting_has_a_row_for_each_refusal() {
+    let documented = file("docs/troubleshooting.md");
+    let rows: Vec<&str> = documented.lines().filter(|line| line.starts_with("| ")).collect();
+    let mut others: BTreeSet<&str> = OTHERS.into();
+    let (mut found, mut missing) = (0, Vec::new());
+    for path in SOURCES {
+        for literal in literals(&file(path)) {
+            let part = fixed_part(&literal);
+            // Names of fields, kinds and operations are no sentences.
+            if !part.contains(' ') && !OTHERS.contains(&part) {
+                continue;
+            }
+            found += 1;
+            if OTHERS.contains(&part) {
+                others.remove(part);
+            } else if !rows.iter().any(|row| row.contains(part)) {
+                missing.push(format!("{path}: {part:?}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "add rows for these texts:\n{}", missing.join("\n"));
+    assert!(found > 15, "only {found} texts were found");
+    assert_eq!(others, BTreeSet::new(), "no source has these texts any longer");
+}
+
+#[test]
+fn identifies_a_message_by_its_longest_fixed_part() {
+    assert_eq!(literals("a(\"b \\\"c\\\"\");\n// \"d\"\n\"e\" #[cfg(test)] \"f\""), ["b \"c\"", "e"]);
+    assert_eq!(fixed_part("{KIND} {name} is refused: {}"), "is refused");
+    assert_eq!(fixed_part("{failure}: {remedy} ({details})"), "");
+}
