@@ -52,7 +52,7 @@ async fn serve(cluster: &mut Cluster, account: &str) -> Result<()> {
     let token = cluster.control_plane.service_account_token(NAMESPACE, account).await?;
     let kubeconfig = cluster.control_plane.kubeconfig_with_token(account, &token)?;
     let module = PolicyModule::load_file(&policy_path())?;
-    cluster.start_installed_webhook(&module, policy, &kubeconfig).await
+    cluster.start_installed_webhook(&module, vec![policy], &kubeconfig).await
 }
 
 /// Creates Pods (as a dry run) until it is stopped, and returns how many, and what was refused.
