@@ -22,7 +22,8 @@ const BINDING: &str = "pps-policy-persistent-pod-state";
 
 pub(super) async fn of_the_policies(world: &World) {
     let policies = api(&world.cluster.client(), "ClusterAdmissionPolicy");
-    let before = ["--phase=before", "--policy-server=default"];
+    // `default` may not use the test's registry.
+    let before = ["--phase=before", "--policy-server=default", "--skip-registry"];
     // The values, or an overlay that is added later, name another PolicyServer.
     let server = json!({"apiVersion": "policies.kubewarden.io/v1", "kind": "PolicyServer",
         "metadata": {"name": "default"}, "spec": {"image": "i", "replicas": 2, "serviceAccountName": "policy-server"}});

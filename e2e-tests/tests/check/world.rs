@@ -90,12 +90,17 @@ impl World {
         self.check(&args.iter().map(String::as_str).collect::<Vec<_>>()).await
     }
 
-    /// Runs the check, which must find this, and nothing else that is an error.
+    /// Runs the check, which must find these errors and no others. The API server may take a moment to know a new role.
     pub(super) async fn expect_error(&self, args: &[&str], codes: &[&str]) {
-        let report = self.check(args).await;
+        let wanted: BTreeSet<&str> = codes.iter().copied().collect();
+        let what = format!("the check to find {codes:?}");
+        let report = wait_for(&what, Duration::from_secs(40), async || {
+            let report = self.check(args).await;
+            let found: BTreeSet<&str> = report.codes("error").into_iter().collect();
+            Ok(Progress::when(found == wanted, report.clone(), format!("{report:#?}")))
+        });
+        let report = report.await.unwrap();
         assert_eq!(report.exit_code, 1, "{report:#?}");
-        let found: BTreeSet<&str> = report.codes("error").into_iter().collect();
-        assert_eq!(found, codes.iter().copied().collect(), "{report:#?}");
         for finding in report.findings.iter().filter(|finding| finding.severity == "error") {
             assert!(!finding.advice.is_empty() && !finding.subject.is_empty(), "{finding:?}");
         }
