@@ -132,10 +132,12 @@ if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
     done
     with_lock control-plane prepare "${OTHERS[@]}" >&2
     mkdir -p "$TARGET"
-    DIR="$CACHE_DIR/control-plane-assets"
-    rm -rf "$DIR" && mkdir -p "$DIR"
-    for name in "${BINARIES[@]}"; do ln -s "$KUBEBUILDER_ASSETS/$name" "$DIR/$name"; done
-    for name in "${OTHERS[@]}"; do ln -s "$TARGET/$name" "$DIR/$name"; done
+    # A folder for each set of programs: tests with another one may run at the same time.
+    ASSETS="$(cd "$KUBEBUILDER_ASSETS" && pwd -P)"
+    DIR="$CACHE_DIR/control-plane-assets-$(printf %s "$ASSETS" | sha256sum | cut -c 1-12)"
+    mkdir -p "$DIR"
+    for name in "${BINARIES[@]}"; do ln -sfn "$ASSETS/$name" "$DIR/$name"; done
+    for name in "${OTHERS[@]}"; do ln -sfn "$TARGET/$name" "$DIR/$name"; done
     echo "$DIR"
 else
     with_lock control-plane prepare "${BINARIES[@]}" "${OTHERS[@]}" >&2

@@ -115,8 +115,8 @@ fn what_the_check_finds_is_decided_without_a_cluster_and_without_a_clock() {
     assert!(files_where(&[CHECK], |file, _| !reads(file)).len() > 8);
 }
 
-/// An administrator may set the wall clock. The sidecar reads it only for timestamps that people read: when the Lease
-/// was renewed, and when a condition changed.
+/// An administrator may set the wall clock. The sidecar reads it only for what people read: when the Lease was renewed,
+/// when a condition changed, and in metrics, for how long something has waited.
 #[test]
 fn the_wall_clock_is_only_read_for_timestamps() {
     let is_wall_clock = |name: &str| {

@@ -61,7 +61,9 @@ fn workflows_use_pinned_actions_and_run_existing_commands() {
             }
         }
     }
-    let expected = [".ci/run", "hack/sign.sh", "publish", "release", "release-tests"].map(str::to_owned);
+    let expected =
+        [".ci/run", "e2e-tests", "emulated-tests", "hack/sign.sh", "publish", "release", "release-tests"]
+            .map(str::to_owned);
     assert_eq!((actions > 5, commands), (true, expected.into()));
 }
 

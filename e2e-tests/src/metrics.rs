@@ -1,4 +1,4 @@
-//! Metrics as text, and the metrics that PromQL expressions name.
+//! Metrics as text, and the metrics that `PromQL` expressions name.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ fn quoted_end(text: &str) -> Option<usize> {
     })
 }
 
-/// The metrics that a PromQL expression selects, each with the labels that it selects by.
+/// The metrics that a `PromQL` expression selects, each with the labels that it selects by.
 pub fn selectors(expression: &str) -> Vec<(String, Vec<String>)> {
     const LABEL_LISTS: [&str; 6] = ["by", "group_left", "group_right", "ignoring", "on", "without"];
     let mut found: Vec<(String, Vec<String>)> = Vec::new();

@@ -8,6 +8,7 @@
 mod support;
 
 mod alerts;
+mod break_glass;
 mod chart;
 mod check;
 mod contained;

@@ -1,4 +1,4 @@
-//! What Kubewarden's controller makes in a cluster: Deployments for PolicyServers, and for policies webhooks and status.
+//! What Kubewarden's controller makes in a cluster: Deployments for `PolicyServers`, and for policies webhooks and status.
 //!
 //! It follows `internal/controller/policy_subreconciler.go` and `policyserver_controller_deployment.go` of
 //! kubewarden-controller 1.36. The Pods of the Deployments are simulated, so nothing answers the webhooks.
@@ -20,7 +20,7 @@ use crate::{
     wait::{Progress, wait_for},
 };
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The reconciling half of Kubewarden's controller, as far as checks can see it.
 pub struct Reconciler {
@@ -50,7 +50,7 @@ impl Reconciler {
         Ok(controller)
     }
 
-    /// Makes the Deployments of all PolicyServers, and waits until their Pods are ready unless they cannot be.
+    /// Makes the Deployments of all `PolicyServers`, and waits until their Pods are ready unless they cannot be.
     pub async fn run_servers(&self) -> Result<()> {
         for server in api(&self.client, "PolicyServer").list(&ListParams::default()).await? {
             let name = format!("policy-server-{}", server.name_any());

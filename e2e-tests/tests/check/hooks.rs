@@ -113,6 +113,8 @@ pub(super) async fn stop_a_wrong_installation_and_pass_a_right_one(world: &World
     warn["check"] = json!({"onError": "warn"});
     let (succeeded, log) = run_before(world, warn).await;
     assert!(succeeded && log.contains("ERROR     ModuleNotFound"), "{log}");
+    world.kubectl(&["delete", "job", "-n", NAMESPACE, "pps-check-before"]).await;
+    wait_until_gone(world, "job-name=pps-check-before").await;
 }
 
 pub(super) async fn run_as_a_helm_test(world: &World) {

@@ -22,7 +22,8 @@ const BINDING: &str = "pps-policy-persistent-pod-state";
 
 pub(super) async fn of_the_policies(world: &World) {
     let policies = api(&world.cluster.client(), "ClusterAdmissionPolicy");
-    let before = ["--phase=before", "--policy-server=default"];
+    // `default` may not use the test's registry.
+    let before = ["--phase=before", "--policy-server=default", "--skip-registry"];
     // The values, or an overlay that is added later, name another PolicyServer.
     let server = json!({"apiVersion": "policies.kubewarden.io/v1", "kind": "PolicyServer",
         "metadata": {"name": "default"}, "spec": {"image": "i", "replicas": 2, "serviceAccountName": "policy-server"}});
@@ -243,7 +244,7 @@ pub(super) async fn of_the_checks_own_rights(world: &World) {
 
 async fn wait_for_pods(world: &World, namespace: &str, wanted: usize) {
     let controller = "kubewarden-controller";
-    wait_for(&format!("{wanted} Pods in {namespace}"), Duration::from_secs(60), async || {
+    wait_for(&format!("{wanted} Pods in {namespace}"), Duration::from_mins(1), async || {
         let pods = world.cluster.pods_api(namespace).list(&kube::api::ListParams::default()).await?;
         let count =
             pods.iter().filter(|pod| !kube::ResourceExt::name_any(*pod).starts_with(controller)).count();

@@ -90,12 +90,17 @@ impl World {
         self.check(&args.iter().map(String::as_str).collect::<Vec<_>>()).await
     }
 
-    /// Runs the check, which must find this, and nothing else that is an error.
+    /// Runs the check, which must find these errors and no others. The API server may take a moment to know a new role.
     pub(super) async fn expect_error(&self, args: &[&str], codes: &[&str]) {
-        let report = self.check(args).await;
+        let wanted: BTreeSet<&str> = codes.iter().copied().collect();
+        let what = format!("the check to find {codes:?}");
+        let report = wait_for(&what, Duration::from_secs(40), async || {
+            let report = self.check(args).await;
+            let found: BTreeSet<&str> = report.codes("error").into_iter().collect();
+            Ok(Progress::when(found == wanted, report.clone(), format!("{report:#?}")))
+        });
+        let report = report.await.unwrap();
         assert_eq!(report.exit_code, 1, "{report:#?}");
-        let found: BTreeSet<&str> = report.codes("error").into_iter().collect();
-        assert_eq!(found, codes.iter().copied().collect(), "{report:#?}");
         for finding in report.findings.iter().filter(|finding| finding.severity == "error") {
             assert!(!finding.advice.is_empty() && !finding.subject.is_empty(), "{finding:?}");
         }
@@ -159,7 +164,7 @@ impl World {
         for pod in &former {
             pods.delete(pod, &DeleteParams::default().grace_period(0)).await.unwrap();
         }
-        wait_for("the PolicyServer's former Pods to be gone", Duration::from_secs(60), async || {
+        wait_for("the PolicyServer's former Pods to be gone", Duration::from_mins(1), async || {
             let now = self.server_pods().await;
             Ok(Progress::when(
                 !now.is_empty() && former.iter().all(|pod| !now.contains(pod)),
@@ -257,7 +262,7 @@ async fn registry_in_a_stateful_set(cluster: &Cluster) {
     let services: Api<k8s_openapi::api::core::v1::Service> = Api::namespaced(cluster.client(), "tools");
     let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "127.0.0.1"}]}}});
     services.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
-    wait_for("the registry's Pod", Duration::from_secs(60), async || {
+    wait_for("the registry's Pod", Duration::from_mins(1), async || {
         let pods = cluster.pods_api("tools").list(&ListParams::default()).await?.items.len();
         Ok(Progress::when(pods == 1, (), pods))
     })

@@ -49,7 +49,10 @@ impl Installed {
         self.end_policy_server().await;
         for policy in installed_policies(&self.cluster).await.unwrap() {
             wait_for("the API server to miss the PolicyServer", TIMEOUT, async || {
-                let answer = send_probe(&policy, &self.cluster.client()).await?.unwrap_or_default();
+                // A policy that is not asked about the namespace of the probe cannot be probed.
+                let Some(answer) = send_probe(&policy, &self.cluster.client()).await? else {
+                    return Ok(Progress::Done(()));
+                };
                 Ok(Progress::when(answer.contains("failed calling webhook"), (), answer))
             })
             .await
@@ -91,9 +94,17 @@ impl Installed {
         }
     }
 
-    /// What the API server answered when a controller tried to create a Pod of this StatefulSet.
-    pub(crate) async fn refusal(&self, namespace: &'static str, stateful_set: &str) -> String {
-        self.pool(namespace).event(stateful_set, "FailedCreate").await
+    /// Waits until the API server has answered this to a controller that tried to create a Pod of this StatefulSet. Returns the
+    /// whole message.
+    pub(crate) async fn refusal(&self, namespace: &'static str, stateful_set: &str, part: &str) -> String {
+        let pool = self.pool(namespace);
+        wait_for(&format!("the Pod of {stateful_set} to be refused: {part}"), TIMEOUT, async || {
+            let messages = pool.events(stateful_set, "FailedCreate").await?;
+            let found = messages.iter().find(|message| message.contains(part)).cloned();
+            Ok(Progress::when(found.is_some(), found.unwrap_or_default(), format!("{messages:?}")))
+        })
+        .await
+        .unwrap()
     }
 }
 

@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tracing::info;
 
 use super::worker::{DROP_RETRY_INTERVAL, OVERSIZED_RETRY_INTERVAL, Worker};
-use super::writing::time_since;
+use super::writing::{time_since, wall_clock};
 use crate::decide::schedule::Candidates;
 use crate::facts::NamespacedName;
 use crate::facts::store::Update;
@@ -189,7 +188,7 @@ impl Worker {
         let totals = self.index.totals();
         self.metrics.set_desired(totals.desired_states, totals.missing_states);
         let waits =
-            totals.unschedulable_since.map_or(Duration::ZERO, |since| time_since(since, Timestamp::now()));
+            totals.unschedulable_since.map_or(Duration::ZERO, |since| time_since(since, wall_clock()));
         self.metrics.set_injected(totals.injected_pods, totals.unschedulable_pods, waits);
         let pending = self.status_writes.len() + self.generated_writes.len() + self.evictions.len();
         let oldest = [self.status_writes.oldest(), self.generated_writes.oldest(), self.evictions.oldest()];

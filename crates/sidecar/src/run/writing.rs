@@ -19,7 +19,7 @@ const UNREADABLE_AFTER: u32 = 6;
 
 impl Worker {
     pub(super) fn write_status(&mut self, key: &NamespacedName, is_retry: bool) {
-        let now = Timestamp::now();
+        let now = wall_clock();
         let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let Some(write) = self.index.status_write(key, &time) else {
             if !self.index.is_status_write_in_flight(key) {
@@ -226,6 +226,11 @@ fn refusal(workload: &WorkloadKey, generated: &GeneratedPps, message: &str) -> S
         }
     };
     format!("cannot {verb} PersistentPodState {name}; {advice}: {message}")
+}
+
+/// The wall clock, which an administrator may set. Only for what people read: conditions and metrics.
+pub(super) fn wall_clock() -> Timestamp {
+    Timestamp::now()
 }
 
 /// The time between these Unix seconds and now; zero if another machine's clock is ahead of this one's.

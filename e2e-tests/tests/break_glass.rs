@@ -1,0 +1,405 @@
+//! Plays `docs/break-glass.md`: each block of commands runs unchanged, with the kubectl of the control plane, in the situation
+//! for which the document has it.
+//!
+//! Kubewarden's controller does not run here, as if it were down too. What it does later, the test does: it removes the
+//! finalizer of a deleted policy, and says that a policy is active.
+
+use std::{fs, path::PathBuf, process::Stdio, time::Duration};
+
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
+};
+use pps_e2e::{
+    cluster::StatefulSetSpec,
+    control_plane::{ADMIN, Version},
+    install::installed_policies,
+    kubewarden::{self, policy_server},
+    manifests::render::{as_served, render_kustomize},
+    report,
+    repository::repository_file,
+    wait::{Progress, wait_for},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    TIMEOUT, WHILE,
+    installed::{ACCOUNT, Home, Installed},
+    wait_for_permission,
+};
+
+/// The blocks of the document, each of which a sequence below plays.
+const BLOCKS: [&str; 15] = [
+    "retry",
+    "keep",
+    "one-namespace",
+    "all-namespaces",
+    "install",
+    "one-namespace-back",
+    "active",
+    "away",
+    "return",
+    "record",
+    "may-it",
+    "grant",
+    "registry",
+    "definition",
+    "status (kubectl 1.24)",
+];
+/// Kubewarden's finalizer on its policies.
+const FINALIZER: &str = "kubewarden.io/finalizer";
+
+fn document() -> String {
+    fs::read_to_string(repository_file("docs/break-glass.md")).unwrap()
+}
+
+/// The named blocks of commands. Lines that do not begin with `$ ` continue a command.
+fn blocks(text: &str) -> Vec<(String, Vec<String>)> {
+    let mut blocks: Vec<(String, Vec<String>)> = Vec::new();
+    let (mut name, mut is_inside) = (None, false);
+    for line in text.lines() {
+        let line = line.trim_start();
+        if let Some(rest) = line.strip_prefix("<!-- played: ") {
+            name = rest.strip_suffix(" -->").map(str::to_owned);
+        } else if line == "```console" {
+            is_inside = true;
+            blocks.push((name.take().expect("each block of commands has a name"), Vec::new()));
+        } else if line.starts_with("```") {
+            is_inside = false;
+        } else if is_inside {
+            let commands = &mut blocks.last_mut().unwrap().1;
+            match line.strip_prefix("$ ") {
+                Some(command) => commands.push(command.to_owned()),
+                None => {
+                    let command = commands.last_mut().expect("a command comes first");
+                    command.push('\n');
+                    command.push_str(line);
+                }
+            }
+        }
+    }
+    blocks
+}
+
+/// The commands of a block of the document.
+fn commands(block: &str) -> Vec<String> {
+    let mut blocks = blocks(&document()).into_iter();
+    blocks.find(|(name, _)| name == block).map(|(_, commands)| commands).unwrap()
+}
+
+#[test]
+fn every_block_of_the_document_is_played() {
+    let text = document();
+    let names: Vec<String> = blocks(&text).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, BLOCKS);
+    assert!(!text.contains("```sh"), "only console blocks are played");
+}
+
+#[test]
+fn commands_may_have_several_lines() {
+    let text = "<!-- played: a -->\n  ```console\n  $ b |\n      c\n  $ d\n  ```\n";
+    assert_eq!(blocks(text), [("a".to_owned(), vec!["b |\nc".to_owned(), "d".to_owned()])]);
+}
+
+/// A reader of the document, at work in a folder.
+struct Reader {
+    folder: PathBuf,
+    kubeconfig: PathBuf,
+    path: String,
+}
+
+impl Reader {
+    fn new(installed: &Installed) -> Self {
+        let control_plane = &installed.cluster.control_plane;
+        let folder = control_plane.folder().join("break-glass");
+        fs::create_dir_all(&folder).unwrap();
+        // The document names files of a checkout.
+        std::os::unix::fs::symlink(repository_file("deploy").canonicalize().unwrap(), folder.join("deploy"))
+            .unwrap();
+        let programs = control_plane.binaries().folder().display();
+        let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
+        Self { folder, kubeconfig: control_plane.kubeconfig_for(ADMIN).unwrap(), path }
+    }
+
+    /// Runs the commands of a block. Returns what they print, and whether all of them succeeded.
+    async fn run(&self, block: &str) -> (String, bool) {
+        self.run_commands(&commands(block)).await
+    }
+
+    async fn run_commands(&self, commands: &[String]) -> (String, bool) {
+        let (mut printed, mut succeeded) = (String::new(), true);
+        for command in commands {
+            let output = tokio::process::Command::new("bash")
+                .args(["-o", "pipefail", "-c", command])
+                .current_dir(&self.folder)
+                .env("KUBECONFIG", &self.kubeconfig)
+                .env("HOME", &self.folder)
+                .env("PATH", &self.path)
+                .stdin(Stdio::null())
+                .kill_on_drop(true)
+                .output();
+            let output = tokio::time::timeout(Duration::from_mins(2), output).await.unwrap().unwrap();
+            succeeded &= output.status.success();
+            printed.push_str(&String::from_utf8_lossy(&output.stdout));
+            printed.push_str(&String::from_utf8_lossy(&output.stderr));
+        }
+        (printed, succeeded)
+    }
+
+    /// Creates the policies again. The manifests are those that the harness has installed: they name another registry than
+    /// `deploy`, and the kubectl of Kubernetes 1.20 cannot build them.
+    async fn install(&self, installed: &Installed) {
+        let folder = installed.cluster.control_plane.folder().join("installation");
+        let objects = render_kustomize(&folder.display().to_string()).unwrap();
+        let objects = as_served(objects, installed.cluster.control_plane.version());
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        fs::write(self.folder.join("installed.json"), list.to_string()).unwrap();
+        let [command] = &commands("install")[..] else { panic!("one command is expected") };
+        let (_, rest) = command.split_once("kubectl kustomize deploy").unwrap();
+        let (printed, succeeded) = self.run_commands(&[format!("cat installed.json {rest}")]).await;
+        assert!(succeeded && printed.contains("clusteradmissionpolicy"), "{printed}");
+        assert!(!printed.contains("deployment"), "the sidecar starts too early: {printed}");
+    }
+
+    /// Runs a block that has to succeed.
+    async fn play(&self, block: &str) -> String {
+        let (printed, succeeded) = self.run(block).await;
+        assert!(succeeded, "{block}: {printed}");
+        printed
+    }
+}
+
+fn policy_kind() -> ApiResource {
+    ApiResource {
+        group: "policies.kubewarden.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "policies.kubewarden.io/v1".to_owned(),
+        kind: "ClusterAdmissionPolicy".to_owned(),
+        plural: "clusteradmissionpolicies".to_owned(),
+    }
+}
+
+impl Installed {
+    fn policies(&self) -> Api<DynamicObject> {
+        Api::all_with(self.cluster.client(), &policy_kind())
+    }
+
+    /// Kubewarden has a finalizer on each policy.
+    async fn finalize_policy(&self) {
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": [FINALIZER]}}));
+        self.policies().patch("persistent-pod-state", &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Kubewarden's controller is back: a deleted policy goes.
+    async fn release_policy(&self) {
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        self.policies().patch("persistent-pod-state", &PatchParams::default(), &patch).await.unwrap();
+        wait_for("the deleted policy to be gone", TIMEOUT, async || {
+            let found = self.policies().get_opt("persistent-pod-state").await?;
+            Ok(Progress::when(found.is_none(), (), "still there"))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Kubewarden's controller says that the policy is active.
+    async fn activate_policy(&self) {
+        let condition = json!({"type": "PolicyActive", "status": "True", "reason": "PolicyActive",
+            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let patch = Patch::Merge(json!({"status": {"policyStatus": "active", "conditions": [condition]}}));
+        self.policies().patch_status("persistent-pod-state", &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    async fn wait_for_sidecars(&self, count: usize) {
+        wait_for(&format!("{count} sidecars"), TIMEOUT, async || {
+            let pods = self.installation.sidecars(&self.cluster).await?.len();
+            Ok(Progress::when(pods == count, (), pods))
+        })
+        .await
+        .unwrap();
+        if count > 0 {
+            self.installation.wait_available(&self.cluster).await.unwrap();
+        }
+    }
+
+    /// Asserts that the API server refuses the Pod with a message that begins like this, as the document says.
+    async fn assert_refused(&self, home: &Home, part: &str) {
+        let part = format!("create Pod db-0 in StatefulSet db failed error: {part}");
+        self.refusal(home.namespace, "db", &part).await;
+        assert!(document().contains(&part), "docs/break-glass.md does not say {part:?}");
+        tokio::time::sleep(WHILE).await;
+        assert_eq!(home.pod(self).await, None);
+    }
+}
+
+/// The beginnings of the messages, up to what differs from case to case.
+const NO_ANSWER: &str = "Internal error occurred: failed calling webhook \"clusterwide-persistent-pod-state.kubewarden.admission\": ";
+const CANNOT_LOOK_UP: &str = "admission webhook \"clusterwide-persistent-pod-state.kubewarden.admission\" denied the request: cannot look up the PersistentPodState of StatefulSet db in namespace shop: ";
+
+#[tokio::test]
+async fn each_sequence_of_the_document_leads_back() {
+    let mut installed = Installed::start().await;
+    let reader = Reader::new(&installed);
+    let home = installed.run_recorded("shop").await;
+    two_commands_let_pods_start(&mut installed, &reader, &home).await;
+    a_label_lets_the_pods_of_a_namespace_start(&mut installed, &reader, &home).await;
+    a_missing_permission_is_found_and_granted(&mut installed, &reader, &home).await;
+    a_registry_starts_without_the_policy_server(&mut installed, &reader, &home).await;
+    a_deleted_definition_comes_back_with_what_was_recorded(&mut installed, &reader, &home).await;
+    assert_eq!(installed.installation.problems(), Vec::<String>::new());
+}
+
+/// The Pods that run elsewhere go back, and the sidecar records again.
+async fn go_back(installed: &Installed, reader: &Reader, home: &Home) {
+    let away = home.pod(installed).await.unwrap().node.unwrap();
+    let line = format!("{}/db-0 belongs on {} and is on {away}", home.namespace, home.node);
+    assert_eq!(reader.play("away").await.lines().collect::<Vec<_>>(), [line]);
+    reader.play("return").await;
+    home.assert_back(installed).await;
+    assert_eq!(reader.play("away").await, "");
+    reader.play("record").await;
+    installed.wait_for_sidecars(2).await;
+    home.assert_recorded(installed).await;
+}
+
+async fn two_commands_let_pods_start(installed: &mut Installed, reader: &Reader, home: &Home) {
+    installed.finalize_policy().await;
+    installed.stop_policy_server().await;
+    home.delete_pod(installed).await;
+    installed.assert_refused(home, NO_ANSWER).await;
+
+    reader.play("keep").await;
+    installed.wait_for_sidecars(0).await;
+    reader.play("all-namespaces").await;
+    reader.play("retry").await;
+    home.assert_away(installed).await;
+    home.assert_recorded(installed).await;
+
+    installed.release_policy().await;
+    reader.install(installed).await;
+    installed.wait_for_sidecars(0).await;
+    installed.serve(ACCOUNT).await.unwrap();
+    installed.activate_policy().await;
+    reader.play("active").await;
+    go_back(installed, reader, home).await;
+}
+
+async fn a_label_lets_the_pods_of_a_namespace_start(installed: &mut Installed, reader: &Reader, home: &Home) {
+    installed.stop_policy_server().await;
+    home.delete_pod(installed).await;
+    installed.assert_refused(home, NO_ANSWER).await;
+
+    reader.play("keep").await;
+    installed.wait_for_sidecars(0).await;
+    reader.play("one-namespace").await;
+    reader.play("retry").await;
+    home.assert_away(installed).await;
+
+    reader.play("one-namespace-back").await;
+    installed.serve(ACCOUNT).await.unwrap();
+    go_back(installed, reader, home).await;
+}
+
+async fn a_missing_permission_is_found_and_granted(installed: &mut Installed, reader: &Reader, home: &Home) {
+    let binding = ["delete", "clusterrolebinding", "pps-policy-persistent-pod-state"];
+    installed.cluster.control_plane.kubectl(&binding).await.unwrap();
+    let user = format!("system:serviceaccount:{}:{ACCOUNT}", kubewarden::NAMESPACE);
+    let may = async |may| {
+        wait_for_permission(&installed.cluster, &user, "apps.kruise.io", "persistentpodstates", "get", may)
+            .await;
+    };
+    may(false).await;
+    home.delete_pod(installed).await;
+    installed.assert_refused(home, CANNOT_LOOK_UP).await;
+
+    let (answer, allowed) = reader.run("may-it").await;
+    assert!(answer.contains("no") && !allowed, "{answer}");
+    reader.play("grant").await;
+    may(true).await;
+    assert!(reader.play("may-it").await.contains("yes"));
+    reader.play("retry").await;
+    home.assert_back(installed).await;
+}
+
+/// The PolicyServer can only start once the registry runs, from which it pulls its module.
+async fn a_registry_starts_without_the_policy_server(
+    installed: &mut Installed,
+    reader: &Reader,
+    home: &Home,
+) {
+    let registry = StatefulSetSpec::new("registry", "registry", 1);
+    installed.cluster.run_stateful_set(&registry).await.unwrap();
+    // Power is back: no Pod runs yet.
+    installed.stop_policy_server().await;
+    installed.cluster.delete_pods("registry", "registry", &["registry-0"]).await.unwrap();
+    home.delete_pod(installed).await;
+    installed.assert_refused(home, NO_ANSWER).await;
+    installed.refusal("registry", "registry", "failed calling webhook").await;
+
+    reader.play("registry").await;
+    reader.play("retry").await;
+    installed.cluster.wait_ready("registry", "registry", 1, TIMEOUT).await.unwrap();
+    installed.serve(ACCOUNT).await.unwrap();
+    reader.play("retry").await;
+    home.assert_back(installed).await;
+}
+
+async fn a_deleted_definition_comes_back_with_what_was_recorded(
+    installed: &mut Installed,
+    reader: &Reader,
+    home: &Home,
+) {
+    reader.play("keep").await;
+    installed.wait_for_sidecars(0).await;
+    let definition = ["delete", "crd", "persistentpodstates.apps.kruise.io"];
+    installed.cluster.control_plane.kubectl(&definition).await.unwrap();
+    home.delete_pod(installed).await;
+    home.assert_away(installed).await;
+
+    reader.play("definition").await;
+    if installed.cluster.control_plane.version() >= Version::minor(24) {
+        reader.play("status (kubectl 1.24)").await;
+    } else {
+        report::skipped(
+            "restoring a status with kubectl",
+            "needs Kubernetes 1.24; a status patch stands in for it",
+        );
+        let saved = fs::read_to_string(reader.folder.join("restore.json")).unwrap();
+        let saved: Value = serde_json::from_str(&saved).unwrap();
+        for object in saved["items"].as_array().unwrap() {
+            let (namespace, name) = (
+                object["metadata"]["namespace"].as_str().unwrap(),
+                object["metadata"]["name"].as_str().unwrap(),
+            );
+            let status = Patch::Merge(json!({"status": object["status"]}));
+            let objects = installed.cluster.pps_api(namespace);
+            objects.patch_status(name, &PatchParams::default(), &status).await.unwrap();
+        }
+    }
+    home.assert_recorded(installed).await;
+    go_back(installed, reader, home).await;
+}
+
+/// What the document says about a module that cannot be pulled, seen on Kubewarden's own PolicyServer.
+#[tokio::test]
+async fn the_real_policy_server_ends_if_it_cannot_pull_a_module() {
+    let test = "the_real_policy_server_ends_if_it_cannot_pull_a_module";
+    if policy_server::executable().is_none() {
+        return report::skipped(test, "set POLICY_SERVER=… (Kubewarden's executable) to run it");
+    }
+    let mut installed = Installed::start().await;
+    let missing =
+        format!("registry://{}:missing", installed.installation.published.policy.split_once('@').unwrap().0);
+    let patch = json!({"spec": {"module": missing}}).to_string();
+    for policy in installed_policies(&installed.cluster).await.unwrap() {
+        let name = policy.id();
+        let name = name.trim_start_matches("clusterwide-");
+        let patch = ["patch", "clusteradmissionpolicy", name, "--type=merge", "--patch", &patch];
+        installed.cluster.control_plane.kubectl(&patch).await.unwrap();
+    }
+    let error = format!("{:#}", installed.serve(ACCOUNT).await.unwrap_err());
+    report::note(&error);
+    assert!(error.contains("the PolicyServer ended"), "{error}");
+    let part = "Error while downloading policy 'clusterwide-persistent-pod-state";
+    assert!(error.contains(part) && document().contains(part), "{error}");
+}
