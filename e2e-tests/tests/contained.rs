@@ -256,10 +256,7 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
         afterwards: BACK,
     };
     let home = installed.run_recorded("opted-in").await;
-    // The probe of the harness is sent to this namespace.
-    for namespace in [home.namespace, "default"] {
-        label(&installed, namespace, "enabled").await;
-    }
+    label(&installed, home.namespace, "enabled").await;
     let all = opt_in(&installed).await;
     installed.serve(ACCOUNT).await.unwrap();
     installed.stop_policy_server().await;

@@ -21,6 +21,7 @@ use crate::rules::judge;
 /// Exits with 0 if nothing is wrong, with 1 if something is, and with 2 if the command line is invalid or if
 /// something could not be read, for example because a permission is missing.
 #[derive(Args, Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct CheckArgs {
     /// Kubeconfig file to use instead of the default one.
     #[arg(long, value_name = "FILE")]

@@ -77,6 +77,7 @@ pub enum Recorder {
 
 /// What is to be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Settings {
     /// When the check runs.
     pub phase: Phase,

@@ -129,7 +129,7 @@ codes! {
     PolicyMissing,
     /// A policy is not active.
     PolicyNotActive,
-    /// The policies run on several PolicyServers.
+    /// The policies run on several `PolicyServers`.
     PolicyServersDiffer,
     /// The installation would move a policy to another PolicyServer, which Kubewarden refuses.
     PolicyServerImmutable,

@@ -107,7 +107,7 @@ async fn read_server(reader: &Reader, facts: &mut Facts) {
         Read::Unknown => Read::Unknown,
     };
     if let Some(deployment) = facts.server_deployment.known() {
-        facts.server_namespace = deployment.metadata.namespace.clone();
+        facts.server_namespace.clone_from(&deployment.metadata.namespace);
     }
     let (namespace, account_name) = (&facts.server_namespace, facts.account_name());
     if !is_name(account_name) {

@@ -244,7 +244,7 @@ pub(super) async fn of_the_checks_own_rights(world: &World) {
 
 async fn wait_for_pods(world: &World, namespace: &str, wanted: usize) {
     let controller = "kubewarden-controller";
-    wait_for(&format!("{wanted} Pods in {namespace}"), Duration::from_secs(60), async || {
+    wait_for(&format!("{wanted} Pods in {namespace}"), Duration::from_mins(1), async || {
         let pods = world.cluster.pods_api(namespace).list(&kube::api::ListParams::default()).await?;
         let count =
             pods.iter().filter(|pod| !kube::ResourceExt::name_any(*pod).starts_with(controller)).count();

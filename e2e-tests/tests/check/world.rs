@@ -164,7 +164,7 @@ impl World {
         for pod in &former {
             pods.delete(pod, &DeleteParams::default().grace_period(0)).await.unwrap();
         }
-        wait_for("the PolicyServer's former Pods to be gone", Duration::from_secs(60), async || {
+        wait_for("the PolicyServer's former Pods to be gone", Duration::from_mins(1), async || {
             let now = self.server_pods().await;
             Ok(Progress::when(
                 !now.is_empty() && former.iter().all(|pod| !now.contains(pod)),
@@ -262,7 +262,7 @@ async fn registry_in_a_stateful_set(cluster: &Cluster) {
     let services: Api<k8s_openapi::api::core::v1::Service> = Api::namespaced(cluster.client(), "tools");
     let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "127.0.0.1"}]}}});
     services.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
-    wait_for("the registry's Pod", Duration::from_secs(60), async || {
+    wait_for("the registry's Pod", Duration::from_mins(1), async || {
         let pods = cluster.pods_api("tools").list(&ListParams::default()).await?.items.len();
         Ok(Progress::when(pods == 1, (), pods))
     })

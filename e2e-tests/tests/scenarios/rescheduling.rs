@@ -96,6 +96,7 @@ pub(crate) async fn keeps_a_pod_pending_rather_than_leave_its_required_zone(clus
     pool.load(&other).await;
     cluster.nodes.cordon(&first).await.unwrap();
     assert_eq!(homes(&pool.recreate("web", &["web-0"]).await)["web-0"], other);
+    pool.recorded("web", "web").await;
 
     cluster.nodes.cordon(&other).await.unwrap();
     let before = cluster.delete_pods("zones", "web", &["web-0"]).await.unwrap();

@@ -19,6 +19,7 @@ macro_rules! objects {
             $(#[doc = $doc])+
             #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
             #[serde(rename_all = "camelCase", default)]
+            #[allow(clippy::struct_field_names, reason = "the names are those of Kubernetes")]
             pub struct $name {
                 $($(#[doc = $field_doc])+ #[serde(deserialize_with = "lenient")] pub $field: $type,)*
             }

@@ -125,7 +125,7 @@ impl Reader {
                     }),
                 }
             }
-            next = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+            list["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut next);
             if next.is_empty() || found.len() >= MAX_OBJECTS {
                 let more = if next.is_empty() {
                     0

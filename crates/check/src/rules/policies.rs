@@ -1,4 +1,4 @@
-//! The product's ClusterAdmissionPolicies.
+//! The product's `ClusterAdmissionPolicies`.
 
 use std::collections::BTreeSet;
 
