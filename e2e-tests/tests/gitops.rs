@@ -1,4 +1,4 @@
-//! What a GitOps tool sees: what it applies, it reads back, and the examples for Argo CD and Flux work.
+//! What a `GitOps` tool sees: what it applies, it reads back, and the examples for Argo CD and Flux work.
 
 use std::collections::BTreeSet;
 
