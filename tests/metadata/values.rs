@@ -1,5 +1,6 @@
 //! The chart's README has a table of all values, generated from the comments of values.yaml.
 
+use std::fmt::Write as _;
 use std::fs;
 
 use serde_json::Value;
@@ -94,7 +95,7 @@ fn table() -> String {
         inside = default.is_object().then(|| format!("{path}."));
         assert!(!description.is_empty(), "{VALUES}: {path} has no comment above it that says what it is");
         let cell = |text: &str| text.replace('|', "\\|");
-        rows.push_str(&format!("| `{path}` | `{}` | {} |\n", cell(&default.to_string()), cell(&description)));
+        writeln!(rows, "| `{path}` | `{}` | {} |", cell(&default.to_string()), cell(&description)).unwrap();
     }
     rows
 }

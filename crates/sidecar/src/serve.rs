@@ -21,7 +21,7 @@ use crate::telemetry::metrics::Metrics;
 /// Serves in the background until the program ends. Returns the address, whose port differs from the requested one if
 /// that was 0. Fails if the address cannot be bound. All IPv6 addresses include those of IPv4, and are these alone on a host
 /// without IPv6.
-pub(crate) async fn serve(
+pub(crate) fn serve(
     address: SocketAddr,
     health: Health,
     metrics: Arc<Metrics>,

@@ -1,7 +1,7 @@
 //! How the sidecar is set up: as the check's flags say, else as its Deployment says, else its defaults.
 
-use super::objects::Container;
-use super::{Deployment, Recorder, Settings};
+use super::objects::{Container, Deployment};
+use super::settings::{Recorder, Settings};
 
 /// Who records, and with which ConfigMap and Leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
