@@ -229,6 +229,8 @@ impl Installed {
     /// Asserts that the API server refuses the Pod with a message that begins like this, as the document says.
     async fn assert_refused(&self, home: &Home, part: &str) {
         let part = format!("create Pod db-0 in StatefulSet db failed error: {part}");
+        // After the refusals of a former sequence its controller waits.
+        self.retry(&[home.namespace]).await;
         self.refusal(home.namespace, "db", &part).await;
         assert!(document().contains(&part), "docs/break-glass.md does not say {part:?}");
         tokio::time::sleep(WHILE).await;

@@ -14,7 +14,7 @@ use pps_e2e::{
 };
 use serde_json::json;
 
-use super::{NO_ANSWER, Reader};
+use super::{NO_ANSWER, Reader, commands};
 use crate::support::{Pool, TIMEOUT};
 
 const SERVER: &str = "persistent-pod-state";
@@ -100,6 +100,13 @@ async fn only_a_change_of_the_webhook_lets_pods_start_while_the_policy_server_is
     assert_eq!(failure_policies(&cluster).await, all("Ignore"));
     reader.play("retry").await;
     cluster.wait_ready("shop", "db", 1, TIMEOUT).await.unwrap();
+    // The other webhook, as the document says.
+    let command = commands("ignore").remove(0).replace("mutatingwebhook", "validatingwebhook");
+    let (printed, succeeded) = reader.run_commands(&[command]).await;
+    assert!(
+        succeeded && printed.contains("clusterwide-persistent-pod-state-validation patched"),
+        "{printed}"
+    );
 
     // There is nothing to undo.
     set_ready(&cluster, true).await;
