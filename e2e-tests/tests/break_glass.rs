@@ -4,6 +4,9 @@
 //! Kubewarden's controller does not run here, as if it were down too. What it does later, the test does: it removes the
 //! finalizer of a deleted policy, and says that a policy is active.
 
+mod fail_open;
+mod with_helm;
+
 use std::{fs, path::PathBuf, process::Stdio, time::Duration};
 
 use kube::{
@@ -11,7 +14,7 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams},
 };
 use pps_e2e::{
-    cluster::StatefulSetSpec,
+    cluster::{Cluster, StatefulSetSpec},
     control_plane::{ADMIN, Version},
     install::installed_policies,
     kubewarden::{self, policy_server},
@@ -29,12 +32,14 @@ use crate::support::{
 };
 
 /// The blocks of the document, each of which a sequence below plays.
-const BLOCKS: [&str; 15] = [
+const BLOCKS: [&str; 17] = [
     "retry",
     "keep",
     "one-namespace",
+    "ignore",
     "all-namespaces",
     "install",
+    "install with Helm",
     "one-namespace-back",
     "active",
     "away",
@@ -108,8 +113,8 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(installed: &Installed) -> Self {
-        let control_plane = &installed.cluster.control_plane;
+    fn new(cluster: &Cluster) -> Self {
+        let control_plane = &cluster.control_plane;
         let folder = control_plane.folder().join("break-glass");
         fs::create_dir_all(&folder).unwrap();
         // The document names files of a checkout.
@@ -224,6 +229,8 @@ impl Installed {
     /// Asserts that the API server refuses the Pod with a message that begins like this, as the document says.
     async fn assert_refused(&self, home: &Home, part: &str) {
         let part = format!("create Pod db-0 in StatefulSet db failed error: {part}");
+        // After the refusals of a former sequence its controller waits.
+        self.retry(&[home.namespace]).await;
         self.refusal(home.namespace, "db", &part).await;
         assert!(document().contains(&part), "docs/break-glass.md does not say {part:?}");
         tokio::time::sleep(WHILE).await;
@@ -238,7 +245,7 @@ const CANNOT_LOOK_UP: &str = "admission webhook \"clusterwide-persistent-pod-sta
 #[tokio::test]
 async fn each_sequence_of_the_document_leads_back() {
     let mut installed = Installed::start().await;
-    let reader = Reader::new(&installed);
+    let reader = Reader::new(&installed.cluster);
     let home = installed.run_recorded("shop").await;
     two_commands_let_pods_start(&mut installed, &reader, &home).await;
     a_label_lets_the_pods_of_a_namespace_start(&mut installed, &reader, &home).await;

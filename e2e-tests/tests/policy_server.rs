@@ -1,11 +1,17 @@
 //! Which PolicyServer runs the policies: found in the cluster, never changed behind the user's back, and moved as
 //! deploy/README.md says. Kubewarden's controller refuses to change `spec.policyServer` here as there.
 
-use std::{collections::BTreeMap, fs, process::Command};
+use std::{
+    collections::BTreeMap,
+    fs,
+    process::Command,
+    time::{Duration, Instant},
+};
 
+use anyhow::{Result, bail};
 use kube::{
     Api, ResourceExt,
-    api::{ApiResource, DynamicObject, ListParams, PostParams},
+    api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use pps_e2e::{
     cluster::Cluster,
@@ -21,6 +27,8 @@ use crate::chart::release::Release;
 
 const DEDICATED: &str = "persistent-pod-state";
 const POLICY: &str = "persistent-pod-state";
+/// What the document calls a copy of the policy.
+const COPY: &str = "persistent-pod-state-copy";
 
 fn shared() -> Value {
     json!({"policyServer": {"create": false}, "policy": {"policyServer": "default"}})
@@ -43,6 +51,41 @@ async fn policies(cluster: &Cluster) -> BTreeMap<String, String> {
     let policies = policies.list(&ListParams::default()).await.unwrap();
     let server = |policy: &DynamicObject| policy.data["spec"]["policyServer"].as_str().unwrap().to_owned();
     policies.iter().map(|policy| (policy.name_any(), server(policy))).collect()
+}
+
+fn is_active(policy: &DynamicObject) -> bool {
+    let conditions = policy.data["status"]["conditions"].as_array().into_iter().flatten();
+    conditions
+        .into_iter()
+        .any(|condition| condition["type"] == "PolicyActive" && condition["status"] == "True")
+}
+
+/// Says of each policy that it is active, two seconds after it was created, as Kubewarden's controller does. Never returns.
+async fn activate_policies(policies: Api<DynamicObject>) {
+    let condition = json!({"type": "PolicyActive", "status": "True", "reason": "PolicyActive", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let patch = Patch::Merge(json!({"status": {"policyStatus": "active", "conditions": [condition]}}));
+    let mut seen: BTreeMap<Option<String>, Instant> = BTreeMap::new();
+    loop {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        for policy in policies.list(&ListParams::default()).await.into_iter().flatten() {
+            let since = *seen.entry(policy.uid()).or_insert_with(Instant::now);
+            if since.elapsed() > Duration::from_secs(2) && !is_active(&policy) {
+                // It may be gone by now.
+                drop(policies.patch_status(&policy.name_any(), &PatchParams::default(), &patch).await);
+            }
+        }
+    }
+}
+
+/// The API server asks the policy about Pods, or its copy.
+async fn assert_active(cluster: &Cluster, when: &str) {
+    let kind = kubewardens("ClusterAdmissionPolicy", "clusteradmissionpolicies");
+    let policies: Api<DynamicObject> = Api::all_with(cluster.client(), &kind);
+    let policies = policies.list(&ListParams::default()).await.unwrap();
+    let active: Vec<String> =
+        policies.iter().filter(|one| is_active(one)).map(ResourceExt::name_any).collect();
+    assert!(active.iter().any(|name| name == POLICY || name == COPY), "{when}: only {active:?} are active");
 }
 
 async fn may_look_up(cluster: &Cluster, namespace: &str, account: &str) -> bool {
@@ -78,6 +121,12 @@ async fn helm_finds_the_names_of_kubewarden_in_the_cluster() {
         Api::all_with(cluster.client(), &kubewardens("PolicyServer", "policyservers"));
     let server = servers.get(DEDICATED).await.unwrap();
     assert_eq!(server.data["spec"]["image"], IMAGE);
+    // After an upgrade of Kubewarden.
+    let newer = "ghcr.io/kubewarden/policy-server:v1.36.0";
+    let patch = Patch::Merge(json!({"spec": {"image": newer}}));
+    servers.patch("default", &PatchParams::default(), &patch).await.unwrap();
+    release.run("upgrade", json!({}));
+    assert_eq!(servers.get(DEDICATED).await.unwrap().data["spec"]["image"], newer);
     assert!(may_look_up(&cluster, namespace, "policy-server-persistent-pod-state").await);
     assert!(!may_look_up(&cluster, namespace, account).await);
     release.run("uninstall", json!({}));
@@ -203,36 +252,61 @@ fn commands(section: &str) -> Vec<String> {
 }
 
 /// Runs a command of the document with kubectl as the administrator.
-fn shell(cluster: &Cluster, command: &str) {
+async fn shell(cluster: &Cluster, command: &str) -> Result<()> {
     let kubectl = cluster.control_plane.binaries().path("kubectl").unwrap();
     let path = format!("{}:{}", kubectl.parent().unwrap().display(), std::env::var("PATH").unwrap());
-    let output = Command::new("bash")
+    let output = tokio::process::Command::new("bash")
         .args(["-euo", "pipefail", "-c", command])
         .env("PATH", path)
         .env("HOME", cluster.control_plane.folder())
         .env("KUBECONFIG", cluster.control_plane.kubeconfig_for("admin").unwrap())
         .output()
-        .unwrap();
-    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        .await?;
+    if !output.status.success() {
+        bail!("{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
 }
 
 fn has_jq() -> bool {
     Command::new("jq").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Follows the document. `change` is what replaces the command that installs.
+/// Follows the document, repeats each command, and begins again in the middle. `change` is what replaces the command that
+/// installs.
 async fn follow(cluster: &Cluster, change: impl AsyncFn()) {
-    let mut changed = false;
-    for command in commands("Another PolicyServer") {
-        if command.starts_with("kubectl apply -k") {
-            change().await;
-            changed = true;
-        } else {
-            shell(cluster, &command);
-        }
-        assert_in_force(cluster, &command).await;
+    let kind = kubewardens("ClusterAdmissionPolicy", "clusteradmissionpolicies");
+    let controller = tokio::spawn(activate_policies(Api::all_with(cluster.client(), &kind)));
+    let commands = commands("Another PolicyServer");
+    let [copy, delete, install, finish] = &commands[..] else {
+        panic!("four commands are expected: {commands:?}")
+    };
+    assert!(install.starts_with("make manifests") && install.contains("| kubectl apply -f -"), "{install}");
+    let in_force = async |when: &str| {
+        assert_in_force(cluster, when).await;
+        assert_active(cluster, when).await;
+    };
+    shell(cluster, "kubectl wait clusteradmissionpolicies --all --for=condition=PolicyActive").await.unwrap();
+    for command in [copy, copy, delete, delete] {
+        shell(cluster, command).await.unwrap();
+        in_force(command).await;
     }
-    assert!(changed);
+    let names: Vec<String> = policies(cluster).await.into_keys().collect();
+    assert_eq!(names, [COPY, "persistent-pod-state-validation-copy"]);
+    let error = format!("{:#}", shell(cluster, copy).await.unwrap_err());
+    assert!(error.contains("no objects passed to apply"), "{error}");
+    shell(cluster, delete).await.unwrap();
+    in_force("begun again").await;
+
+    change().await;
+    in_force(install).await;
+    for command in [finish, finish] {
+        shell(cluster, command).await.unwrap();
+        in_force(command).await;
+    }
+    let names: Vec<String> = policies(cluster).await.into_keys().collect();
+    assert_eq!(names, [POLICY, "persistent-pod-state-validation"]);
+    controller.abort();
 }
 
 #[tokio::test]
