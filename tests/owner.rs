@@ -16,7 +16,15 @@ use serde_json::Value;
 const NAMES: [&str; 3] =
     ["/persistent-pod-state-sidecar", "/policies/persistent-pod-state", "/charts/persistent-pod-state"];
 /// Registries of users, in documents and tests.
-const REGISTRIES_OF_USERS: [&str; 3] = ["registry.internal", "localhost:5000", "registry.example"];
+const REGISTRIES_OF_USERS: [&str; 7] = [
+    "registry.internal",
+    "localhost:5000",
+    "registry.example",
+    "r.example",
+    "mirror.example",
+    "localhost:5001/pps",
+    "kind-registry:5000/pps",
+];
 /// What a page says at its top until there is a release.
 const UNPUBLISHED: &str = "Nothing is published yet";
 

@@ -68,13 +68,12 @@ fn blocks(text: &str) -> Vec<(String, Vec<String>)> {
             is_inside = false;
         } else if is_inside {
             let commands = &mut blocks.last_mut().unwrap().1;
-            match line.strip_prefix("$ ") {
-                Some(command) => commands.push(command.to_owned()),
-                None => {
-                    let command = commands.last_mut().expect("a command comes first");
-                    command.push('\n');
-                    command.push_str(line);
-                }
+            if let Some(command) = line.strip_prefix("$ ") {
+                commands.push(command.to_owned());
+            } else {
+                let command = commands.last_mut().expect("a command comes first");
+                command.push('\n');
+                command.push_str(line);
             }
         }
     }

@@ -473,8 +473,9 @@ fn assert_that_managed_fields_do_not_list_pods(object: &DynamicObject) {
 async fn service_accounts_have_exactly_the_expected_permissions() {
     let cluster = cluster().await;
     cluster.namespace(kubewarden::NAMESPACE).await.unwrap();
-    for file in ["namespace", "serviceaccount", "rbac"] {
-        let objects = manifests::read(&repository_file(&format!("deploy/base/{file}.yaml"))).unwrap();
+    for file in ["namespace", "serviceaccount", "rbac", "policy-server"] {
+        let mut objects = manifests::read(&repository_file(&format!("deploy/base/{file}.yaml"))).unwrap();
+        objects.retain(|object| object["kind"] != "PolicyServer");
         cluster.apply_objects(&objects).await.unwrap();
     }
     let expected_of_sidecar = permissions([
@@ -492,7 +493,7 @@ async fn service_accounts_have_exactly_the_expected_permissions() {
     let expected_of_policy = permissions([("apps.kruise.io", "persistentpodstates", "get")]);
     for (namespace, account, expected) in [
         (NAMESPACE, "pps-sidecar", expected_of_sidecar),
-        (kubewarden::NAMESPACE, kubewarden::SERVICE_ACCOUNT, expected_of_policy),
+        (kubewarden::NAMESPACE, "policy-server-persistent-pod-state", expected_of_policy),
     ] {
         let client = cluster.control_plane.client_for_service_account(namespace, account).await.unwrap();
         let granted = wait_for("the role to be bound", Duration::from_secs(10), async || {

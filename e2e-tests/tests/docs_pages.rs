@@ -62,10 +62,7 @@ fn only_commands_that_cannot_run_here_are_left_out() {
                 let uses = |program: &&str| {
                     command.text().lines().any(|line| line.trim_start().starts_with(*program))
                 };
-                assert!(
-                    programs.iter().any(|program| uses(&program)),
-                    "{at}: run it, it needs none of {programs:?}"
-                );
+                assert!(programs.iter().any(uses), "{at}: run it, it needs none of {programs:?}");
             }
             used.push(*why);
         }
@@ -144,7 +141,7 @@ fn chart_for(version: Version, folder: &Path) -> PathBuf {
         fs::create_dir_all(target.parent().unwrap()).unwrap();
         let text = fs::read_to_string(&file).unwrap();
         let lines = text.lines().filter(|line| !line.starts_with("kubeVersion:"));
-        fs::write(target, lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+        fs::write(target, lines.collect::<Vec<_>>().join("\n") + "\n").unwrap();
     }
     copy
 }

@@ -27,7 +27,7 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use crate::scenarios::custom_kinds;
-use crate::support::TIMEOUT;
+use crate::support::{TIMEOUT, installed::ACCOUNT};
 
 const PODS: &str = "clusterwide-persistent-pod-state";
 const CUSTOM: &str = "clusterwide-persistent-pod-state-custom-workloads";
@@ -266,7 +266,7 @@ async fn a_custom_kind_that_is_named_once_is_recorded_and_returns() {
     let kustomization = kustomization_for_databases();
     installation.apply(&cluster, kustomization.path().to_str().unwrap()).await.unwrap();
     installation.wait_available(&cluster).await.unwrap();
-    installation.serve_policy(&mut cluster, kubewarden::SERVICE_ACCOUNT, false).await.unwrap();
+    installation.serve_policy(&mut cluster, ACCOUNT, false).await.unwrap();
     cluster.webhook().unwrap().forget();
 
     let _operator = custom_kinds::operator(&cluster);

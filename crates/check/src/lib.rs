@@ -4,7 +4,7 @@
 //! [`rules::judge`] turns facts into [`Finding`]s without I/O, and [`report`] prints them. `pps-sidecar check` and the
 //! chart's hooks run [`args::CheckArgs`].
 //!
-//! Modules depend on each other in one direction only: `finding` ← `facts` ← `rules` ← `report`; `gather` and `registry`
+//! Modules depend on each other in one direction only: `finding`, `facts` ← `rules`; `finding` ← `report`; `gather` and `registry`
 //! know only `facts`.
 
 pub mod args;

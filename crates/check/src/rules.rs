@@ -2,6 +2,7 @@
 
 mod cluster;
 mod definition;
+mod findings;
 mod module;
 mod objects;
 mod policies;
@@ -11,11 +12,9 @@ mod sidecar;
 mod tests;
 mod webhooks;
 
+use self::findings::Findings;
 use crate::facts::{Facts, Problem};
 use crate::finding::{Code, Finding, Severity};
-
-/// How many names a finding lists.
-const MAX_NAMES: usize = 5;
 
 /// Turns facts into findings, topic by topic.
 pub fn judge(facts: &Facts) -> Vec<Finding> {
@@ -56,66 +55,5 @@ fn check_problems(facts: &Facts, findings: &mut Findings) {
                 "run the check again; if it fails again, see why the API server refuses the request",
             ),
         }
-    }
-}
-
-/// Collects findings.
-#[derive(Default)]
-struct Findings(Vec<Finding>);
-
-impl Findings {
-    fn ok(&mut self, code: Code, subject: impl Into<String>, seen: impl Into<String>) {
-        self.add(Severity::Ok, code, subject, seen, "");
-    }
-
-    fn add(
-        &mut self,
-        severity: Severity,
-        code: Code,
-        subject: impl Into<String>,
-        seen: impl Into<String>,
-        advice: impl Into<String>,
-    ) {
-        let (subject, seen, advice) = (subject.into(), seen.into(), advice.into());
-        self.0.push(Finding { severity, code, subject, seen, advice });
-    }
-
-    fn error(
-        &mut self,
-        code: Code,
-        subject: impl Into<String>,
-        seen: impl Into<String>,
-        advice: impl Into<String>,
-    ) {
-        self.add(Severity::Error, code, subject, seen, advice);
-    }
-
-    fn warning(
-        &mut self,
-        code: Code,
-        subject: impl Into<String>,
-        seen: impl Into<String>,
-        advice: impl Into<String>,
-    ) {
-        self.add(Severity::Warning, code, subject, seen, advice);
-    }
-
-    fn info(
-        &mut self,
-        code: Code,
-        subject: impl Into<String>,
-        seen: impl Into<String>,
-        advice: impl Into<String>,
-    ) {
-        self.add(Severity::Info, code, subject, seen, advice);
-    }
-}
-
-/// The first names, and how many more there are.
-fn some_of(names: &[String]) -> String {
-    let shown = names.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(MAX_NAMES) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
     }
 }

@@ -157,7 +157,7 @@ fn extra_objects_are_templates() {
     find(&objects, "ConfigMap", "text-pps");
 }
 
-/// OpenShift refuses a Pod with a user outside the namespace's range.
+/// `OpenShift` refuses a Pod with a user outside the namespace's range.
 #[test]
 fn no_user_is_fixed_on_openshift_and_root_stays_forbidden() {
     for values in [

@@ -18,7 +18,7 @@ use super::world::World;
 const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The objects of the chart that belong to a hook.
-fn hooks(world: &World, hook: &str, values: Value) -> Vec<Value> {
+fn hooks(world: &World, hook: &str, values: &Value) -> Vec<Value> {
     let installation = world.installation.as_ref().unwrap();
     let (repository, digest) = installation.published.sidecar.split_once('@').unwrap();
     let host = world.module.split('/').next().unwrap();
@@ -34,7 +34,7 @@ fn hooks(world: &World, hook: &str, values: Value) -> Vec<Value> {
         "policy": {"module": {"repository": module, "digest": module_digest}},
         "policyServer": {"insecureSources": [host]},
     });
-    json_patch::merge(&mut all, &values);
+    json_patch::merge(&mut all, values);
     let file = Scratch::file("hooks.yaml", all.to_string()).unwrap();
     let rendered = render_chart("pps", NAMESPACE, Some(file.path())).unwrap();
     let is_hook = |object: &Value| {
@@ -52,15 +52,15 @@ fn hooks(world: &World, hook: &str, values: Value) -> Vec<Value> {
 /// The chart's roles grant what `deploy/check.yaml` grants.
 pub(super) fn have_the_same_rights(world: &World) {
     for hook in ["pre-install", "pre-upgrade", "test"] {
-        let objects = hooks(world, hook, json!({}));
+        let objects = hooks(world, hook, &json!({}));
         let kinds: Vec<&str> = objects.iter().map(|object| object["kind"].as_str().unwrap()).collect();
         let last = if hook == "test" { "Pod" } else { "Job" };
         assert_eq!(kinds, ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", last]);
         assert_eq!(objects[1]["rules"], super::world::role()["rules"], "{hook}");
     }
-    assert!(hooks(world, "pre-install", json!({"rbac": {"create": false}})).is_empty());
-    assert!(hooks(world, "test", json!({"check": {"enabled": false}})).is_empty());
-    let own = hooks(world, "test", json!({"rbac": {"create": false}, "check": {"serviceAccount": "mine"}}));
+    assert!(hooks(world, "pre-install", &json!({"rbac": {"create": false}})).is_empty());
+    assert!(hooks(world, "test", &json!({"check": {"enabled": false}})).is_empty());
+    let own = hooks(world, "test", &json!({"rbac": {"create": false}, "check": {"serviceAccount": "mine"}}));
     assert_eq!((own.len(), &own[0]["spec"]["serviceAccountName"]), (1, &json!("mine")));
 }
 
@@ -72,7 +72,7 @@ async fn run_before(world: &World, values: Value) -> (bool, String) {
         .kubectl(&["delete", "job", "-n", NAMESPACE, "pps-check-before", "--wait"])
         .await;
     wait_until_gone(world, "job-name=pps-check-before").await;
-    world.cluster.apply_objects(&hooks(world, "pre-install", values)).await.unwrap();
+    world.cluster.apply_objects(&hooks(world, "pre-install", &values)).await.unwrap();
     let jobs: Api<Job> = Api::namespaced(world.cluster.client(), NAMESPACE);
     let succeeded = wait_for("the Job to end", TIMEOUT, async || {
         let status = jobs.get("pps-check-before").await?.status.unwrap_or_default();
@@ -118,7 +118,7 @@ pub(super) async fn stop_a_wrong_installation_and_pass_a_right_one(world: &World
 }
 
 pub(super) async fn run_as_a_helm_test(world: &World) {
-    world.cluster.apply_objects(&hooks(world, "test", json!({}))).await.unwrap();
+    world.cluster.apply_objects(&hooks(world, "test", &json!({}))).await.unwrap();
     let pods = world.cluster.pods_api(NAMESPACE);
     let phase = wait_for("the Pod of helm test to end", TIMEOUT, async || {
         let pod: Pod = pods.get("pps-check-after").await?;

@@ -1,7 +1,7 @@
 //! How the sidecar is set up: as the check's flags say, else as its Deployment says, else its defaults.
 
-use super::objects::Container;
-use super::{Deployment, Recorder, Settings};
+use super::objects::{Container, Deployment};
+use super::settings::{Recorder, Settings};
 
 /// Who records, and with which ConfigMap and Leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    fn recording(settings: &Settings, container: Value) -> Recording {
+    fn recording(settings: &Settings, container: &Value) -> Recording {
         let deployment = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
         Recording::of(settings, Some(&serde_json::from_value(deployment).unwrap()))
     }
@@ -81,11 +81,11 @@ mod tests {
     #[test]
     fn flags_take_precedence_over_the_deployment_and_this_over_defaults() {
         let defaults = Recording::default();
-        assert_eq!(recording(&Settings::default(), json!({})), defaults);
+        assert_eq!(recording(&Settings::default(), &json!({})), defaults);
         assert_eq!((defaults.recorder, defaults.lease.as_deref()), (Recorder::Own, Some("pps-sidecar")));
         let container = json!({"args": ["--recorder", "openkruise", "--lease-name=mine", "--leader-election=true"],
             "env": [{"name": "PPS_CONFIG_NAMESPACE", "value": "own"}, {"name": "PPS_RECORDER", "value": "self"}]});
-        let found = recording(&Settings::default(), container.clone());
+        let found = recording(&Settings::default(), &container);
         assert_eq!((found.recorder, found.lease.as_deref()), (Recorder::OpenKruise, Some("mine")));
         assert_eq!((found.config_namespace.as_str(), found.openkruise_namespace.as_str()), ("own", "own"));
         let settings = Settings {
@@ -94,13 +94,13 @@ mod tests {
             openkruise_namespace: Some("k".into()),
             ..Settings::default()
         };
-        let found = recording(&settings, container);
+        let found = recording(&settings, &container);
         assert_eq!(
             (found.recorder, found.lease, found.openkruise_namespace.as_str()),
             (Recorder::Own, None, "k")
         );
         let found =
-            recording(&Settings::default(), json!({"args": ["--leader-election=false", "--recorder"]}));
+            recording(&Settings::default(), &json!({"args": ["--leader-election=false", "--recorder"]}));
         assert_eq!((found.recorder, found.lease), (Recorder::Own, None));
     }
 }

@@ -1,6 +1,6 @@
 //! Kubernetes and Kubewarden.
 
-use super::Findings;
+use super::findings::Findings;
 use crate::facts::{Facts, Read};
 use crate::finding::Code;
 

@@ -1,6 +1,6 @@
 //! The definition of PersistentPodState.
 
-use super::Findings;
+use super::findings::Findings;
 use crate::facts::{Facts, Phase, Read, Recorder};
 use crate::finding::Code;
 

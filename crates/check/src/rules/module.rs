@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::findings::{Findings, some_of};
 use super::policies::severity_of_pull_failure;
-use super::{Findings, some_of};
 use crate::facts::{
     CUSTOM_WORKLOADS, Facts, Metadata, Module, ModuleAnswer, Phase, Policy, RegistryService, VALIDATION,
     matches,

@@ -2,8 +2,8 @@
 
 use pps_core::whitelist;
 
+use super::findings::{Findings, some_of};
 use super::module::{custom_policy, is_covered};
-use super::{Findings, some_of};
 use crate::facts::{Facts, Phase, Recorded};
 use crate::finding::Code;
 

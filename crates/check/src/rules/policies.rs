@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::Findings;
+use super::findings::Findings;
 use crate::facts::{CUSTOM_WORKLOADS, Condition, Facts, Phase, Policy, VALIDATION};
 use crate::finding::{Code, Severity};
 

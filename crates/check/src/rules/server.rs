@@ -1,6 +1,6 @@
 //! The PolicyServer, its Pods and its ServiceAccount.
 
-use super::Findings;
+use super::findings::Findings;
 use crate::facts::{Facts, Phase, Pod, Read};
 use crate::finding::{Code, Severity};
 

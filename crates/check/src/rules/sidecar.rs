@@ -1,6 +1,6 @@
 //! The sidecar, its Lease, its rights, and other programs that record.
 
-use super::{Findings, some_of};
+use super::findings::{Findings, some_of};
 use crate::facts::{Deployment, Facts, Phase, Read, Recorder};
 use crate::finding::{Code, Severity};
 

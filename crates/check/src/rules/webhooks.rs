@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::findings::{Findings, some_of};
 use super::policies::DEFAULT_TIMEOUT;
-use super::{Findings, some_of};
 use crate::facts::{Facts, Phase, Policy, Webhook, WebhookConfiguration};
 use crate::finding::Code;
 

@@ -40,7 +40,7 @@ pub(super) fn flaws() -> Vec<(Code, Severity, Facts)> {
             Error,
             changed(|facts| {
                 facts.policy_definition =
-                    known(json!({"spec": {"versions": [{"name": "v1alpha2", "served": true}]}}))
+                    known(json!({"spec": {"versions": [{"name": "v1alpha2", "served": true}]}}));
             }),
         ),
         (
@@ -229,7 +229,7 @@ pub(super) fn flaws() -> Vec<(Code, Severity, Facts)> {
             Code::RegistryNeedsPolicy,
             Warning,
             with(before(), |facts| {
-                facts.registry_services[0].stateful_owners = vec!["StatefulSet registry".into()]
+                facts.registry_services[0].stateful_owners = vec!["StatefulSet registry".into()];
             }),
         ),
         (Code::SidecarMissing, Error, changed(|facts| facts.sidecars = Read::Known(Vec::new()))),
