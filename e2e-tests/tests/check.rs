@@ -16,6 +16,7 @@ use pps_e2e::{
 use serde_json::json;
 
 use self::world::World;
+use crate::support::causes::CAUSES;
 
 /// What a right installation shows besides what is ok. Kubernetes 1.20 does not evaluate match conditions.
 const EXPECTED_INFO: [&str; 1] = ["MatchConditionsNotEvaluated"];
@@ -36,6 +37,9 @@ async fn check_names_what_is_wrong_with_an_installation() {
     mistakes::of_the_definition(&world).await;
     mistakes::of_the_checks_own_rights(&world).await;
     world.assert_rights_used_as_granted();
+    for (way, code) in CAUSES {
+        assert!(world.has_found(code), "the check has not named {way} by {code}");
+    }
 }
 
 async fn a_right_installation_has_no_finding(world: &World) {

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     HOSTNAME, TIMEOUT,
+    causes::code_of,
     installed::{ACCOUNT, Home, Installed},
     required, wait_for_permission,
 };
@@ -166,8 +167,11 @@ impl<'a> Attempt<'a> {
 
 /// The table for the documents.
 fn table(rows: &[Row]) -> String {
-    let mut text =
-        format!("| what is wrong | {} | once it is repaired |\n|{}\n", COLUMNS.join(" | "), "---|".repeat(8));
+    let mut text = format!(
+        "| what is wrong | {} | the check names it | once it is repaired |\n|{}\n",
+        COLUMNS.join(" | "),
+        "---|".repeat(9)
+    );
     for row in rows {
         let outcomes = row.outcomes.map(|outcome| match outcome {
             Created => "created",
@@ -175,7 +179,8 @@ fn table(rows: &[Row]) -> String {
             NoAnswer => "delayed: no answer",
             CannotKnow => "delayed: refused",
         });
-        let _ = writeln!(text, "| {} | {} | {} |", row.way, outcomes.join(" | "), row.afterwards);
+        let code = code_of(row.way);
+        let _ = writeln!(text, "| {} | {} | `{code}` | {} |", row.way, outcomes.join(" | "), row.afterwards);
     }
     text
 }

@@ -143,6 +143,8 @@ fn the_examples_for_argo_cd_and_flux_render_without_a_cluster() {
         (&argo["spec"]["source"]["targetRevision"], &source["spec"]["ref"]["tag"]),
         (&version, &version)
     );
+    // Else what policies still need is removed first, and only then Kubewarden refuses to change them.
+    assert!(argo["spec"]["syncPolicy"]["syncOptions"].as_array().unwrap().contains(&json!("PruneLast=true")));
     for values in [&argo["spec"]["source"]["helm"]["valuesObject"], &release["spec"]["values"]] {
         let file = Scratch::file("values.yaml", values.to_string()).unwrap();
         assert_eq!(render_chart_with("persistent-pod-state", NAMESPACE, &[file.path()]).unwrap(), expected);

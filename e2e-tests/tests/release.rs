@@ -10,7 +10,7 @@ use std::{
 use pps_e2e::{
     manifests::{
         self,
-        render::{helm, render_chart, render_kustomize},
+        render::{KUBEWARDEN, helm, render_chart, render_kustomize},
     },
     registry::{
         digest, foreign,
@@ -89,8 +89,9 @@ fn release_is_complete_and_reproducible() {
         assert_eq!(objects(&format!("install-{name}.yaml")), rendered);
     }
     let packed = dist.join(chart);
-    let rendered =
-        helm(&["template", "pps", packed.to_str().unwrap(), "--namespace", "persistent-pod-state"]);
+    let names = repository_file(KUBEWARDEN).display().to_string();
+    let arguments = ["template", "pps", packed.to_str().unwrap(), "--namespace", "persistent-pod-state"];
+    let rendered = helm(&[&arguments[..], &["--values", &names]].concat());
     let unpacked = render_chart("pps", "persistent-pod-state", None).unwrap();
     assert_eq!(manifests::parse(&rendered.unwrap()).unwrap(), unpacked);
 

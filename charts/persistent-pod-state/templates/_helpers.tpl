@@ -37,7 +37,7 @@ app.kubernetes.io/component: sidecar
   "app.kubernetes.io/managed-by" $context.Release.Service
   "app.kubernetes.io/part-of" "persistent-pod-state"
   "helm.sh/chart" $chart -}}
-{{- merge $ours $context.Values.commonLabels | toYaml -}}
+{{- merge $ours ($context.Values.commonLabels | default dict) | toYaml -}}
 {{- end -}}
 
 {{/* An image's repository, from the registry that Rancher or another parent chart prescribes for all images. */}}

@@ -113,8 +113,10 @@ The PolicyServers that may look up PersistentPodStates and their ServiceAccounts
 and the one that has run them until they have moved.
 */}}
 {{- define "pps.policyServerAccounts" -}}
-{{- $server := include "pps.policyServer" . -}}
-{{- $accounts := dict $server (include "pps.policyServerAccount" .) -}}
+{{- $accounts := dict -}}
+{{- if .Values.policy.enabled -}}
+{{- $_ := set $accounts (include "pps.policyServer" .) (include "pps.policyServerAccount" .) -}}
+{{- end -}}
 {{- range .Values.policy.formerPolicyServers -}}
 {{- $_ := set $accounts .name .serviceAccount -}}
 {{- end -}}
@@ -138,15 +140,89 @@ Kubewarden's controller deletes the policies of a PolicyServer that is deleted.
 {{- range $policy, $installed := include "pps.installedPolicies" . | fromJson -}}
 {{- if eq $installed.server $dedicated }}{{ $inUse = true }}{{ end -}}
 {{- end -}}
-{{- if or .Values.policyServer.create (and $inUse (include "pps.ownsPolicyServer" .)) }}true{{ end -}}
+{{- if or (and .Values.policy.enabled .Values.policyServer.create) (and $inUse (include "pps.ownsPolicyServer" .)) }}true{{ end -}}
+{{- end -}}
+
+{{/*
+Not empty if the policies may look up PersistentPodStates by roles of this release: also while policies are installed that
+these values remove. Kubewarden's controller deletes a policy only after its webhook, and a webhook without the role refuses
+every Pod that the policy looks up. Whoever deletes the role takes it over.
+*/}}
+{{- define "pps.grantsLookup" -}}
+{{- if and .Values.policy.enabled .Values.rbac.create -}}
+true
+{{- else if include "pps.installedPolicies" . | fromJson -}}
+{{- $role := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" (printf "%s-policy" (include "pps.fullname" .)) -}}
+{{- include "pps.isOfRelease" (list . $role) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Not empty if an object belongs to this release. Arguments: the context and the object, empty if it does not exist. */}}
+{{- define "pps.isOfRelease" -}}
+{{- $release := (index . 0).Release -}}
+{{- $annotations := dig "metadata" "annotations" (dict) (index . 1) -}}
+{{- if and (eq (get $annotations "meta.helm.sh/release-name") $release.Name) (eq (get $annotations "meta.helm.sh/release-namespace") $release.Namespace) }}true{{ end -}}
+{{- end -}}
+
+{{/*
+The fields that the cluster's definition of PolicyServer has, as a JSON list; empty if the cluster is not asked. The API
+server refuses others.
+*/}}
+{{- define "pps.policyServerFields" -}}
+{{- $fields := list -}}
+{{- $definition := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "policyservers.policies.kubewarden.io" -}}
+{{- range dig "spec" "versions" (list) $definition -}}
+{{- if eq .name "v1" -}}
+{{- $fields = keys (dig "schema" "openAPIV3Schema" "properties" "spec" "properties" (dict) .) -}}
+{{- end -}}
+{{- end -}}
+{{- $fields | toJson -}}
+{{- end -}}
+
+{{/*
+The labels of the PolicyServer's Pods, as YAML. Kubewarden knows them from 1.36 on: what is set for all objects gets there
+only if the cluster says that it does.
+*/}}
+{{- define "pps.policyServerLabels" -}}
+{{- $labels := .Values.policyServer.labels | default dict -}}
+{{- with .Values.commonLabels -}}
+{{- if has "labels" (include "pps.policyServerFields" $ | fromJsonArray) -}}
+{{- $labels = merge (dict) $labels . -}}
+{{- end -}}
+{{- end -}}
+{{- with $labels }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
+{{/* Fails if a value sets a field that the cluster's Kubewarden does not have, before anything is changed. */}}
+{{- define "pps.refuseUnknownFields" -}}
+{{- range $field := list "labels" "webhookPort" "readinessProbePort" "metricsPort" -}}
+{{- if get $.Values.policyServer $field -}}
+{{- $known := include "pps.policyServerFields" $ | fromJsonArray -}}
+{{- if and $known (not (has $field $known)) -}}
+{{- fail (printf "policyServer.%s is set, and the PolicyServers of this cluster's Kubewarden have no such field: nothing was changed; remove the value, or upgrade Kubewarden to 1.36 or newer, with its chart kubewarden-crds, first" $field) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Not empty if the PolicyServer of that name belongs to this release. */}}
 {{- define "pps.ownsPolicyServer" -}}
 {{- if include "pps.hasKubewarden" (list . "PolicyServer") -}}
 {{- $server := lookup "policies.kubewarden.io/v1" "PolicyServer" "" (include "pps.dedicatedPolicyServer" .) -}}
-{{- $annotations := dig "metadata" "annotations" (dict) $server -}}
-{{- if and (eq (get $annotations "meta.helm.sh/release-name") .Release.Name) (eq (get $annotations "meta.helm.sh/release-namespace") .Release.Namespace) }}true{{ end -}}
+{{- include "pps.isOfRelease" (list . $server) -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Fails if the names of the release change. The API server refuses another selector of the Deployment, and Helm would have
+created a second set of policies by then.
+*/}}
+{{- define "pps.refuseOtherName" -}}
+{{- $name := include "pps.name" . -}}
+{{- $deployment := lookup "apps/v1" "Deployment" (include "pps.namespace" .) (include "pps.sidecar" .) -}}
+{{- $installed := get (dig "spec" "selector" "matchLabels" (dict) $deployment) "app.kubernetes.io/name" -}}
+{{- if and $installed (ne $installed $name) -}}
+{{- fail (printf "the Deployment %s is installed with the name %s, and with this nameOverride it would have the name %s, which the API server refuses: nothing was changed; set nameOverride to %s, or remove the release first" (include "pps.sidecar" .) $installed $name $installed) -}}
 {{- end -}}
 {{- end -}}
 

@@ -35,7 +35,8 @@ fn pods(object: &Value) -> Option<(&Value, &Value)> {
 #[test]
 fn every_object_and_pod_has_the_common_labels_and_keeps_its_own() {
     let ours = "app.kubernetes.io/component";
-    let values = json!({"commonLabels": {"team": "storage", ours: "theirs"}});
+    // Without a cluster, Helm cannot know whether a PolicyServer has labels for its Pods.
+    let values = json!({"commonLabels": {"team": "storage", ours: "theirs"}, "policyServer": {"labels": {"team": "storage"}}});
     for (file, objects) in render_each(&values) {
         for object in objects {
             let labels = &object["metadata"]["labels"];
@@ -45,6 +46,67 @@ fn every_object_and_pod_has_the_common_labels_and_keeps_its_own() {
             if let Some((labels, _)) = pods(&object) {
                 assert_eq!(labels["team"], "storage", "{file}: {object}");
             }
+        }
+    }
+}
+
+/// Kubewarden has these fields from 1.36 on, and API servers refuse fields that a definition does not have.
+#[test]
+fn newer_fields_of_a_policy_server_are_rendered_only_if_they_are_set() {
+    let fields = ["labels", "webhookPort", "readinessProbePort", "metricsPort"];
+    let rendered = |values: Value| {
+        let objects = render_with("server", &values).unwrap();
+        fields.map(|field| find(&objects, "PolicyServer", "persistent-pod-state")["spec"][field].clone())
+    };
+    assert_eq!(rendered(json!({"commonLabels": {"team": "storage"}})), [const { Value::Null }; 4]);
+    let set =
+        json!({"labels": {"a": "b"}, "webhookPort": 9443, "readinessProbePort": 9081, "metricsPort": 9080});
+    assert_eq!(rendered(json!({"policyServer": set})), fields.map(|field| set[field].clone()));
+}
+
+/// Helm removes a default value that is set to null.
+#[test]
+fn lists_and_maps_may_be_null() {
+    fn collect(values: &Value, path: &str, paths: &mut Vec<String>) {
+        let Some(fields) = values.as_object() else { return };
+        for (name, value) in fields {
+            let path = format!("{path}/{name}");
+            let free = ["nodeSelector", "labels", "requests", "limits", "namespaceSelector"];
+            let is_empty_map = value.as_object().is_some_and(serde_json::Map::is_empty);
+            if value.is_array() || is_empty_map || free.contains(&name.as_str()) {
+                paths.push(path);
+            } else {
+                collect(value, &path, paths);
+            }
+        }
+    }
+    let file = repository_file(&format!("{CHART}/values.yaml"));
+    let defaults = pps_e2e::manifests::read(&file).unwrap().remove(0);
+    let mut paths = Vec::new();
+    collect(&defaults, "", &mut paths);
+    assert!(paths.len() > 30, "{paths:?}");
+    for path in paths {
+        let nested = path.split('/').skip(1).collect::<Vec<_>>();
+        let values = nested.iter().rev().fold(Value::Null, |value, field| json!({*field: value}));
+        let error = render_with("null", &values).err().map(|error| format!("{error:#}")).unwrap_or_default();
+        assert_eq!(error, "", "{path}");
+    }
+}
+
+/// `helm test --logs` reads the log after the Pod's deletion policy was applied, and warnings are in the log of a success.
+#[test]
+fn the_logs_of_the_check_outlive_its_success() {
+    let objects = render_with("check", &json!({})).unwrap();
+    let policy = |object: &Value| object["metadata"]["annotations"]["helm.sh/hook-delete-policy"].clone();
+    let job = find(&objects, "Job", "pps-check-before");
+    assert_eq!(job["spec"]["ttlSecondsAfterFinished"], 86400);
+    for object in [job, find(&objects, "Pod", "pps-check-after")] {
+        assert_eq!(policy(object), "before-hook-creation");
+    }
+    // No account that may read the cluster stays.
+    for kind in ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"] {
+        for name in ["pps-check-before", "pps-check-after"] {
+            assert_eq!(policy(find(&objects, kind, name)), "before-hook-creation,hook-succeeded");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A cluster with Kubewarden's controller as far as checks can see it, and the account of the check.
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, sync::Mutex, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -39,6 +39,8 @@ pub(super) struct World {
     /// The published module.
     pub(super) module: String,
     kubeconfig: PathBuf,
+    /// The codes of all errors and warnings so far.
+    found: Mutex<BTreeSet<String>>,
 }
 
 impl World {
@@ -57,6 +59,7 @@ impl World {
             registry: None,
             module,
             kubeconfig,
+            found: Mutex::default(),
         };
         let host = world.module.split('/').next().unwrap().to_owned();
         world.policy_server(&json!({"insecureSources": [host]})).await;
@@ -72,7 +75,15 @@ impl World {
             Registry::start(cluster.control_plane.supervisor(), RegistryOptions::default()).await.unwrap();
         let reference = format!("{}/policies/persistent-pod-state:v1", registry.host());
         let module = Publisher::to(&registry).policy(&reference).await.unwrap();
-        Self { cluster, controller, installation: None, registry: Some(registry), module, kubeconfig }
+        Self {
+            cluster,
+            controller,
+            installation: None,
+            registry: Some(registry),
+            module,
+            kubeconfig,
+            found: Mutex::default(),
+        }
     }
 
     /// The kubeconfig file of the check's own account.
@@ -82,7 +93,15 @@ impl World {
 
     /// Runs the check with its own account.
     pub(super) async fn check(&self, args: &[&str]) -> CheckReport {
-        run_check(&self.kubeconfig, args).await.unwrap()
+        let report = run_check(&self.kubeconfig, args).await.unwrap();
+        let wrong = ["error", "warning"].into_iter().flat_map(|severity| report.codes(severity));
+        self.found.lock().unwrap().extend(wrong.map(str::to_owned));
+        report
+    }
+
+    /// Whether an error or a warning with this code was found.
+    pub(super) fn has_found(&self, code: &str) -> bool {
+        self.found.lock().unwrap().contains(code)
     }
 
     /// The same with arguments that are not borrowed.

@@ -1,6 +1,7 @@
 //! What the scenarios share.
 
 pub(crate) mod cases;
+pub(crate) mod causes;
 pub(crate) mod installed;
 mod pool;
 mod random;

@@ -1,0 +1,20 @@
+//! The ways in which installations are wrong. `contained` shows which Pods each of them delays, and `check` that the check
+//! names it.
+
+/// What is wrong, and the code of the finding that names it.
+pub(crate) const CAUSES: [(&str, &str); 8] = [
+    ("wrong ServiceAccount", "LookupForbidden"),
+    ("missing right", "LookupForbidden"),
+    ("module that cannot be pulled", "ModuleNotFound"),
+    ("overlay applied later", "PolicyServerImmutable"),
+    ("PolicyServer stopped", "PolicyServerNotReady"),
+    ("PolicyServer stopped, scope OptIn", "PolicyServerNotReady"),
+    ("registry that needs us", "RegistryNeedsPolicy"),
+    ("definition deleted", "DefinitionMissing"),
+];
+
+/// The code of the finding that names it.
+pub(crate) fn code_of(way: &str) -> &'static str {
+    let cause = CAUSES.iter().find(|(cause, _)| *cause == way);
+    cause.unwrap_or_else(|| panic!("no finding names it: {way}")).1
+}
