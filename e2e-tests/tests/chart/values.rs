@@ -72,7 +72,7 @@ fn lists_and_maps_may_be_null() {
         for (name, value) in fields {
             let path = format!("{path}/{name}");
             let free = ["nodeSelector", "labels", "requests", "limits", "namespaceSelector"];
-            let is_empty_map = value.as_object().is_some_and(|map| map.is_empty());
+            let is_empty_map = value.as_object().is_some_and(serde_json::Map::is_empty);
             if value.is_array() || is_empty_map || free.contains(&name.as_str()) {
                 paths.push(path);
             } else {
