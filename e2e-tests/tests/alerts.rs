@@ -124,8 +124,7 @@ fn alerts_of_refused_pods_last_while_their_controller_waits() {
                 }],
                 "promql_expr_test": queries,
             });
-            let tests =
-                json!({"rule_files": ["rules.yaml"], "evaluation_interval": "30s", "tests": [test]});
+            let tests = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "30s", "tests": [test]});
             let (passed, output) = run(&rules(), &[("backoff.yaml".to_owned(), tests)]);
             assert!(passed, "{alert}, scraped every {scrape_seconds} s: {output}");
         }

@@ -11,13 +11,12 @@ use pps_e2e::{
     cluster::Cluster,
     kubewarden::{Controller, IMAGE, NAMESPACE},
     manifests::render::{as_served, render_chart_with, render_kustomize},
-    report,
     repository::repository_file,
     scratch::Scratch,
 };
 use serde_json::{Value, json};
 
-use crate::chart::release::Release;
+use crate::{chart::release::Release, support::require_jq};
 
 const DEDICATED: &str = "persistent-pod-state";
 const POLICY: &str = "persistent-pod-state";
@@ -216,10 +215,6 @@ fn shell(cluster: &Cluster, command: &str) {
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn has_jq() -> bool {
-    Command::new("jq").arg("--version").output().is_ok_and(|output| output.status.success())
-}
-
 /// Follows the document. `change` is what replaces the command that installs.
 async fn follow(cluster: &Cluster, change: impl AsyncFn()) {
     let mut changed = false;
@@ -237,12 +232,7 @@ async fn follow(cluster: &Cluster, change: impl AsyncFn()) {
 
 #[tokio::test]
 async fn the_documented_sequence_moves_the_policies_with_helm() {
-    if !has_jq() {
-        return report::skipped(
-            "the_documented_sequence_moves_the_policies_with_helm",
-            "install jq to run it",
-        );
-    }
+    require_jq();
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
     let _kubewarden = Controller::install(&cluster).await.unwrap();
     let release = Release::new(&cluster);
@@ -263,12 +253,7 @@ async fn the_documented_sequence_moves_the_policies_with_helm() {
 
 #[tokio::test]
 async fn the_documented_sequence_moves_the_policies_with_kubectl() {
-    if !has_jq() {
-        return report::skipped(
-            "the_documented_sequence_moves_the_policies_with_kubectl",
-            "install jq to run it",
-        );
-    }
+    require_jq();
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
     let _kubewarden = Controller::install(&cluster).await.unwrap();
     let apply = async |folder: &str| {
