@@ -82,8 +82,12 @@ control-plane: ## Prepare the control plane's binaries (once; they stay in the u
 manifest-tools: ## Prepare kustomize and helm, unless installed (once; they stay in the user's cache)
 	@hack/manifest-tools.sh >/dev/null
 
+.PHONY: jq
+jq:
+	@. hack/common.sh && { have jq || need_packages jq; }
+
 .PHONY: test-tools
-test-tools: manifest-tools
+test-tools: manifest-tools jq
 	@hack/build-sidecar.sh --for-tests >/dev/null
 
 # The scripts decide what is up to date.

@@ -82,6 +82,55 @@ fn alert_rules_pass_their_tests() {
     assert!(passed, "{output}");
 }
 
+/// The longest time between two tries of a controller.
+const LONGEST_WAIT: f64 = 1000.0;
+
+/// What a counter of refusals shows at each scrape for three hours, if a Pod is refused from the beginning of the
+/// second hour to its end: the controller tries again after 5 ms, and waits twice as long after each refusal.
+fn refusals(scrape_seconds: u32) -> String {
+    let (mut tries, mut wait, mut at) = (Vec::new(), 0.005, 3600.0);
+    while at < 2.0 * 3600.0 {
+        tries.push(at);
+        at += wait;
+        wait = f64::min(2.0 * wait, LONGEST_WAIT);
+    }
+    let scrapes = (0..3 * 3600 / scrape_seconds).map(|scrape| f64::from(scrape * scrape_seconds));
+    let counts = scrapes.map(|time| tries.iter().filter(|&&at| at <= time).count().to_string());
+    counts.collect::<Vec<_>>().join(" ")
+}
+
+/// Between two tries nothing is refused. An alert that ends then is taken for the end of the fault.
+#[test]
+fn alerts_of_refused_pods_last_while_their_controller_waits() {
+    let metric = "apiserver_admission_webhook_rejection_count";
+    let webhook = unserved("");
+    for (alert, error_type) in [
+        ("PersistentPodStatePodsRefused", "no_error"),
+        ("PersistentPodStatePolicyUnreachable", "calling_webhook_error"),
+    ] {
+        for scrape_seconds in [15, 30, 60] {
+            let firing = format!("count(ALERTS{{alertstate=\"firing\",alertname=\"{alert}\"}})");
+            let at = |minute: u32, fires: bool| {
+                let samples = if fires { json!([{"labels": "{}", "value": 1}]) } else { json!([]) };
+                json!({"expr": firing, "eval_time": format!("{minute}m"), "exp_samples": samples})
+            };
+            let silent = (0..60).chain(145..180).map(|minute| at(minute, false));
+            let queries: Vec<_> = silent.chain((70..120).map(|minute| at(minute, true))).collect();
+            let test = json!({
+                "interval": format!("{scrape_seconds}s"),
+                "input_series": [{
+                    "series": format!("{metric}{{name=\"{webhook}\",error_type=\"{error_type}\"}}"),
+                    "values": refusals(scrape_seconds),
+                }],
+                "promql_expr_test": queries,
+            });
+            let tests = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "30s", "tests": [test]});
+            let (passed, output) = run(&rules(), &[("backoff.yaml".to_owned(), tests)]);
+            assert!(passed, "{alert}, scraped every {scrape_seconds} s: {output}");
+        }
+    }
+}
+
 #[test]
 fn each_alert_has_a_test_where_it_fires_and_one_where_it_does_not() {
     let rules = rules();

@@ -5,7 +5,9 @@
 //! finalizer of a deleted policy, and says that a policy is active.
 
 mod fail_open;
+mod gitops;
 mod with_helm;
+mod zone;
 
 use std::{fs, path::PathBuf, process::Stdio, time::Duration};
 
@@ -26,14 +28,16 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    TIMEOUT, WHILE,
+    HOSTNAME, TIMEOUT, WHILE,
     installed::{ACCOUNT, Home, Installed},
-    wait_for_permission,
+    require_jq, wait_for_permission,
 };
 
 /// The blocks of the document, each of which a sequence below plays.
-const BLOCKS: [&str; 17] = [
+const BLOCKS: [&str; 21] = [
     "retry",
+    "pause Argo CD",
+    "pause Flux",
     "keep",
     "one-namespace",
     "ignore",
@@ -45,6 +49,8 @@ const BLOCKS: [&str; 17] = [
     "away",
     "return",
     "record",
+    "resume Argo CD",
+    "resume Flux",
     "may-it",
     "grant",
     "registry",
@@ -244,10 +250,13 @@ const CANNOT_LOOK_UP: &str = "admission webhook \"clusterwide-persistent-pod-sta
 
 #[tokio::test]
 async fn each_sequence_of_the_document_leads_back() {
+    require_jq();
     let mut installed = Installed::start().await;
     let reader = Reader::new(&installed.cluster);
     let home = installed.run_recorded("shop").await;
+    gitops::argo_cd_and_flux_pause(&installed, &reader).await;
     two_commands_let_pods_start(&mut installed, &reader, &home).await;
+    zone::pods_in_their_zone_are_where_they_belong(&installed, &reader).await;
     a_label_lets_the_pods_of_a_namespace_start(&mut installed, &reader, &home).await;
     a_missing_permission_is_found_and_granted(&mut installed, &reader, &home).await;
     a_registry_starts_without_the_policy_server(&mut installed, &reader, &home).await;
@@ -258,7 +267,7 @@ async fn each_sequence_of_the_document_leads_back() {
 /// The Pods that run elsewhere go back, and the sidecar records again.
 async fn go_back(installed: &Installed, reader: &Reader, home: &Home) {
     let away = home.pod(installed).await.unwrap().node.unwrap();
-    let line = format!("{}/db-0 belongs on {} and is on {away}", home.namespace, home.node);
+    let line = format!("{}/db-0 belongs to {HOSTNAME}={} and is on {away}", home.namespace, home.node);
     assert_eq!(reader.play("away").await.lines().collect::<Vec<_>>(), [line]);
     reader.play("return").await;
     home.assert_back(installed).await;
@@ -290,7 +299,11 @@ async fn two_commands_let_pods_start(installed: &mut Installed, reader: &Reader,
     go_back(installed, reader, home).await;
 }
 
+/// With the scope `OptIn`, in which the namespace has the label with the other value.
 async fn a_label_lets_the_pods_of_a_namespace_start(installed: &mut Installed, reader: &Reader, home: &Home) {
+    installed.label(home.namespace, "enabled").await;
+    let all = installed.opt_in().await;
+    installed.serve(ACCOUNT).await.unwrap();
     installed.stop_policy_server().await;
     home.delete_pod(installed).await;
     installed.assert_refused(home, NO_ANSWER).await;
@@ -304,6 +317,8 @@ async fn a_label_lets_the_pods_of_a_namespace_start(installed: &mut Installed, r
     reader.play("one-namespace-back").await;
     installed.serve(ACCOUNT).await.unwrap();
     go_back(installed, reader, home).await;
+    installed.set_selector(&all).await;
+    installed.serve(ACCOUNT).await.unwrap();
 }
 
 async fn a_missing_permission_is_found_and_granted(installed: &mut Installed, reader: &Reader, home: &Home) {
@@ -359,6 +374,9 @@ async fn a_deleted_definition_comes_back_with_what_was_recorded(
     installed.wait_for_sidecars(0).await;
     let definition = ["delete", "crd", "persistentpodstates.apps.kruise.io"];
     installed.cluster.control_plane.kubectl(&definition).await.unwrap();
+    // Who follows the document from its beginning saves again. There is nothing to save any more.
+    let (printed, saved) = reader.run("keep").await;
+    assert!(!saved, "{printed}");
     home.delete_pod(installed).await;
     home.assert_away(installed).await;
 

@@ -20,13 +20,12 @@ use serde_json::{Value, json};
 use crate::support::{
     HOSTNAME, TIMEOUT,
     causes::code_of,
-    installed::{ACCOUNT, Home, Installed},
+    installed::{ACCOUNT, Home, INJECTION, Installed},
     required, wait_for_permission,
 };
 
 /// How long a Pod that is not created has to be missing.
 const PATIENCE: Duration = Duration::from_secs(4);
-const INJECTION: &str = "persistent-pod-state/injection";
 
 /// What becomes of a Pod while something is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,15 +260,15 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
         afterwards: BACK,
     };
     let home = installed.run_recorded("opted-in").await;
-    label(&installed, home.namespace, "enabled").await;
-    let all = opt_in(&installed).await;
+    installed.label(home.namespace, "enabled").await;
+    let all = installed.opt_in().await;
     installed.serve(ACCOUNT).await.unwrap();
     installed.stop_policy_server().await;
     Attempt { plain: "not-opted-in".to_owned(), ..Attempt::new(&installed, &home) }.run(row.outcomes).await;
     installed.serve(ACCOUNT).await.unwrap();
     installed.retry(&[home.namespace]).await;
     home.assert_back(&installed).await;
-    set_selector(&installed, &all).await;
+    installed.set_selector(&all).await;
     installed.serve(ACCOUNT).await.unwrap();
     rows.push(row);
 
@@ -286,7 +285,7 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     installed.cluster.delete_pods("registry-itself", "registry", &["registry-0"]).await.unwrap();
     Attempt::new(&installed, &home).run(row.outcomes).await;
     installed.refusal("registry-itself", "registry", "failed calling webhook").await;
-    label(&installed, "registry-itself", "disabled").await;
+    installed.label("registry-itself", "disabled").await;
     installed.retry(&["registry-itself"]).await;
     installed.cluster.wait_ready("registry-itself", "registry", 1, TIMEOUT).await.unwrap();
     installed.serve(ACCOUNT).await.unwrap();
@@ -322,11 +321,6 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
 async fn finish(installed: &Installed, home: &Home) {
     Attempt::new(installed, home).finish().await;
     home.assert_back(installed).await;
-}
-
-async fn label(installed: &Installed, namespace: &str, value: &str) {
-    let label = format!("{INJECTION}={value}");
-    installed.cluster.control_plane.kubectl(&["label", "namespace", namespace, &label]).await.unwrap();
 }
 
 /// Creates the definition and the object again, and waits until the running Pod is recorded.
@@ -382,24 +376,4 @@ async fn apply_without_policies(installed: &Installed, folder: &str) {
     };
     let objects: Vec<Value> = objects.into_iter().filter(is_other).collect();
     installed.cluster.apply_objects(&objects).await.unwrap();
-}
-
-/// Gives the policy for Pods the namespace selector of the chart's `policy.scope: OptIn`. Returns the former one.
-async fn opt_in(installed: &Installed) -> Value {
-    let policies = installed_policies(&installed.cluster).await.unwrap();
-    let mutating = policies.iter().find(|policy| policy.is_mutating()).unwrap();
-    let before = mutating.spec("namespaceSelector").clone();
-    let mut selector = before.clone();
-    let is_label = |one: &&mut Value| one["key"] == INJECTION;
-    let one = selector["matchExpressions"].as_array_mut().unwrap().iter_mut().find(is_label).unwrap();
-    *one = json!({"key": INJECTION, "operator": "In", "values": ["enabled"]});
-    set_selector(installed, &selector).await;
-    before
-}
-
-async fn set_selector(installed: &Installed, selector: &Value) {
-    let patch = json!({"spec": {"namespaceSelector": selector}}).to_string();
-    let patch =
-        ["patch", "clusteradmissionpolicy", "persistent-pod-state", "--type=merge", "--patch", &patch];
-    installed.cluster.control_plane.kubectl(&patch).await.unwrap();
 }

@@ -25,6 +25,8 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
+use crate::support::require_jq;
+
 /// Matches anything in the output: within a line any part of it, on a line of its own any number of lines.
 const ANYTHING: &str = "…";
 /// The registry address in the document.
@@ -162,18 +164,11 @@ async fn cluster() -> Cluster {
     cluster
 }
 
-fn is_on_the_path(name: &str) -> bool {
-    let folders = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&folders).any(|folder| folder.join(name).is_file())
-}
-
 #[tokio::test]
 async fn commands_of_the_document_print_what_it_shows() {
     let skip = |remedy: &str| report::skipped("commands_of_the_document_print_what_it_shows", remedy);
     let Some(kwctl) = find_kwctl() else { return skip("set KWCTL=… to run it") };
-    if !is_on_the_path("jq") {
-        return skip("install jq to run it");
-    }
+    require_jq();
     assert_eq!(policy_path(), repository_file("policy.wasm"), "the document names policy.wasm");
     let text = fs::read_to_string(repository_file("docs/kwctl.md")).unwrap();
     let scratch = Scratch::folder("kwctl").unwrap();

@@ -27,6 +27,8 @@ use page::Page;
 use scenes::Stage;
 use shell::Shell;
 
+use crate::support::require_jq;
+
 /// The pages whose commands are run, in this order.
 const PAGES: [&str; 7] = [
     "docs/quick-start.md",
@@ -74,9 +76,7 @@ fn only_commands_that_cannot_run_here_are_left_out() {
 
 #[tokio::test]
 async fn commands_of_the_pages_do_what_they_show() {
-    if !is_on_the_path("jq") {
-        return report::skipped("commands_of_the_pages_do_what_they_show", "install jq to run it");
-    }
+    require_jq();
     let mut cluster = Cluster::builder().without_crd().nodes(3, 1).start().await.unwrap();
     let _controller = Controller::install(&cluster).await.unwrap();
     let installation = Installation::publish(&cluster).await.unwrap();
@@ -144,9 +144,4 @@ fn chart_for(version: Version, folder: &Path) -> PathBuf {
         fs::write(target, lines.collect::<Vec<_>>().join("\n") + "\n").unwrap();
     }
     copy
-}
-
-fn is_on_the_path(name: &str) -> bool {
-    let folders = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&folders).any(|folder| folder.join(name).is_file())
 }

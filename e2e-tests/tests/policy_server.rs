@@ -6,7 +6,6 @@ mod upgrades;
 use std::{
     collections::BTreeMap,
     fs,
-    process::Command,
     time::{Duration, Instant},
 };
 
@@ -19,13 +18,12 @@ use pps_e2e::{
     cluster::Cluster,
     kubewarden::{Controller, IMAGE, NAMESPACE},
     manifests::render::{as_served, render_chart_with, render_kustomize},
-    report,
     repository::repository_file,
     scratch::Scratch,
 };
 use serde_json::{Value, json};
 
-use crate::chart::release::Release;
+use crate::{chart::release::Release, support::require_jq};
 
 const DEDICATED: &str = "persistent-pod-state";
 const POLICY: &str = "persistent-pod-state";
@@ -270,10 +268,6 @@ async fn shell(cluster: &Cluster, command: &str) -> Result<()> {
     Ok(())
 }
 
-fn has_jq() -> bool {
-    Command::new("jq").arg("--version").output().is_ok_and(|output| output.status.success())
-}
-
 /// Follows the document, repeats each command, and begins again in the middle. `change` is what replaces the command that
 /// installs.
 async fn follow(cluster: &Cluster, change: impl AsyncFn()) {
@@ -313,12 +307,7 @@ async fn follow(cluster: &Cluster, change: impl AsyncFn()) {
 
 #[tokio::test]
 async fn the_documented_sequence_moves_the_policies_with_helm() {
-    if !has_jq() {
-        return report::skipped(
-            "the_documented_sequence_moves_the_policies_with_helm",
-            "install jq to run it",
-        );
-    }
+    require_jq();
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
     let _kubewarden = Controller::install(&cluster).await.unwrap();
     let release = Release::new(&cluster);
@@ -339,12 +328,7 @@ async fn the_documented_sequence_moves_the_policies_with_helm() {
 
 #[tokio::test]
 async fn the_documented_sequence_moves_the_policies_with_kubectl() {
-    if !has_jq() {
-        return report::skipped(
-            "the_documented_sequence_moves_the_policies_with_kubectl",
-            "install jq to run it",
-        );
-    }
+    require_jq();
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
     let _kubewarden = Controller::install(&cluster).await.unwrap();
     let apply = async |folder: &str| {

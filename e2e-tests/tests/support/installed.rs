@@ -15,6 +15,8 @@ use super::{HOSTNAME, MARKER, Pool, TIMEOUT, homes, required};
 
 /// The ServiceAccount of the PolicyServer that is installed.
 pub(crate) const ACCOUNT: &str = "policy-server-persistent-pod-state";
+/// The label of a namespace that decides whether its Pods are sent to the policy.
+pub(crate) const INJECTION: &str = "persistent-pod-state/injection";
 /// The program, where Kubewarden's own runs.
 const POLICY_SERVER: &str = "policy-server";
 
@@ -83,6 +85,32 @@ impl Installed {
         let node = homes(&pods)["db-0"].clone();
         pool.load(&node).await;
         Home { namespace, node }
+    }
+
+    /// Gives a namespace the label that decides whether its Pods are sent to the policy.
+    pub(crate) async fn label(&self, namespace: &str, value: &str) {
+        let label = format!("{INJECTION}={value}");
+        self.cluster.control_plane.kubectl(&["label", "namespace", namespace, &label]).await.unwrap();
+    }
+
+    /// Gives the policy for Pods the namespace selector of the chart's `policy.scope: OptIn`. Returns the former one.
+    pub(crate) async fn opt_in(&self) -> Value {
+        let policies = installed_policies(&self.cluster).await.unwrap();
+        let mutating = policies.iter().find(|policy| policy.is_mutating()).unwrap();
+        let before = mutating.spec("namespaceSelector").clone();
+        let mut selector = before.clone();
+        let is_label = |one: &&mut Value| one["key"] == INJECTION;
+        let one = selector["matchExpressions"].as_array_mut().unwrap().iter_mut().find(is_label).unwrap();
+        *one = json!({"key": INJECTION, "operator": "In", "values": ["enabled"]});
+        self.set_selector(&selector).await;
+        before
+    }
+
+    pub(crate) async fn set_selector(&self, selector: &Value) {
+        let patch = json!({"spec": {"namespaceSelector": selector}}).to_string();
+        let patch =
+            ["patch", "clusteradmissionpolicy", "persistent-pod-state", "--type=merge", "--patch", &patch];
+        self.cluster.control_plane.kubectl(&patch).await.unwrap();
     }
 
     /// Has StatefulSets of these namespaces tried again at once: their controller waits longer after each refusal.

@@ -54,6 +54,15 @@ macro_rules! scenarios {
     };
 }
 
+/// Fails where jq is missing, which commands of the documents call: a test that is skipped everywhere tests nothing.
+pub(crate) fn require_jq() {
+    let output = std::process::Command::new("jq").arg("--version").output();
+    assert!(
+        output.is_ok_and(|output| output.status.success()),
+        "jq is missing: `make test-tools` installs it"
+    );
+}
+
 /// Runs all scenarios at the same time. If one fails, the others continue.
 pub(crate) async fn run(scenarios: Vec<Scenario<'_>>) -> Result<()> {
     let all = chosen(scenarios).map(attempt);
