@@ -128,7 +128,10 @@ fn the_release_signs_with_one_version_of_cosign() {
     let version = installers[0]["with"]["cosign-release"].as_str().unwrap_or("none");
     let documented = fs::read_to_string(path("docs/publishing.md")).unwrap();
     assert!(version.starts_with("v3."), "{version}");
-    assert!(documented.contains(&format!("cosign {}", &version[1..])), "docs/publishing.md names another version");
+    assert!(
+        documented.contains(&format!("cosign {}", &version[1..])),
+        "docs/publishing.md names another version"
+    );
 }
 
 /// Commands of the documents call jq, and a fresh Debian has none.
@@ -137,7 +140,9 @@ fn tests_install_jq_where_it_is_missing() {
     let folder = env::temp_dir().join(format!("pps-jq-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     // All programs of this machine but jq; those that install packages write down their arguments.
-    for program in env::split_paths(&env::var_os("PATH").unwrap()).filter_map(|at| fs::read_dir(at).ok()).flatten() {
+    for program in
+        env::split_paths(&env::var_os("PATH").unwrap()).filter_map(|at| fs::read_dir(at).ok()).flatten()
+    {
         let program = program.unwrap();
         let name = program.file_name();
         if !["jq", "dpkg-query", "apt-get", "id"].map(Some).contains(&name.to_str()) {
@@ -163,7 +168,10 @@ fn tests_install_jq_where_it_is_missing() {
     let recipe = String::from_utf8(recipe).unwrap();
     for target in ["test", "e2e-tests"] {
         let all = String::from_utf8(make(&["--dry-run", target]).stdout).unwrap();
-        assert!(!recipe.trim().is_empty() && all.contains(recipe.trim()), "make {target} does not prepare jq");
+        assert!(
+            !recipe.trim().is_empty() && all.contains(recipe.trim()),
+            "make {target} does not prepare jq"
+        );
     }
     fs::remove_dir_all(&folder).unwrap();
     assert!(made.status.success(), "{said}");
