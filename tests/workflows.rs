@@ -116,7 +116,7 @@ fn the_release_is_signed_and_attested_before_it_is_made() {
     assert!(order.map(at).is_sorted(), "{order:?}");
 }
 
-/// Another version of cosign may write another format by default, which PolicyServers do not read.
+/// Another version of cosign may write another format by default, which no PolicyServer reads.
 #[test]
 fn the_release_signs_with_one_version_of_cosign() {
     let installers: Vec<Value> = steps().into_iter().map(|(_, step)| step).collect();
