@@ -7,7 +7,8 @@
 # REFERENCES is the output of `make publish`: immutable references, one on a line. FOLDER has what `make release` wrote:
 # the software bills of materials, and in a workflow provenance.json (`pps-publish provenance`).
 #
-# COSIGN=PROGRAM   use this cosign
+# COSIGN=PROGRAM   use this cosign (3.0 or newer)
+# KWCTL=PROGRAM    verify the policy with this kwctl, too: it reads signatures as a PolicyServer does
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 COSIGN="${COSIGN:-cosign}"
@@ -20,16 +21,19 @@ case "${1:-}" in
 --key)
     KEY="${2:-}"
     [ -f "$KEY" ] || die "--key names $KEY, which does not exist"
-    SIGN=(--key "$KEY") VERIFY=(--key "${KEY%.key}.pub")
+    SIGN=(--key "$KEY") VERIFY=(--key "${KEY%.key}.pub") KWCTL_VERIFY=(--verification-key "${KEY%.key}.pub")
     ;;
 "")
-    [ -n "${GITHUB_WORKFLOW_REF:-}" ] || die "without a key this works only in GitHub Actions: pass --key cosign.key"
+    [ -n "${GITHUB_WORKFLOW_REF:-}" ] && [ -n "${GITHUB_REPOSITORY:-}" ] || die "without a key this works only in GitHub Actions: pass --key cosign.key"
     SIGN=()
     VERIFY=(--certificate-identity "${GITHUB_SERVER_URL:-https://github.com}/$GITHUB_WORKFLOW_REF"
         --certificate-oidc-issuer https://token.actions.githubusercontent.com)
+    KWCTL_VERIFY=(--github-owner "${GITHUB_REPOSITORY%%/*}" --github-repo "${GITHUB_REPOSITORY#*/}")
     ;;
 *) die "unknown argument $1: use --key FILE, or none" ;;
 esac
+
+OLDER_FORMAT=(--new-bundle-format=false)
 
 # attest TYPE PREDICATE REFERENCE
 attest() {
@@ -41,8 +45,17 @@ attest() {
 # sign REFERENCE
 sign() {
     local reference=$1 sbom
+    # Twice: PolicyServers and kwctl read only the older format, a tag `sha256-….sig`, and cosign 3 writes another one unless
+    # it is told not to.
+    "$COSIGN" sign --yes "${OLDER_FORMAT[@]}" --use-signing-config=false "${SIGN[@]}" "$reference"
+    "$COSIGN" verify "${OLDER_FORMAT[@]}" "${VERIFY[@]}" "$reference" >/dev/null
     "$COSIGN" sign --yes "${SIGN[@]}" "$reference"
     "$COSIGN" verify "${VERIFY[@]}" "$reference" >/dev/null
+    case "$reference" in
+    */policies/persistent-pod-state@*)
+        if [ -n "${KWCTL:-}" ]; then "$KWCTL" verify "${KWCTL_VERIFY[@]}" "registry://$reference" >/dev/null; fi
+        ;;
+    esac
     if [ -f "$FOLDER/provenance.json" ]; then attest slsaprovenance1 "$FOLDER/provenance.json" "$reference"; fi
     case "$reference" in
     */policies/persistent-pod-state@*) attest cyclonedx "$FOLDER/policy.cdx.json" "$reference" ;;

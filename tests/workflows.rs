@@ -116,6 +116,68 @@ fn the_release_is_signed_and_attested_before_it_is_made() {
     assert!(order.map(at).is_sorted(), "{order:?}");
 }
 
+/// Another version of cosign may write another format by default, which no PolicyServer reads.
+#[test]
+fn the_release_signs_with_one_version_of_cosign() {
+    let installers: Vec<Value> = steps().into_iter().map(|(_, step)| step).collect();
+    let installers: Vec<&Value> = installers
+        .iter()
+        .filter(|step| step["uses"].as_str().is_some_and(|action| action.contains("cosign-installer")))
+        .collect();
+    assert_eq!(installers.len(), 1);
+    let version = installers[0]["with"]["cosign-release"].as_str().unwrap_or("none");
+    let documented = fs::read_to_string(path("docs/publishing.md")).unwrap();
+    assert!(version.starts_with("v3."), "{version}");
+    assert!(
+        documented.contains(&format!("cosign {}", &version[1..])),
+        "docs/publishing.md names another version"
+    );
+}
+
+/// Commands of the documents call jq, and a fresh Debian has none.
+#[test]
+fn tests_install_jq_where_it_is_missing() {
+    let folder = env::temp_dir().join(format!("pps-jq-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    // All programs of this machine but jq; those that install packages write down their arguments.
+    for program in
+        env::split_paths(&env::var_os("PATH").unwrap()).filter_map(|at| fs::read_dir(at).ok()).flatten()
+    {
+        let program = program.unwrap();
+        let name = program.file_name();
+        if !["jq", "dpkg-query", "apt-get", "id"].map(Some).contains(&name.to_str()) {
+            let _ = std::os::unix::fs::symlink(program.path(), folder.join(name));
+        }
+    }
+    let calls = folder.join("calls");
+    let apt = format!("echo \"$@\" >>{}", calls.display());
+    for (name, line) in [("dpkg-query", "exit 1"), ("apt-get", &apt), ("id", "echo 0")] {
+        fs::write(folder.join(name), format!("#!/bin/sh\n{line}\n")).unwrap();
+        Command::new("chmod").arg("+x").arg(folder.join(name)).status().unwrap();
+    }
+    let make = |arguments: &[&str]| {
+        let mut command = Command::new("make");
+        let command = command.arg("--no-print-directory").args(arguments).current_dir(path(""));
+        command.env("PATH", &folder).env("PPS_CACHE_DIR", &folder).output().unwrap()
+    };
+    let made = make(&["jq"]);
+    let said = String::from_utf8_lossy(&made.stderr).into_owned();
+    let installed = fs::read_to_string(&calls).unwrap_or_default();
+    // What runs the tests that call it prepares it.
+    let recipe = make(&["--dry-run", "jq"]).stdout;
+    let recipe = String::from_utf8(recipe).unwrap();
+    for target in ["test", "e2e-tests"] {
+        let all = String::from_utf8(make(&["--dry-run", target]).stdout).unwrap();
+        assert!(
+            !recipe.trim().is_empty() && all.contains(recipe.trim()),
+            "make {target} does not prepare jq"
+        );
+    }
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(made.status.success(), "{said}");
+    assert!(installed.contains("install -y --no-install-recommends jq"), "{installed}");
+}
+
 /// What `hack/sign.sh` tells cosign, line by line. A program in place of cosign writes down its arguments.
 fn sign(
     folder: &Path,
@@ -133,6 +195,7 @@ fn sign(
         .arg(folder)
         .args(args)
         .env_remove("GITHUB_WORKFLOW_REF")
+        .env("KWCTL", &cosign)
         .envs(variables.iter().copied())
         .env("COSIGN", &cosign)
         .stdin(Stdio::from(fs::File::open(&list).unwrap()))
@@ -157,6 +220,7 @@ fn everything_pushed_is_signed_attested_and_verified() {
     let references = format!("some output\n{policy}\n{sidecar}\n{chart}\n");
     let workflow = [
         ("GITHUB_SERVER_URL", "https://github.example"),
+        ("GITHUB_REPOSITORY", "o/n"),
         ("GITHUB_WORKFLOW_REF", "o/n/.github/workflows/release.yml@refs/tags/v1"),
     ];
 
@@ -167,9 +231,17 @@ fn everything_pushed_is_signed_attested_and_verified() {
     assert!(done, "{said}");
     let verify = "--certificate-identity https://github.example/o/n/.github/workflows/release.yml@refs/tags/v1 \
                   --certificate-oidc-issuer https://token.actions.githubusercontent.com";
+    // Kubewarden's programs read the older format alone.
     let signed = |reference: &str| {
-        [format!("sign --yes {reference}"), format!("verify {verify} {reference}")].join("\n")
+        [
+            format!("sign --yes --new-bundle-format=false --use-signing-config=false {reference}"),
+            format!("verify --new-bundle-format=false {verify} {reference}"),
+            format!("sign --yes {reference}"),
+            format!("verify {verify} {reference}"),
+        ]
+        .join("\n")
     };
+    let kwctl = format!("verify --github-owner o --github-repo n registry://{policy}");
     let attested = |kind: &str, file: &str, reference: &str| {
         [
             format!("attest --yes --type {kind} --predicate DIST/{file} {reference}"),
@@ -179,6 +251,7 @@ fn everything_pushed_is_signed_attested_and_verified() {
     };
     let expected = [
         signed(&policy),
+        kwctl,
         attested("slsaprovenance1", "provenance.json", &policy),
         attested("cyclonedx", "policy.cdx.json", &policy),
         signed(&sidecar),
@@ -196,7 +269,11 @@ fn everything_pushed_is_signed_attested_and_verified() {
     let (done, calls, said) = sign(&folder, &["--key", key.to_str().unwrap()], &references, &[]);
     assert!(done, "{said}");
     assert!(
-        calls.starts_with(&format!("sign --yes --key DIST/own.key {policy}\nverify --key DIST/own.pub ")),
+        calls.contains(&format!("\nsign --yes --key DIST/own.key {policy}\nverify --key DIST/own.pub ")),
+        "{calls}"
+    );
+    assert!(
+        calls.contains(&format!("\nverify --verification-key DIST/own.pub registry://{policy}\n")),
         "{calls}"
     );
 

@@ -393,9 +393,17 @@ fn render_components(components: &[&str]) -> Vec<Value> {
 #[test]
 fn components_without_an_overlay_are_values_too() {
     let both = with_workload(&json!({"policy": {"scope": "OptIn"}}));
-    for (components, values) in
-        [(&["custom-workloads"][..], workloads(&[json!({})])), (&["custom-workloads", "opt-in"], both)]
-    {
+    let shared = json!({
+        "metrics": {"serviceMonitor": {"enabled": true}, "prometheusRule": {"enabled": true}, "dashboard": {"enabled": true}},
+        "policyServer": {"create": false},
+        "policy": {"policyServer": "default"},
+    });
+    for (components, values) in [
+        (&["custom-workloads"][..], workloads(&[json!({})])),
+        (&["custom-workloads", "opt-in"], both),
+        // The alert names the PolicyServer.
+        (&["monitoring", "shared-policy-server"], shared),
+    ] {
         let mut expected = by_name(render_components(components));
         expected.remove(&format!("Namespace /{NAMESPACE}"));
         let file = values_file(&components.join("-"), &values);
