@@ -8,8 +8,8 @@ mod settings;
 
 pub use objects::{
     Condition, Container, ContainerState, ContainerStatus, Definition, DefinitionVersion, Deployment,
-    LeaseSpec, Metadata, ObjectName, Owner, Pod, Policy, PolicyServer, PolicyServerSpec, PolicySpec, PolicyStatus,
-    Recorded, Service, Webhook, WebhookConfiguration,
+    LeaseSpec, Metadata, ObjectName, Owner, Pod, Policy, PolicyServer, PolicyServerSpec, PolicySpec,
+    PolicyStatus, Recorded, Service, Webhook, WebhookConfiguration,
 };
 pub use recording::Recording;
 pub use selector::matches;

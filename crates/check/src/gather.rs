@@ -163,7 +163,11 @@ fn kubewarden_namespace(facts: &Facts) -> String {
     let own = facts.validating.items().unwrap_or_default();
     let own = own.iter().filter(|one| one.metadata.name == KUBEWARDEN_WEBHOOK).flat_map(|one| &one.webhooks);
     let mut named = own.filter_map(|webhook| webhook.client_config["service"]["namespace"].as_str());
-    named.next().filter(|namespace| is_name(namespace)).unwrap_or(&facts.settings.kubewarden_namespace).to_owned()
+    named
+        .next()
+        .filter(|namespace| is_name(namespace))
+        .unwrap_or(&facts.settings.kubewarden_namespace)
+        .to_owned()
 }
 
 async fn read_module(reader: &Reader, facts: &mut Facts) {
@@ -320,13 +324,15 @@ async fn compare_leases(
             Recorder::Own => &mut own,
             Recorder::OpenKruise => &mut openkruise,
         };
-        let is_silent =
-            recorders.known().is_some_and(|reads| reads.holder().is_some() && reads.living_holder().is_none());
+        let is_silent = recorders
+            .known()
+            .is_some_and(|reads| reads.holder().is_some() && reads.living_holder().is_none());
         if !is_silent || now >= first_read + timing.lease_duration {
             return (own, openkruise);
         }
         if reader.time_left().is_zero() {
-            *recorders = reader.failed("the recorder's Lease", "no time is left to see whether it is renewed");
+            *recorders =
+                reader.failed("the recorder's Lease", "no time is left to see whether it is renewed");
             return (own, openkruise);
         }
         sleep_until(now + (timing.lease_interval / 2).min(reader.time_left())).await;

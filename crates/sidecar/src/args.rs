@@ -222,17 +222,15 @@ mod tests {
         assert!(Args::parse_from(["pps-sidecar", "--recorder=openkruise"]).command.is_none());
         let args = Args::parse_from(["pps-sidecar", "check", "--phase=before", "-o", "json"]);
         assert!(matches!(args.command, Some(Command::Check(_))));
-        for wrong in
-            [
-                &["check", "--policy", "A/b"][..],
-                &["check", "--service-account", "a"],
-                &["help"],
-                &["chek"],
-                // The command has flags of its own; those before it would be ignored.
-                &["--kubeconfig=a", "check"],
-                &["--recorder=openkruise", "check"],
-            ]
-        {
+        for wrong in [
+            &["check", "--policy", "A/b"][..],
+            &["check", "--service-account", "a"],
+            &["help"],
+            &["chek"],
+            // The command has flags of its own; those before it would be ignored.
+            &["--kubeconfig=a", "check"],
+            &["--recorder=openkruise", "check"],
+        ] {
             let args = ["pps-sidecar"].iter().chain(wrong);
             assert_eq!(Args::try_parse_from(args).unwrap_err().exit_code(), 2, "{wrong:?}");
         }

@@ -41,14 +41,22 @@ async fn api_server(delay: Duration, answer: Answer) -> Client {
     });
     tokio::spawn(async { axum::serve(listener, app).await });
     let mut config = Config::new(format!("http://{address}").parse().unwrap());
-    config.root_cert = Some(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|one| one.to_vec()).collect());
+    config.root_cert =
+        Some(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|one| one.to_vec()).collect());
     Client::try_from(config).unwrap()
 }
 
 fn empty(path: &str) -> Option<Value> {
-    let is_list = ["configurations", "clusteradmissionpolicies", "deployments", "pods", "namespaces", "persistentpodstates"]
-        .iter()
-        .any(|kind| path.ends_with(kind));
+    let is_list = [
+        "configurations",
+        "clusteradmissionpolicies",
+        "deployments",
+        "pods",
+        "namespaces",
+        "persistentpodstates",
+    ]
+    .iter()
+    .any(|kind| path.ends_with(kind));
     match path {
         "/version" => Some(json!({"major": "1", "minor": "32", "gitVersion": "v1.32.0"})),
         path if path.ends_with("/subjectaccessreviews") => Some(json!({"status": {"allowed": false}})),
@@ -58,8 +66,8 @@ fn empty(path: &str) -> Option<Value> {
     }
 }
 
-fn list(items: &[Value]) -> Option<Value> {
-    Some(json!({"items": items}))
+fn list(items: &[Value]) -> Value {
+    json!({"items": items})
 }
 
 fn before() -> Settings {
@@ -84,32 +92,42 @@ fn found(facts: &Facts, code: Code) -> Vec<(Severity, String)> {
 /// Whoever may create a Deployment in some namespace can give it any label.
 #[tokio::test]
 async fn a_deployment_in_another_namespace_is_not_the_policy_servers_nor_kubewardens() {
-    let client = api_server(Duration::ZERO, Arc::new(|path, query| match path {
-        path if path.ends_with("/policyservers/default") => {
-            Some(json!({"metadata": {"name": "default"}, "spec": {"replicas": 2, "serviceAccountName": "policy-server"}}))
-        }
-        path if path.ends_with("/deployments") && query.contains("policy-server") && !path.contains("/kubewarden/") => {
-            list(&[deployment("aaa", "policy-server-default", 0), deployment("kubewarden", "policy-server-default", 2)])
-        }
-        path if path.ends_with("/deployments") && query.contains("policy-server") => {
-            list(&[deployment("kubewarden", "a", 0), deployment("kubewarden", "policy-server-default", 2)])
-        }
-        path if path.ends_with("/deployments") && query.contains("controller") => {
-            let mut own = deployment("kubewarden", "kubewarden-controller", 1);
-            own["status"] = json!({"availableReplicas": 1});
-            list(&[deployment("aaa", "controller", 0), own])
-        }
-        "/api/v1/namespaces/kubewarden/serviceaccounts/policy-server" => Some(json!({})),
-        _ => None,
-    }));
-    let settings = Settings {
-        service_account: Some(("kubewarden".into(), "policy-server".into())),
-        ..before()
-    };
+    let client = api_server(
+        Duration::ZERO,
+        Arc::new(|path, query| match path {
+            path if path.ends_with("/policyservers/default") => Some(
+                json!({"metadata": {"name": "default"}, "spec": {"replicas": 2, "serviceAccountName": "policy-server"}}),
+            ),
+            path if path.ends_with("/deployments")
+                && query.contains("policy-server")
+                && !path.contains("/kubewarden/") =>
+            {
+                Some(list(&[
+                    deployment("aaa", "policy-server-default", 0),
+                    deployment("kubewarden", "policy-server-default", 2),
+                ]))
+            }
+            path if path.ends_with("/deployments") && query.contains("policy-server") => Some(list(&[
+                deployment("kubewarden", "a", 0),
+                deployment("kubewarden", "policy-server-default", 2),
+            ])),
+            path if path.ends_with("/deployments") && query.contains("controller") => {
+                let mut own = deployment("kubewarden", "kubewarden-controller", 1);
+                own["status"] = json!({"availableReplicas": 1});
+                Some(list(&[deployment("aaa", "controller", 0), own]))
+            }
+            "/api/v1/namespaces/kubewarden/serviceaccounts/policy-server" => Some(json!({})),
+            _ => None,
+        }),
+    );
+    let settings =
+        Settings { service_account: Some(("kubewarden".into(), "policy-server".into())), ..before() };
     let facts = gather(&client.await, settings).await;
     assert_eq!(facts.server_namespace, "kubewarden");
     assert_eq!(facts.server_deployment.known().unwrap().metadata.name, "policy-server-default");
-    for code in [Code::ServiceAccountMismatch, Code::ServiceAccountMissing, Code::KubewardenControllerUnavailable] {
+    for code in
+        [Code::ServiceAccountMismatch, Code::ServiceAccountMissing, Code::KubewardenControllerUnavailable]
+    {
         assert_eq!(found(&facts, code), [], "{code:?}");
     }
 }
@@ -120,15 +138,18 @@ async fn another_sidecar_is_an_error_only_if_it_runs_and_may_record() {
     for (replicas, allowed, wanted) in
         [(0, true, Severity::Info), (1, false, Severity::Info), (1, true, Severity::Error)]
     {
-        let client = api_server(Duration::ZERO, Arc::new(move |path, query| match path {
-            path if path.ends_with("/deployments") && query.contains("sidecar") => {
-                list(&[deployment("aaa", "tenants", replicas)])
-            }
-            path if path.ends_with("/subjectaccessreviews") => {
-                Some(json!({"status": {"allowed": allowed && query == "system:serviceaccount:aaa:account"}}))
-            }
-            _ => None,
-        }));
+        let client = api_server(
+            Duration::ZERO,
+            Arc::new(move |path, query| match path {
+                path if path.ends_with("/deployments") && query.contains("sidecar") => {
+                    Some(list(&[deployment("aaa", "tenants", replicas)]))
+                }
+                path if path.ends_with("/subjectaccessreviews") => Some(
+                    json!({"status": {"allowed": allowed && query == "system:serviceaccount:aaa:account"}}),
+                ),
+                _ => None,
+            }),
+        );
         let facts = gather(&client.await, before()).await;
         let severities: Vec<Severity> =
             found(&facts, Code::SecondInstallation).into_iter().map(|(severity, _)| severity).collect();
@@ -139,18 +160,26 @@ async fn another_sidecar_is_an_error_only_if_it_runs_and_may_record() {
 /// The API server allows 256 KB of annotations, so whoever may write objects in one namespace can make a page large.
 #[tokio::test]
 async fn a_page_that_is_too_large_is_read_in_smaller_ones() {
-    let client = api_server(Duration::ZERO, Arc::new(|path, query| {
-        if !path.ends_with("/persistentpodstates") {
-            return None;
-        }
-        let parameter = |name: &str| query.split('&').find_map(|one| one.strip_prefix(name)?.parse::<usize>().ok());
-        let (limit, from) = (parameter("limit=").unwrap(), parameter("continue=").unwrap_or(0));
-        let until = (from + limit).min(140);
-        let object = |index| json!({"metadata": {"name": format!("w{index}"), "namespace": "aaa",
-            "annotations": {"a": "x".repeat(256 << 10)}}});
-        let next = if until < 140 { until.to_string() } else { String::new() };
-        Some(json!({"items": (from..until).map(object).collect::<Vec<_>>(), "metadata": {"continue": next}}))
-    }));
+    let client = api_server(
+        Duration::ZERO,
+        Arc::new(|path, query| {
+            if !path.ends_with("/persistentpodstates") {
+                return None;
+            }
+            let parameter =
+                |name: &str| query.split('&').find_map(|one| one.strip_prefix(name)?.parse::<usize>().ok());
+            let (limit, from) = (parameter("limit=").unwrap(), parameter("continue=").unwrap_or(0));
+            let until = (from + limit).min(140);
+            let object = |index| {
+                json!({"metadata": {"name": format!("w{index}"), "namespace": "aaa",
+            "annotations": {"a": "x".repeat(256 << 10)}}})
+            };
+            let next = if until < 140 { until.to_string() } else { String::new() };
+            Some(
+                json!({"items": (from..until).map(object).collect::<Vec<_>>(), "metadata": {"continue": next}}),
+            )
+        }),
+    );
     let facts = gather(&client.await, before()).await;
     assert_eq!(facts.problems, []);
     let names: std::collections::BTreeSet<&str> =
@@ -176,7 +205,11 @@ async fn a_slow_api_server_costs_only_what_it_could_not_answer_in_time() {
     assert!(facts.kubernetes.known().is_some());
     let late = found(&facts, Code::RequestFailed);
     assert!(!late.is_empty() && late.iter().all(|(_, seen)| seen.contains("no time is left")), "{late:?}");
-    assert!(judge(&facts).iter().all(|finding| finding.code == Code::RequestFailed || finding.severity != Severity::Error));
+    assert!(
+        judge(&facts)
+            .iter()
+            .all(|finding| finding.code == Code::RequestFailed || finding.severity != Severity::Error)
+    );
 }
 
 /// The rights of the sidecar are asked at the same time.
@@ -184,7 +217,7 @@ async fn a_slow_api_server_costs_only_what_it_could_not_answer_in_time() {
 async fn many_rights_take_as_long_as_one() {
     let answer: Answer = Arc::new(|path, query| match path {
         path if path.ends_with("/deployments") && query.contains("sidecar") => {
-            list(&[deployment("persistent-pod-state", "pps-sidecar", 1)])
+            Some(list(&[deployment("persistent-pod-state", "pps-sidecar", 1)]))
         }
         path if path.ends_with("/subjectaccessreviews") => Some(json!({"status": {"allowed": true}})),
         _ => None,
@@ -202,18 +235,21 @@ async fn many_rights_take_as_long_as_one() {
 async fn a_holder_is_dead_only_if_it_was_watched_for_as_long_as_its_lease() {
     let run = async |renews: bool, timing: Timing| {
         let started = Instant::now();
-        let client = api_server(Duration::ZERO, Arc::new(move |path, query| match path {
-            path if path.ends_with("/leases/pps-sidecar") => {
-                let renewed = if renews { started.elapsed().as_millis() / 400 } else { 0 };
-                Some(json!({"spec": {"holderIdentity": "a_b", "renewTime": renewed.to_string()}}))
-            }
-            // A list that takes as long as the former interval between the reads.
-            path if path.ends_with("/deployments") && query.contains("sidecar") => {
-                std::thread::sleep(Duration::from_millis(300));
-                list(&[])
-            }
-            _ => None,
-        }));
+        let client = api_server(
+            Duration::ZERO,
+            Arc::new(move |path, query| match path {
+                path if path.ends_with("/leases/pps-sidecar") => {
+                    let renewed = if renews { started.elapsed().as_millis() / 400 } else { 0 };
+                    Some(json!({"spec": {"holderIdentity": "a_b", "renewTime": renewed.to_string()}}))
+                }
+                // A list that takes as long as the former interval between the reads.
+                path if path.ends_with("/deployments") && query.contains("sidecar") => {
+                    std::thread::sleep(Duration::from_millis(300));
+                    Some(list(&[]))
+                }
+                _ => None,
+            }),
+        );
         let settings = Settings { has_policies: false, ..Settings::default() };
         let facts = gather_within(&client.await, settings, &timing).await;
         facts.lease.known().map(|reads| reads.living_holder().is_some())

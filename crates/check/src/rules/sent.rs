@@ -25,7 +25,8 @@ pub(super) fn check(policy: &Policy, subject: &str, findings: &mut Findings) {
         differs(Severity::Error, seen.into(), again);
     }
     if !spec.rules.iter().any(has_new_pods) {
-        let seen = "spec.rules has no CREATE of pods: the policy is never asked, and no Pod gets its state back";
+        let seen =
+            "spec.rules has no CREATE of pods: the policy is never asked, and no Pod gets its state back";
         differs(Severity::Error, seen.into(), again);
     }
     let is_custom = policy.metadata.name.ends_with(CUSTOM_WORKLOADS);
@@ -43,12 +44,15 @@ pub(super) fn check(policy: &Policy, subject: &str, findings: &mut Findings) {
              without their states",
             some_of(&more)
         );
-        differs(Severity::Warning, seen, "remove them, if that is not meant (chart: policy.namespaceSelector)");
+        differs(
+            Severity::Warning,
+            seen,
+            "remove them, if that is not meant (chart: policy.namespaceSelector)",
+        );
     }
     let shipped = shipped_conditions(&policy.metadata.name);
-    let is_shipped = |name: &str| {
-        shipped.iter().any(|(one, _)| *one == name) || is_custom && name == CUSTOM_CONDITION
-    };
+    let is_shipped =
+        |name: &str| shipped.iter().any(|(one, _)| *one == name) || is_custom && name == CUSTOM_CONDITION;
     let names = spec.match_conditions.iter().map(|one| one["name"].as_str().unwrap_or("?"));
     let more: Vec<String> = names.filter(|name| !is_shipped(name)).map(str::to_owned).collect();
     if !more.is_empty() {
@@ -56,7 +60,11 @@ pub(super) fn check(policy: &Policy, subject: &str, findings: &mut Findings) {
             "spec.matchConditions has further conditions: {}. Pods that they leave out start without their states",
             some_of(&more)
         );
-        differs(Severity::Warning, seen, "remove them, if that is not meant (chart: policy.extraMatchConditions)");
+        differs(
+            Severity::Warning,
+            seen,
+            "remove them, if that is not meant (chart: policy.extraMatchConditions)",
+        );
     }
 }
 
@@ -84,7 +92,8 @@ fn more_expressions(selector: &Value) -> Vec<String> {
     let expressions = selector["matchExpressions"].as_array().map_or(&[][..], Vec::as_slice);
     let is_shipped = |one: &Value| {
         let values = || one["values"].as_array().map_or(&[][..], Vec::as_slice);
-        let is_label = |operator: &str, value: &str| one["operator"] == operator && values() == [Value::from(value)];
+        let is_label =
+            |operator: &str, value: &str| one["operator"] == operator && values() == [Value::from(value)];
         one["key"] == NAMESPACE_NAME && one["operator"] == "NotIn"
             || one["key"] == INJECTION && (is_label("NotIn", "disabled") || is_label("In", "enabled"))
     };

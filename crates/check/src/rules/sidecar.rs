@@ -7,10 +7,10 @@ use crate::gather::LEASE_DURATION;
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     let settings = &facts.settings;
-    if let Some(sidecars) = facts.sidecars.items() {
-        if settings.phase == Phase::After {
-            check_deployment(facts, sidecars, findings);
-        }
+    if settings.phase == Phase::After
+        && let Some(sidecars) = facts.sidecars.items()
+    {
+        check_deployment(facts, sidecars, findings);
     }
     check_others(facts, findings);
     if settings.phase == Phase::After {
@@ -29,7 +29,11 @@ fn check_others(facts: &Facts, findings: &mut Findings) {
     let advice = "delete one of the two installations";
     for (records, severity, seen) in [
         (Read::Known(true), Severity::Error, "another sidecar runs, which records the same objects"),
-        (Read::Unknown, Severity::Warning, "another sidecar runs; whether it may write states was not found out"),
+        (
+            Read::Unknown,
+            Severity::Warning,
+            "another sidecar runs; whether it may write states was not found out",
+        ),
         (
             Read::Known(false),
             Severity::Info,
@@ -117,7 +121,9 @@ fn check_lease(facts: &Facts, findings: &mut Findings) {
     };
     let Some(holder) = reads.living_holder() else {
         let seen = match reads.holder() {
-            Some(holder) => format!("{holder} holds it, but did not renew it for {} s, {why}", LEASE_DURATION.as_secs()),
+            Some(holder) => {
+                format!("{holder} holds it, but did not renew it for {} s, {why}", LEASE_DURATION.as_secs())
+            }
             None => format!("nobody holds it, {why}"),
         };
         return findings.error(Code::LeaderMissing, subject, seen, advice);

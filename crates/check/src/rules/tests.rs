@@ -265,7 +265,8 @@ fn a_policy_that_is_never_asked_is_not_fine() {
         ),
     ] {
         let found = judge(&facts);
-        let mut named = found.iter().filter(|one| one.code.as_str() == "PolicyDiffers" && one.severity == severity);
+        let mut named =
+            found.iter().filter(|one| one.code.as_str() == "PolicyDiffers" && one.severity == severity);
         assert!(named.any(|one| one.seen.contains(what)), "{what}: {found:#?}");
     }
     // Without the lookup nothing is injected, whatever the policy says of itself.
@@ -282,7 +283,10 @@ fn a_policy_that_is_never_asked_is_not_fine() {
         let facts = changed(|facts| {
             let [pods, _] = fixture::policies();
             let mut changed = webhook(&pods);
-            changed.webhooks[0].namespace_selector["matchExpressions"].as_array_mut().unwrap().push(more.clone());
+            changed.webhooks[0].namespace_selector["matchExpressions"]
+                .as_array_mut()
+                .unwrap()
+                .push(more.clone());
             facts.mutating = Read::Known(vec![changed]);
         });
         assert_eq!(severities(&facts, "WebhookDiffers"), [Severity::Warning], "{more}");
@@ -298,7 +302,9 @@ fn a_module_that_is_installed_already_stops_no_upgrade() {
     facts.modules[0].reference = installed;
     assert_eq!(severities(&facts, "RegistryUnreachable"), [Severity::Warning]);
     let Read::Known(policies) = &mut facts.policies else { panic!() };
-    policies.iter_mut().for_each(|policy| policy.status.conditions.clear());
+    for policy in policies.iter_mut() {
+        policy.status.conditions.clear();
+    }
     assert_eq!(severities(&facts, "RegistryUnreachable"), [Severity::Warning]);
 }
 
@@ -306,8 +312,7 @@ fn a_module_that_is_installed_already_stops_no_upgrade() {
 fn before_an_upgrade_namespaces_that_would_lose_their_states_are_named() {
     let namespaces = |facts: &mut Facts, labels: serde_json::Value| {
         facts.namespaces = Read::Known(vec![of::<Metadata>(json!({"name": "shop", "labels": labels}))]);
-        facts.objects =
-            Read::Known(Objects { listed: vec![of(fixture::object("shop", "True"))], more: 0 });
+        facts.objects = Read::Known(Objects { listed: vec![of(fixture::object("shop", "True"))], more: 0 });
     };
     let name = "kubernetes.io/metadata.name";
     let label = "persistent-pod-state/injection";
@@ -336,7 +341,10 @@ fn without_the_definition_pods_start_without_their_states() {
     let found = judge(&changed(|facts| facts.definition = Read::Absent));
     let finding = found.iter().find(|finding| finding.code == Code::DefinitionMissing).unwrap();
     assert!(finding.seen.contains("Pods start without their states"), "{finding:?}");
-    assert!(finding.advice.contains("--replicas=0") && finding.advice.contains("break-glass.md"), "{finding:?}");
+    assert!(
+        finding.advice.contains("--replicas=0") && finding.advice.contains("break-glass.md"),
+        "{finding:?}"
+    );
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/check.md");
     let document = std::fs::read_to_string(path).unwrap();
     let row = document.lines().find(|line| line.starts_with("| `DefinitionMissing`")).unwrap();
@@ -355,9 +363,13 @@ fn kubernetes_1_20_works_but_is_not_supported() {
 /// The image of `default` follows Kubewarden's; the same image, and a `default` that does not exist, are fine.
 #[test]
 fn the_image_of_the_policy_server_is_that_of_default() {
-    let image = |image: &str| changed(|facts| facts.default_server = known(json!({"spec": {"image": image}})));
+    let image =
+        |image: &str| changed(|facts| facts.default_server = known(json!({"spec": {"image": image}})));
     assert_eq!(severities(&image("other:v2"), "PolicyServerImageDiffers"), [Severity::Warning]);
-    assert_eq!(severities(&image("ghcr.io/kubewarden/policy-server:v1.36.0"), "PolicyServerImageDiffers"), []);
+    assert_eq!(
+        severities(&image("ghcr.io/kubewarden/policy-server:v1.36.0"), "PolicyServerImageDiffers"),
+        []
+    );
     let absent = changed(|facts| facts.default_server = Read::Absent);
     assert_eq!(severities(&absent, "PolicyServerImageDiffers"), []);
 }
