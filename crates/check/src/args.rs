@@ -39,9 +39,17 @@ pub struct CheckArgs {
     #[arg(short, long)]
     all: bool,
 
-    /// Exit with 0 also if something is wrong, or could not be read.
-    #[arg(long)]
-    exit_zero: bool,
+    /// Exit with 0 also if something is wrong, or could not be read. With =unknown: exit with 0 if something could
+    /// not be read, and with 1 if something is wrong.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "always"
+    )]
+    exit_zero: Option<ExitZero>,
 
     /// The installation has no policies: check only what records.
     #[arg(long)]
@@ -63,7 +71,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
     service_account: Option<(String, String)>,
 
-    /// Kubewarden's namespace, if its controller cannot be found by the labels of its chart.
+    /// Kubewarden's namespace, if its own webhook does not name it.
     #[arg(long, value_name = "NAMESPACE", default_value = "kubewarden", value_parser = name)]
     kubewarden_namespace: String,
 
@@ -142,6 +150,15 @@ enum Output {
     Json,
 }
 
+/// When the check exits with 0 although not everything is as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ExitZero {
+    /// Also if something is wrong.
+    Always,
+    /// Only if something could not be read.
+    Unknown,
+}
+
 /// What the check printed, and its exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -159,8 +176,14 @@ impl CheckArgs {
             Output::Table => report::table(&findings, self.all),
             Output::Json => report::to_json(&findings),
         };
-        let exit_code = if self.exit_zero { 0 } else { report::exit_code(&findings) };
-        Report { text, exit_code }
+        Report { text, exit_code: self.exit_code(report::exit_code(&findings)) }
+    }
+
+    fn exit_code(&self, found: u8) -> u8 {
+        match (self.exit_zero, found) {
+            (Some(ExitZero::Always), _) | (Some(ExitZero::Unknown), 2) => 0,
+            (_, found) => found,
+        }
     }
 
     fn settings(&self, runs_in_cluster: bool) -> Settings {
@@ -203,4 +226,32 @@ fn name(text: &str) -> Result<String, String> {
 fn namespaced_name(text: &str) -> Result<(String, String), String> {
     let (namespace, object) = text.split_once('/').ok_or("use NAMESPACE/NAME")?;
     Ok((name(namespace)?, name(object)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        check: CheckArgs,
+    }
+
+    #[test]
+    fn exit_zero_can_be_limited_to_what_could_not_be_read() {
+        for (args, wanted) in [
+            (&["x", "--exit-zero=unknown"][..], [0, 1, 0]),
+            (&["x", "--exit-zero"], [0, 0, 0]),
+            (&["x", "--exit-zero", "--all"], [0, 0, 0]),
+            (&["x", "--exit-zero=always"], [0, 0, 0]),
+            (&["x"], [0, 1, 2]),
+        ] {
+            let check = Program::try_parse_from(args).unwrap().check;
+            assert_eq!([0, 1, 2].map(|found| check.exit_code(found)), wanted, "{args:?}");
+        }
+        assert!(Program::try_parse_from(["x", "--exit-zero=never"]).is_err());
+    }
 }

@@ -8,8 +8,8 @@ mod settings;
 
 pub use objects::{
     Condition, Container, ContainerState, ContainerStatus, Definition, DefinitionVersion, Deployment,
-    LeaseSpec, Metadata, Owner, Pod, Policy, PolicyServer, PolicyServerSpec, PolicySpec, PolicyStatus,
-    Recorded, Service, Webhook, WebhookConfiguration,
+    LeaseSpec, Metadata, ObjectName, Owner, Pod, Policy, PolicyServer, PolicyServerSpec, PolicySpec,
+    PolicyStatus, Recorded, Service, Webhook, WebhookConfiguration,
 };
 pub use recording::Recording;
 pub use selector::matches;
@@ -18,7 +18,7 @@ pub use settings::{CUSTOM_WORKLOADS, Phase, Recorder, Settings, VALIDATION};
 use std::fmt;
 
 /// One answer.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Read<T> {
     /// It exists.
     Known(T),
@@ -185,6 +185,15 @@ pub struct RegistryService {
     pub stateful_owners: Vec<String>,
 }
 
+/// A Deployment of the sidecar's image that is not this installation's. Anybody may have made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherSidecar {
+    /// `namespace/name`
+    pub name: String,
+    /// Whether it runs with an account that may write states.
+    pub records: Read<bool>,
+}
+
 /// The PersistentPodStates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Objects {
@@ -221,6 +230,8 @@ pub struct Facts {
     pub server_namespace: String,
     /// Its Deployment.
     pub server_deployment: Read<Deployment>,
+    /// The PolicyServer `default`, if another one is checked.
+    pub default_server: Read<PolicyServer>,
     /// Its Pods.
     pub server_pods: Read<Vec<Pod>>,
     /// Its ServiceAccount.
@@ -239,6 +250,8 @@ pub struct Facts {
     pub namespaces: Read<Vec<Metadata>>,
     /// The sidecars' Deployments in all namespaces.
     pub sidecars: Read<Vec<Deployment>>,
+    /// Deployments of the sidecar's image that are not this installation's.
+    pub other_sidecars: Vec<OtherSidecar>,
     /// The Pods in the sidecar's namespace.
     pub sidecar_pods: Read<Vec<Pod>>,
     /// The rights that the sidecar needs, and whether it has them.

@@ -112,6 +112,8 @@ codes! {
     PolicyServerNotReconciled,
     /// The PolicyServer has one replica.
     PolicyServerSingleReplica,
+    /// The PolicyServer has another image than `default`.
+    PolicyServerImageDiffers,
     /// The PolicyServer runs only modules with certain signatures.
     SignatureRequired,
     /// The PolicyServer's ServiceAccount does not exist.
@@ -145,6 +147,8 @@ codes! {
     ObjectSelectorMissing,
     /// A match condition was removed or changed.
     MatchConditionsChanged,
+    /// A policy is not sent the Pods that it was installed for, or does not change them.
+    PolicyDiffers,
     /// A policy may not look up PersistentPodStates.
     LookupNotGranted,
     /// The policies have different modules.

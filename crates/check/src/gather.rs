@@ -6,32 +6,59 @@ mod reader;
 mod registry_services;
 mod rights;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures::future::join_all;
 use kube::Client;
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use self::reader::{Reader, is_name};
 pub(crate) use self::reader::{encode, root_cause};
 use self::rights::{account, sidecar_rights};
 use crate::facts::{
-    Deployment, Facts, LeaseReads, LeaseSpec, Module, ModuleAnswer, Objects, Policy, Read, Recording, Right,
-    Settings,
+    Deployment, Facts, LeaseReads, LeaseSpec, Module, ModuleAnswer, Objects, OtherSidecar, Phase, Policy,
+    Read, Recorder, Recording, Right, Settings,
 };
 use crate::registry::{self, Sources};
 
-/// The time between two reads of a Lease. Both recorders renew theirs every two seconds.
-const LEASE_INTERVAL: Duration = Duration::from_secs(5);
+#[cfg(test)]
+mod tests;
+
+/// How long the check waits for what.
+struct Timing {
+    /// For all answers. The Jobs that run the check have more time, so that it can still say what it has found.
+    total: Duration,
+    /// Between two reads of a Lease. Both recorders renew theirs every two seconds.
+    lease_interval: Duration,
+    /// How long a holder may take to renew its Lease, before it counts as dead.
+    lease_duration: Duration,
+}
+
+const TIMING: Timing = Timing {
+    total: Duration::from_mins(2),
+    lease_interval: Duration::from_secs(5),
+    lease_duration: LEASE_DURATION,
+};
+/// The duration of the recorders' Leases.
+pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(15);
+/// The accounts of how many other sidecars are examined.
+const MAX_OTHER_SIDECARS: usize = 20;
 const KUBEWARDEN: &str = "policies.kubewarden.io";
 /// The webhook with which Kubewarden's controller checks policies.
 const KUBEWARDEN_WEBHOOK: &str = "kubewarden-controller-validating-webhook-configuration";
+/// The PolicyServer of Kubewarden's chart.
+const SHARED_SERVER: &str = "default";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// Reads everything. The facts have what could not be read.
 pub async fn gather(client: &Client, settings: Settings) -> Facts {
-    let reader = Reader::new(client.clone());
-    let started = Instant::now();
+    gather_within(client, settings, &TIMING).await
+}
+
+async fn gather_within(client: &Client, settings: Settings, timing: &Timing) -> Facts {
+    let reader = Reader::new(client.clone(), Instant::now() + timing.total);
     let mut facts = Facts { settings, ..Facts::default() };
     let kubernetes = reader.version().await;
     if kubernetes.known().is_none() {
@@ -42,7 +69,8 @@ pub async fn gather(client: &Client, settings: Settings) -> Facts {
     facts.kubernetes = kubernetes;
     facts.sidecars = read_sidecars(&reader, &facts.settings).await;
     facts.recording = Recording::of(&facts.settings, own_sidecar(&facts));
-    let (first_lease, first_openkruise) = read_leases(&reader, &facts).await;
+    let first = read_leases(&reader, &facts).await;
+    let first_read = Instant::now();
 
     (facts.definition, facts.policy_definition, facts.server_definition) = tokio::join!(
         reader.definition("persistentpodstates.apps.kruise.io"),
@@ -69,6 +97,10 @@ pub async fn gather(client: &Client, settings: Settings) -> Facts {
         ),
         reader.namespaces(),
     );
+    facts.server_namespace = kubewarden_namespace(&facts);
+    if let Read::Known(found) = &mut facts.controllers {
+        found.retain(|one| one.metadata.namespace == facts.server_namespace);
+    }
     if facts.settings.has_policies {
         read_server(&reader, &mut facts).await;
         read_module(&reader, &mut facts).await;
@@ -76,12 +108,7 @@ pub async fn gather(client: &Client, settings: Settings) -> Facts {
     read_sidecar(&reader, &mut facts).await;
     facts.whitelist = read_whitelist(&reader, &facts.recording.config_namespace).await;
     facts.objects = read_objects(&reader, &facts).await;
-    if first_lease.known().is_some() || first_openkruise.known().is_some() {
-        sleep_until(started + LEASE_INTERVAL).await;
-    }
-    let (second_lease, second_openkruise) = read_leases(&reader, &facts).await;
-    facts.lease = compare(first_lease, second_lease);
-    facts.openkruise_lease = compare(first_openkruise, second_openkruise);
+    (facts.lease, facts.openkruise_lease) = compare_leases(&reader, &facts, first, first_read, timing).await;
     facts.problems = reader.into_problems();
     facts
 }
@@ -89,26 +116,32 @@ pub async fn gather(client: &Client, settings: Settings) -> Facts {
 async fn read_server(reader: &Reader, facts: &mut Facts) {
     facts.server_name = facts.settings.chosen_server(facts.policies.items().unwrap_or_default());
     let name = facts.server_name.clone();
-    facts.server_namespace = kubewarden_namespace(facts);
     // A name that no object can have.
     if !is_name(&name) || facts.server_definition.is_absent() {
         facts.server = Read::Absent;
         return;
     }
-    let path = format!("/apis/policies.kubewarden.io/v1/policyservers/{name}");
-    facts.server = reader.get(Right::new("get", KUBEWARDEN, "policyservers"), &path).await;
+    let get = async |name: &str| {
+        let path = format!("/apis/policies.kubewarden.io/v1/policyservers/{name}");
+        reader.get(Right::new("get", KUBEWARDEN, "policyservers"), &path).await
+    };
+    facts.server = get(&name).await;
+    if name != SHARED_SERVER {
+        facts.default_server = get(SHARED_SERVER).await;
+    }
     if facts.server.known().is_none() {
         return;
     }
     let selector = format!("kubewarden/policy-server={name}");
-    facts.server_deployment = match reader.deployments(&selector).await {
-        Read::Known(mut found) if !found.is_empty() => Read::Known(found.swap_remove(0)),
-        Read::Known(_) | Read::Absent => Read::Absent,
+    // Only here: in other namespaces anybody could have made it.
+    facts.server_deployment = match reader.deployments_in(&facts.server_namespace, &selector).await {
+        Read::Known(found) => {
+            let own = format!("policy-server-{name}");
+            found.into_iter().find(|one| one.metadata.name == own).map_or(Read::Absent, Read::Known)
+        }
+        Read::Absent => Read::Absent,
         Read::Unknown => Read::Unknown,
     };
-    if let Some(deployment) = facts.server_deployment.known() {
-        facts.server_namespace.clone_from(&deployment.metadata.namespace);
-    }
     let (namespace, account_name) = (&facts.server_namespace, facts.account_name());
     if !is_name(account_name) {
         return;
@@ -124,14 +157,17 @@ async fn read_server(reader: &Reader, facts: &mut Facts) {
     (facts.server_pods, facts.server_account, facts.server_may_look_up) = (pods, found, may);
 }
 
-/// Kubewarden's namespace: where its own webhook leads, else where a Deployment with its labels is.
+/// Kubewarden's namespace: where its own webhook leads, else the one that is named. Labels of Deployments say nothing:
+/// whoever may create a Deployment in some namespace can set them.
 fn kubewarden_namespace(facts: &Facts) -> String {
     let own = facts.validating.items().unwrap_or_default();
     let own = own.iter().filter(|one| one.metadata.name == KUBEWARDEN_WEBHOOK).flat_map(|one| &one.webhooks);
     let mut named = own.filter_map(|webhook| webhook.client_config["service"]["namespace"].as_str());
-    let controller = || facts.controllers.items().unwrap_or_default().first();
-    let found = named.next().or_else(|| controller().map(|one| one.metadata.namespace.as_str()));
-    found.filter(|namespace| is_name(namespace)).unwrap_or(&facts.settings.kubewarden_namespace).to_owned()
+    named
+        .next()
+        .filter(|namespace| is_name(namespace))
+        .unwrap_or(&facts.settings.kubewarden_namespace)
+        .to_owned()
 }
 
 async fn read_module(reader: &Reader, facts: &mut Facts) {
@@ -152,7 +188,8 @@ async fn read_module(reader: &Reader, facts: &mut Facts) {
             let own = server.map_or(&[][..], |server| &server.insecure_sources);
             let insecure = [own, &settings.insecure_sources].concat();
             let sources = Sources::new(&insecure, server.map(|server| &server.source_authorities));
-            registry::ask(&reference, &sources).await
+            let asked = timeout(reader.time_left(), registry::ask(&reference, &sources)).await;
+            asked.unwrap_or_else(|_| ModuleAnswer::Unclear("nothing: no time is left".into()))
         } else {
             ModuleAnswer::NotAsked("the registry was not asked (--skip-registry)")
         };
@@ -167,18 +204,50 @@ async fn read_module(reader: &Reader, facts: &mut Facts) {
 async fn read_sidecar(reader: &Reader, facts: &mut Facts) {
     let settings = &facts.settings;
     facts.sidecar_pods = reader.pods(&settings.namespace, "").await;
+    facts.other_sidecars = read_other_sidecars(reader, facts).await;
     let Some(own) = own_sidecar(facts) else { return };
-    let name = own.spec.template.spec.service_account_name.as_str();
-    let user = account(&settings.namespace, if name.is_empty() { "default" } else { name });
-    let mut rights = Vec::new();
-    for right in sidecar_rights(&settings.namespace, &facts.recording) {
-        match reader.may(&user, &right).await {
-            Read::Known(is_allowed) => rights.push((right, is_allowed)),
-            // This check may not ask: it need not ask again.
-            Read::Absent | Read::Unknown => break,
-        }
+    let user = account(&settings.namespace, account_of(own));
+    let user = &user;
+    let asked = sidecar_rights(&settings.namespace, &facts.recording).into_iter();
+    let asked = asked.map(|right| async move { (reader.may(user, &right).await, right) });
+    let answers = join_all(asked).await.into_iter();
+    facts.sidecar_rights = answers.filter_map(|(may, right)| Some((right, *may.known()?))).collect();
+}
+
+/// The ServiceAccount of a Deployment's Pods.
+fn account_of(deployment: &Deployment) -> &str {
+    match deployment.spec.template.spec.service_account_name.as_str() {
+        "" => "default",
+        name => name,
     }
-    facts.sidecar_rights = rights;
+}
+
+/// The Deployments of the sidecar's image that are not this installation's, and whether they record.
+async fn read_other_sidecars(reader: &Reader, facts: &Facts) -> Vec<OtherSidecar> {
+    let own = (&facts.settings.namespace, &facts.settings.sidecar);
+    let right = Right::new("patch", "apps.kruise.io", "persistentpodstates/status");
+    let mut asked: BTreeMap<(&str, &str), Read<bool>> = BTreeMap::new();
+    let mut others = Vec::new();
+    for one in facts.sidecars.items().unwrap_or_default() {
+        let (namespace, name) = (&one.metadata.namespace, &one.metadata.name);
+        if (namespace, name) == own {
+            continue;
+        }
+        let key = (namespace.as_str(), account_of(one));
+        let records = if one.spec.replicas == Some(0) {
+            Read::Known(false)
+        } else if let Some(answer) = asked.get(&key) {
+            answer.clone()
+        } else if asked.len() < MAX_OTHER_SIDECARS {
+            let answer = reader.may(&account(key.0, key.1), &right).await;
+            asked.insert(key, answer.clone());
+            answer
+        } else {
+            Read::Unknown
+        };
+        others.push(OtherSidecar { name: format!("{namespace}/{name}"), records });
+    }
+    others
 }
 
 async fn read_sidecars(reader: &Reader, settings: &Settings) -> Read<Vec<Deployment>> {
@@ -232,6 +301,42 @@ async fn read_leases(reader: &Reader, facts: &Facts) -> (Read<Option<LeaseSpec>>
         }
     };
     tokio::join!(own, read_lease(reader, &facts.recording.openkruise_namespace, "kruise-manager"))
+}
+
+/// Reads the Leases again, until the one of the recorder was renewed or its duration has passed.
+async fn compare_leases(
+    reader: &Reader,
+    facts: &Facts,
+    (first, first_openkruise): (Read<Option<LeaseSpec>>, Read<Option<LeaseSpec>>),
+    first_read: Instant,
+    timing: &Timing,
+) -> (Read<LeaseReads>, Read<LeaseReads>) {
+    if first.known().is_some() || first_openkruise.known().is_some() {
+        sleep_until(first_read + timing.lease_interval.min(reader.time_left())).await;
+    }
+    loop {
+        let now = Instant::now();
+        let (second, second_openkruise) = read_leases(reader, facts).await;
+        let mut own = compare(first.clone(), second);
+        let mut openkruise = compare(first_openkruise.clone(), second_openkruise);
+        let recorders = match facts.recording.recorder {
+            Recorder::Own if facts.settings.phase == Phase::Before => return (own, openkruise),
+            Recorder::Own => &mut own,
+            Recorder::OpenKruise => &mut openkruise,
+        };
+        let is_silent = recorders
+            .known()
+            .is_some_and(|reads| reads.holder().is_some() && reads.living_holder().is_none());
+        if !is_silent || now >= first_read + timing.lease_duration {
+            return (own, openkruise);
+        }
+        if reader.time_left().is_zero() {
+            *recorders =
+                reader.failed("the recorder's Lease", "no time is left to see whether it is renewed");
+            return (own, openkruise);
+        }
+        sleep_until(now + (timing.lease_interval / 2).min(reader.time_left())).await;
+    }
 }
 
 /// Two reads of one Lease.

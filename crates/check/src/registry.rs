@@ -2,6 +2,9 @@
 //!
 //! It connects as the PolicyServer does: with HTTPS and public authorities, or those that the PolicyServer is given; for a
 //! registry that the PolicyServer lists as insecure, then with HTTPS without verification, then with HTTP.
+//!
+//! A registry says where its tokens are. That host is asked as the PolicyServer may connect to it, whatever the registry
+//! itself may do: without HTTPS and verification only if the PolicyServer lists that host, too.
 
 mod reference;
 
@@ -47,11 +50,30 @@ enum Way {
     PlainHttp,
 }
 
+/// Where a token is.
+#[derive(Debug, PartialEq, Eq)]
+struct Origin {
+    is_https: bool,
+    /// With its port.
+    host: String,
+}
+
 /// Why a connection failed.
 enum Failure {
     UnknownAuthority(String),
     NotTls,
     Other(String),
+}
+
+impl Failure {
+    /// The same failure, of another host than the registry.
+    fn at(self, host: &str) -> Self {
+        match self {
+            Self::UnknownAuthority(why) => Self::UnknownAuthority(format!("its tokens are on {host}: {why}")),
+            Self::NotTls => Self::Other(format!("its tokens are on {host}, which does not speak HTTPS")),
+            Self::Other(why) => Self::Other(format!("its tokens are on {host}: {why}")),
+        }
+    }
 }
 
 impl<'a> Sources<'a> {
@@ -64,6 +86,19 @@ impl<'a> Sources<'a> {
 
     fn is_insecure(&self, host: &str) -> bool {
         self.insecure.iter().any(|listed| is_same_host(listed, host))
+    }
+
+    /// How to connect to a host that a registry names. None if the PolicyServer may not.
+    fn way_to(&self, origin: &Origin) -> Option<Way> {
+        let host = origin.host.as_str();
+        match (origin.is_https, self.is_insecure(host)) {
+            (true, true) => Some(Way::Unverified),
+            (true, false) => Some(Way::Verified(self.trusted(host))),
+            (false, _) => {
+                let strip = |text: &str| text.strip_suffix(":80").unwrap_or(text).to_owned();
+                self.insecure.iter().any(|listed| strip(listed) == strip(host)).then_some(Way::PlainHttp)
+            }
+        }
     }
 
     /// The certificates of the authorities to trust: the public ones, and those that the PolicyServer has for the host.
@@ -102,7 +137,7 @@ pub(crate) async fn ask(module: &str, sources: &Sources<'_>) -> ModuleAnswer {
     }
     let mut answer = ModuleAnswer::Unclear("nothing".into());
     for way in ways {
-        let asked = timeout(TIMEOUT, ask_one_way(&reference, &way)).await;
+        let asked = timeout(TIMEOUT, ask_one_way(&reference, &way, sources)).await;
         answer = match asked {
             Ok(Ok(answer)) => return answer,
             Ok(Err(Failure::UnknownAuthority(why))) => ModuleAnswer::UnknownAuthority(why),
@@ -114,7 +149,11 @@ pub(crate) async fn ask(module: &str, sources: &Sources<'_>) -> ModuleAnswer {
     answer
 }
 
-async fn ask_one_way(reference: &Reference, way: &Way) -> Result<ModuleAnswer, Failure> {
+async fn ask_one_way(
+    reference: &Reference,
+    way: &Way,
+    sources: &Sources<'_>,
+) -> Result<ModuleAnswer, Failure> {
     let client = connect(&reference.host, way)?;
     let path = reference.manifest_path();
     let first = head(&client, &path, None).await?;
@@ -126,8 +165,13 @@ async fn ask_one_way(reference: &Reference, way: &Way) -> Result<ModuleAnswer, F
         .iter()
         .filter_map(|value| value.to_str().ok())
         .find_map(|value| token_url(value, reference));
-    let Some((host, path)) = realm else { return Ok(ModuleAnswer::NeedsCredentials(401)) };
-    let Some(token) = fetch_token(&connect(&host, way)?, &path).await? else {
+    let tokens = realm.and_then(|(origin, path)| Some((sources.way_to(&origin)?, origin.host, path)));
+    let Some((way, host, path)) = tokens else { return Ok(ModuleAnswer::NeedsCredentials(401)) };
+    let token = match connect(&host, &way) {
+        Ok(client) => fetch_token(&client, &path).await,
+        Err(failure) => Err(failure),
+    };
+    let Some(token) = token.map_err(|failure| failure.at(&host))? else {
         return Ok(ModuleAnswer::NeedsCredentials(401));
     };
     Ok(read_status(head(&client, &reference.manifest_path(), Some(&token)).await?.status()))
@@ -186,8 +230,8 @@ async fn fetch_token(client: &Client, path: &str) -> Result<Option<String>, Fail
     Ok(token.filter(|token| !token.is_empty()).map(str::to_owned))
 }
 
-/// Host and path of the request for a token, from a `WWW-Authenticate: Bearer` challenge.
-fn token_url(challenge: &str, reference: &Reference) -> Option<(String, String)> {
+/// Origin and path of the request for a token, from a `WWW-Authenticate: Bearer` challenge.
+fn token_url(challenge: &str, reference: &Reference) -> Option<(Origin, String)> {
     let challenges = http_auth::parse_challenges(challenge).ok()?;
     let bearer = challenges.iter().find(|one| one.scheme.eq_ignore_ascii_case("bearer"))?;
     let parameter = |name: &str| {
@@ -195,6 +239,11 @@ fn token_url(challenge: &str, reference: &Reference) -> Option<(String, String)>
         found.map(|(_, value)| value.to_unescaped())
     };
     let realm: Uri = parameter("realm")?.parse().ok()?;
+    let is_https = match realm.scheme_str()? {
+        "https" => true,
+        "http" => false,
+        _ => return None,
+    };
     let host = realm.authority()?.as_str().to_owned();
     // Credentials in the URL are not sent.
     if host.contains('@') {
@@ -206,7 +255,7 @@ fn token_url(challenge: &str, reference: &Reference) -> Option<(String, String)>
     if let Some(service) = parameter("service") {
         path = format!("{path}service={}&", encode(&service));
     }
-    Some((host, format!("{path}scope={}", encode(&scope))))
+    Some((Origin { is_https, host }, format!("{path}scope={}", encode(&scope))))
 }
 
 fn classify(error: &(dyn Error + 'static)) -> Failure {

@@ -6,6 +6,7 @@ mod findings;
 mod module;
 mod objects;
 mod policies;
+mod sent;
 mod server;
 mod sidecar;
 #[cfg(test)]

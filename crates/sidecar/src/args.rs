@@ -28,7 +28,12 @@ use pps_check::args::CheckArgs;
 /// SIGTERM and SIGINT, writes what is pending and exits with 0. Exits with 1 if it cannot start, and
 /// with 2 if the command line is invalid.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "pps-sidecar", version, disable_help_subcommand = true)]
+#[command(
+    name = "pps-sidecar",
+    version,
+    disable_help_subcommand = true,
+    args_conflicts_with_subcommands = true
+)]
 pub struct Args {
     /// Without a command, the program records.
     #[command(subcommand)]
@@ -217,9 +222,15 @@ mod tests {
         assert!(Args::parse_from(["pps-sidecar", "--recorder=openkruise"]).command.is_none());
         let args = Args::parse_from(["pps-sidecar", "check", "--phase=before", "-o", "json"]);
         assert!(matches!(args.command, Some(Command::Check(_))));
-        for wrong in
-            [&["check", "--policy", "A/b"][..], &["check", "--service-account", "a"], &["help"], &["chek"]]
-        {
+        for wrong in [
+            &["check", "--policy", "A/b"][..],
+            &["check", "--service-account", "a"],
+            &["help"],
+            &["chek"],
+            // The command has flags of its own; those before it would be ignored.
+            &["--kubeconfig=a", "check"],
+            &["--recorder=openkruise", "check"],
+        ] {
             let args = ["pps-sidecar"].iter().chain(wrong);
             assert_eq!(Args::try_parse_from(args).unwrap_err().exit_code(), 2, "{wrong:?}");
         }

@@ -57,6 +57,12 @@ pub(super) fn have_the_same_rights(world: &World) {
         let last = if hook == "test" { "Pod" } else { "Job" };
         assert_eq!(kinds, ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", last]);
         assert_eq!(objects[1]["rules"], super::world::role()["rules"], "{hook}");
+        // What could not be read stops no installation, but it is not a test that passed.
+        let args = |object: &Value| {
+            let pod = if hook == "test" { &object["spec"] } else { &object["spec"]["template"]["spec"] };
+            pod["containers"][0]["args"].as_array().unwrap().clone()
+        };
+        assert_eq!(args(&objects[3]).contains(&json!("--exit-zero=unknown")), hook != "test");
     }
     assert!(hooks(world, "pre-install", &json!({"rbac": {"create": false}})).is_empty());
     assert!(hooks(world, "test", &json!({"check": {"enabled": false}})).is_empty());
@@ -141,6 +147,7 @@ fn the_job_for_kustomize_is_restricted_and_checks_what_is_installed() {
     assert_eq!(pod["containers"][0]["args"], json!(["check", "--namespace=persistent-pod-state", "--all"]));
     let rendered = render_chart("pps", NAMESPACE, None).unwrap();
     let charts = rendered.iter().find(|object| object["kind"] == "Job").unwrap();
+    assert_eq!(job["spec"]["activeDeadlineSeconds"], charts["spec"]["activeDeadlineSeconds"]);
     let charts = &charts["spec"]["template"]["spec"];
     for field in ["securityContext", "nodeSelector", "restartPolicy"] {
         assert_eq!(pod[field], charts[field], "{field}");

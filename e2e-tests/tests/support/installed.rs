@@ -7,6 +7,7 @@ use pps_e2e::{
     cluster::{Cluster, PodInfo},
     install::{Installation, installed_policies},
     kubewarden::{self, policy_server, probe::send_probe},
+    scratch::Scratch,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
@@ -123,16 +124,43 @@ impl Installed {
     }
 
     /// Waits until the API server has answered this to a controller that tried to create a Pod of this StatefulSet. Returns the
-    /// whole message.
+    /// whole message. The controller manager drops Events of an object that has had many: then the same Pod is sent as a dry
+    /// run.
     pub(crate) async fn refusal(&self, namespace: &'static str, stateful_set: &str, part: &str) -> String {
         let pool = self.pool(namespace);
         wait_for(&format!("the Pod of {stateful_set} to be refused: {part}"), TIMEOUT, async || {
-            let messages = pool.events(stateful_set, "FailedCreate").await?;
+            let mut messages = pool.events(stateful_set, "FailedCreate").await?;
+            if !messages.iter().any(|message| message.contains(part)) {
+                messages.extend(self.send_pod_of(namespace, stateful_set).await?);
+            }
             let found = messages.iter().find(|message| message.contains(part)).cloned();
             Ok(Progress::when(found.is_some(), found.unwrap_or_default(), format!("{messages:?}")))
         })
         .await
         .unwrap()
+    }
+
+    /// Sends the first Pod of a StatefulSet as a dry run. Returns the refusal in the words of the controller, if any.
+    async fn send_pod_of(&self, namespace: &str, stateful_set: &str) -> Result<Option<String>> {
+        let control_plane = &self.cluster.control_plane;
+        let get = ["get", "statefulset", "--namespace", namespace, stateful_set, "--output=json"];
+        let owner: Value = serde_json::from_str(&control_plane.kubectl(&get).await?)?;
+        let name = format!("{stateful_set}-0");
+        let mut pod = owner["spec"]["template"].clone();
+        pod["apiVersion"] = "v1".into();
+        pod["kind"] = "Pod".into();
+        pod["metadata"]["name"] = name.as_str().into();
+        pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] = name.as_str().into();
+        pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet",
+            "name": stateful_set, "uid": owner["metadata"]["uid"], "controller": true}]);
+        let file = Scratch::file("pod.json", pod.to_string())?;
+        let path = file.argument();
+        let create = ["create", "--namespace", namespace, "--dry-run=server", "--filename", &path];
+        let Err(error) = control_plane.kubectl(&create).await else { return Ok(None) };
+        let error = format!("{error:#}");
+        // kubectl says: Error from server (REASON): error when creating "FILE": MESSAGE
+        let (_, answer) = error.split_once(&format!("error when creating {path:?}: ")).unwrap_or(("", &error));
+        Ok(Some(format!("create Pod {name} in StatefulSet {stateful_set} failed error: {answer}")))
     }
 }
 

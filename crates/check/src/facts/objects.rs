@@ -261,6 +261,12 @@ objects! {
     }
     /// The status of a Pod.
     PodStatus {
+        /// Pending, Running, Succeeded, Failed or Unknown.
+        phase: String,
+        /// Why it is in this phase.
+        reason: String,
+        /// The message.
+        message: String,
         /// Ready, `PodScheduled`, …
         conditions: Vec<Condition>,
         /// Its containers.
@@ -322,10 +328,17 @@ objects! {
     }
     /// A PersistentPodState: what of it is recorded.
     Recorded {
-        /// Its metadata.
-        metadata: Metadata,
+        /// Its name.
+        metadata: ObjectName,
         /// Its status.
         status: RecordedStatus,
+    }
+    /// The name of an object. Labels and annotations may be large.
+    ObjectName {
+        /// The name.
+        name: String,
+        /// The namespace.
+        namespace: String,
     }
     /// The status of a PersistentPodState.
     RecordedStatus {
@@ -350,6 +363,12 @@ impl Pod {
     /// Whether it is Ready.
     pub fn is_ready(&self) -> bool {
         condition(&self.status.conditions, "Ready").is_some_and(|ready| ready.status == "True")
+    }
+
+    /// Whether it has ended, for example because the kubelet evicted it, or is being deleted. Its owner replaces it.
+    pub fn is_gone(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+            || ["Succeeded", "Failed"].contains(&self.status.phase.as_str())
     }
 }
 

@@ -5,28 +5,31 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::Client;
 use kube::client::Body;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::facts::{Definition, Deployment, Metadata, Pod, Problem, Read, Right};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The largest response that is read.
-const MAX_BODY: usize = 32 << 20;
-/// How many objects a request asks for.
+/// The largest response that is read. Parsed, it may need ten times as much memory.
+const MAX_BODY: usize = 4 << 20;
+/// How many objects a request asks for, unless so many are too large.
 const PAGE: usize = 250;
 /// How many objects of a kind are read.
 const MAX_OBJECTS: usize = 5_000;
 /// How much of an error message is kept.
 const MAX_MESSAGE: usize = 300;
+const TOO_LARGE: &str = "the answer is too large";
 
 /// Reads from the API server.
 pub(super) struct Reader {
     client: Client,
+    /// When all requests have to be answered.
+    deadline: Instant,
     problems: Mutex<Vec<Problem>>,
 }
 
@@ -35,12 +38,18 @@ enum Answer {
     Ok(Vec<u8>),
     NotFound,
     Forbidden,
+    TooLarge,
     Failed(String),
 }
 
 impl Reader {
-    pub(super) fn new(client: Client) -> Self {
-        Self { client, problems: Mutex::default() }
+    pub(super) fn new(client: Client, deadline: Instant) -> Self {
+        Self { client, deadline, problems: Mutex::default() }
+    }
+
+    /// How much time is left for all further requests.
+    pub(super) fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
     }
 
     /// What could not be read.
@@ -54,6 +63,7 @@ impl Reader {
             Answer::Ok(body) => serde_json::from_slice(&body).unwrap_or_default(),
             Answer::NotFound => return self.failed("the API server", "it has no /version"),
             Answer::Forbidden => return self.failed("the API server", "it refuses /version"),
+            Answer::TooLarge => return self.failed("the API server", TOO_LARGE),
             Answer::Failed(why) => return self.failed("the API server", &why),
         };
         // Some providers write `27+`.
@@ -77,6 +87,7 @@ impl Reader {
             },
             Answer::NotFound => Read::Absent,
             Answer::Forbidden => self.forbidden(right),
+            Answer::TooLarge => self.failed(&what(&right), TOO_LARGE),
             Answer::Failed(why) => self.failed(&what(&right), &why),
         }
     }
@@ -99,8 +110,9 @@ impl Reader {
     ) -> Read<(Vec<T>, u64)> {
         let mut found = Vec::new();
         let mut next = String::new();
+        let mut page = PAGE;
         loop {
-            let mut url = format!("{path}?limit={PAGE}");
+            let mut url = format!("{path}?limit={page}");
             for (name, value) in [("labelSelector", selector), ("continue", &next)] {
                 if !value.is_empty() {
                     url = format!("{url}&{name}={}", encode(value));
@@ -110,6 +122,12 @@ impl Reader {
                 Answer::Ok(body) => body,
                 Answer::NotFound => return Read::Absent,
                 Answer::Forbidden => return self.forbidden(right),
+                // Whoever may write one object can make it large; the others must still be read.
+                Answer::TooLarge if page > 1 => {
+                    page /= 2;
+                    continue;
+                }
+                Answer::TooLarge => return self.failed(&what(&right), TOO_LARGE),
                 Answer::Failed(why) => return self.failed(&what(&right), &why),
             };
             let Ok(mut list) = serde_json::from_slice::<Value>(&body) else {
@@ -156,9 +174,15 @@ impl Reader {
         self.get(right, &format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")).await
     }
 
-    /// The Deployments of all namespaces with these labels.
+    /// The Deployments of all namespaces with these labels. Whoever may create a Deployment can give it any label.
     pub(super) async fn deployments(&self, selector: &str) -> Read<Vec<Deployment>> {
         self.list(Right::new("list", "apps", "deployments"), "/apis/apps/v1/deployments", selector).await
+    }
+
+    /// The Deployments of a namespace with these labels.
+    pub(super) async fn deployments_in(&self, namespace: &str, selector: &str) -> Read<Vec<Deployment>> {
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
+        self.list(Right::new("list", "apps", "deployments").within(namespace), &path, selector).await
     }
 
     /// The Pods of a namespace with these labels.
@@ -189,6 +213,7 @@ impl Reader {
             Answer::Ok(body) => Read::Known(serde_json::from_slice(&body).unwrap_or_default()),
             Answer::Forbidden => self.forbidden(right),
             Answer::NotFound => self.failed(&what(&right), "it does not exist"),
+            Answer::TooLarge => self.failed(&what(&right), TOO_LARGE),
             Answer::Failed(why) => self.failed(&what(&right), &why),
         }
     }
@@ -206,6 +231,7 @@ impl Reader {
             let status = response.status();
             let body = match Limited::new(response.into_body(), MAX_BODY).collect().await {
                 Ok(body) => body.to_bytes().to_vec(),
+                Err(error) if error.is::<LengthLimitError>() => return Answer::TooLarge,
                 Err(error) => return Answer::Failed(error.to_string()),
             };
             match status {
@@ -218,10 +244,13 @@ impl Reader {
                 status => Answer::Failed(format!("{}: {}", status.as_u16(), message(&body))),
             }
         };
-        let seconds = REQUEST_TIMEOUT.as_secs();
-        timeout(REQUEST_TIMEOUT, exchange)
-            .await
-            .unwrap_or_else(|_| Answer::Failed(format!("no answer within {seconds} s")))
+        let left = self.time_left();
+        let why = if left < REQUEST_TIMEOUT {
+            "no time is left for the answer: the API server answers too slowly".to_owned()
+        } else {
+            format!("no answer within {} s", REQUEST_TIMEOUT.as_secs())
+        };
+        timeout(REQUEST_TIMEOUT.min(left), exchange).await.unwrap_or(Answer::Failed(why))
     }
 
     fn forbidden<T>(&self, right: Right) -> Read<T> {
@@ -229,7 +258,7 @@ impl Reader {
         Read::Unknown
     }
 
-    fn failed<T>(&self, what: &str, why: &str) -> Read<T> {
+    pub(super) fn failed<T>(&self, what: &str, why: &str) -> Read<T> {
         self.report(Problem::Failed { what: what.to_owned(), why: why.chars().take(MAX_MESSAGE).collect() });
         Read::Unknown
     }

@@ -102,3 +102,35 @@ fn challenges_that_make_no_sense_give_no_token() {
         assert_eq!(token_url(challenge, &reference), None, "{challenge}");
     }
 }
+
+/// A registry names where its tokens are. What it names must not make the check ask another service of the cluster.
+#[tokio::test]
+async fn tokens_are_fetched_only_as_the_policy_server_may_connect_to_their_host() {
+    static ELSEWHERE: std::sync::OnceLock<SocketAddr> = std::sync::OnceLock::new();
+    static ASKED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    fn challenge(scheme: &str, token: Option<&str>) -> Response<String> {
+        if token.is_some() {
+            return status(200);
+        }
+        let realm = format!("Bearer realm=\"{scheme}://{}/admin/secret?x=1\"", ELSEWHERE.get().unwrap());
+        Response::builder().status(401).header(header::WWW_AUTHENTICATE, realm).body(String::new()).unwrap()
+    }
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let elsewhere = registry(|_, _, _| {
+        ASKED.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Response::builder().body(r#"{"access_token":"secret"}"#.into()).unwrap()
+    })
+    .await;
+    ELSEWHERE.set(elsewhere).unwrap();
+    let http = registry(|_, token, _| challenge("http", token)).await;
+    let https = registry(|_, token, _| challenge("https", token)).await;
+    assert_eq!(ask_insecure(http).await, ModuleAnswer::NeedsCredentials(401));
+    // With HTTPS the service is not asked in plain HTTP.
+    let answer = ask_insecure(https).await;
+    assert!(!matches!(answer, ModuleAnswer::Found), "{answer:?}");
+    assert_eq!(ASKED.load(std::sync::atomic::Ordering::SeqCst), 0, "the service was asked");
+    // The PolicyServer may use plain HTTP there, too.
+    let insecure = [http.to_string(), elsewhere.to_string()];
+    let module = format!("registry://{http}/a/b:v1");
+    assert_eq!(ask(&module, &Sources::new(&insecure, None)).await, ModuleAnswer::Found);
+}

@@ -4,8 +4,10 @@ use super::findings::Findings;
 use crate::facts::{Facts, Read};
 use crate::finding::Code;
 
-/// The oldest version that the product is tested with.
-const OLDEST: (u32, u32) = (1, 20);
+/// The oldest supported version.
+const OLDEST: (u32, u32) = (1, 21);
+/// The oldest version with which it works, except that namespaces cannot be left out by their names.
+const OLDEST_THAT_WORKS: (u32, u32) = (1, 20);
 /// The fields of `ClusterAdmissionPolicy` that the policies use.
 pub(super) const POLICY_FIELDS: [&str; 11] = [
     "contextAwareResources",
@@ -31,17 +33,25 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
 
 fn check_kubernetes(facts: &Facts, findings: &mut Findings) {
     let Some((major, minor, version)) = facts.kubernetes.known() else { return };
-    if (*major, *minor) < OLDEST {
-        let (major, minor) = OLDEST;
-        findings.error(
+    let actual = (*major, *minor);
+    let (major, minor) = OLDEST;
+    let advice = format!("update it to {major}.{minor} or newer");
+    if actual < OLDEST_THAT_WORKS {
+        return findings.error(Code::KubernetesTooOld, "Kubernetes", version, advice);
+    }
+    if actual < OLDEST {
+        findings.warning(
             Code::KubernetesTooOld,
             "Kubernetes",
-            version,
-            format!("update it to {major}.{minor} or newer"),
+            format!(
+                "{version} does not label namespaces with their names (kubernetes.io/metadata.name), so the policies \
+                 leave out none by its name, not even kube-system; and it has no policy/v1"
+            ),
+            format!("{advice}; until then leave namespaces out by the label persistent-pod-state/injection=disabled"),
         );
-        return;
+    } else {
+        findings.ok(Code::KubernetesSupported, "Kubernetes", version);
     }
-    findings.ok(Code::KubernetesSupported, "Kubernetes", version);
     if facts.evaluates_conditions() == Some(false) {
         findings.info(
             Code::MatchConditionsNotEvaluated,

@@ -19,8 +19,13 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
             return findings.error(
                 Code::DefinitionMissing,
                 NAME,
-                "does not exist: each lookup fails, and the policy refuses the Pods that it looks up",
-                "kubectl apply -f crd.yaml; recorded states come back only from a backup",
+                "does not exist, and all recorded states are gone with it: Pods start without their states, on any node",
+                format!(
+                    "delete and drain nothing. Stop the sidecar first, which would record where Pods are now: kubectl \
+                     scale deployment -n {} {} --replicas=0. Then follow \"The definition was deleted\" in \
+                     docs/break-glass.md",
+                    facts.settings.namespace, facts.settings.sidecar
+                ),
             );
         }
         Read::Unknown => return,

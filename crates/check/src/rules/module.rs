@@ -24,11 +24,15 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
 
 fn check_module(facts: &Facts, module: &Module, findings: &mut Findings) {
     let subject = format!("module {}", module.reference);
-    let failure = severity_of_pull_failure(facts);
-    let later = if failure == Severity::Warning {
-        " The policy runs now, but not after the next start of the PolicyServer."
-    } else {
-        ""
+    let failure = severity_of_pull_failure(facts, &module.reference);
+    let later = match (failure, facts.settings.phase) {
+        (Severity::Warning, Phase::Before) => {
+            " The installed policies name it already, so the installation changes nothing about that."
+        }
+        (Severity::Warning, Phase::After) => {
+            " The policy runs now, but not after the next start of the PolicyServer."
+        }
+        _ => "",
     };
     let host = host_of(&module.reference);
     let secret = facts.server.known().map_or("", |server| server.spec.image_pull_secret.as_str());
@@ -133,22 +137,40 @@ fn check_service(facts: &Facts, service: &RegistryService, findings: &mut Findin
     );
 }
 
-/// Whether Pods in a namespace are sent to the policy, now or after the installation.
-pub(super) fn is_covered(facts: &Facts, namespace: &str) -> bool {
-    let none = BTreeMap::new();
+/// Whether Pods in a namespace are sent to the policy, after the installation.
+fn is_covered(facts: &Facts, namespace: &str) -> bool {
+    match facts.settings.phase {
+        Phase::After => is_covered_now(facts, namespace).unwrap_or_else(|| will_be_covered(facts, namespace)),
+        Phase::Before => will_be_covered(facts, namespace),
+    }
+}
+
+fn labels_of<'a>(facts: &'a Facts, namespace: &str) -> Option<&'a BTreeMap<String, String>> {
     let known = facts.namespaces.items().unwrap_or_default();
-    let labels = known.iter().find(|one: &&Metadata| one.name == namespace).map_or(&none, |one| &one.labels);
+    known.iter().find(|one: &&Metadata| one.name == namespace).map(|one| &one.labels)
+}
+
+/// Whether an installed policy is sent the Pods in a namespace. None if no policy for Pods is installed.
+pub(super) fn is_covered_now(facts: &Facts, namespace: &str) -> Option<bool> {
+    let none = BTreeMap::new();
+    let labels = labels_of(facts, namespace).unwrap_or(&none);
+    let mut pods =
+        facts.own_policies().filter(|policy| !policy.metadata.name.ends_with(VALIDATION)).peekable();
+    pods.peek()?;
+    let is_sent = pods.any(|policy| {
+        // Kubewarden ignores matchLabels.
+        let expressions = &policy.spec.namespace_selector["matchExpressions"];
+        matches(&serde_json::json!({"matchExpressions": expressions}), labels)
+    });
+    Some(is_sent && namespace != facts.server_namespace)
+}
+
+/// Whether the settings of the installation cover a namespace.
+pub(super) fn will_be_covered(facts: &Facts, namespace: &str) -> bool {
+    let none = BTreeMap::new();
+    let labels = labels_of(facts, namespace).unwrap_or(&none);
     if namespace == facts.server_namespace {
         return false;
-    }
-    let pods: Vec<&Policy> =
-        facts.own_policies().filter(|policy| !policy.metadata.name.ends_with(VALIDATION)).collect();
-    if facts.settings.phase == Phase::After && !pods.is_empty() {
-        return pods.iter().any(|policy| {
-            // Kubewarden ignores matchLabels.
-            let expressions = &policy.spec.namespace_selector["matchExpressions"];
-            matches(&serde_json::json!({"matchExpressions": expressions}), labels)
-        });
     }
     let is_skipped = namespace == facts.settings.namespace
         || facts.settings.skipped_namespaces.iter().any(|skipped| skipped == namespace);

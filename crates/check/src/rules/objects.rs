@@ -1,9 +1,11 @@
 //! The PersistentPodStates, their namespaces, and custom kinds of workloads.
 
+use std::collections::BTreeSet;
+
 use pps_core::whitelist;
 
 use super::findings::{Findings, some_of};
-use super::module::{custom_policy, is_covered};
+use super::module::{custom_policy, is_covered_now, will_be_covered};
 use crate::facts::{Facts, Phase, Recorded};
 use crate::finding::Code;
 
@@ -13,6 +15,8 @@ const RECORDING: &str = "Recording";
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     if facts.settings.phase == Phase::After {
         check_recording(facts, findings);
+    }
+    if facts.settings.has_policies {
         check_namespaces(facts, findings);
     }
     check_custom_kinds(facts, findings);
@@ -51,18 +55,32 @@ fn check_recording(facts: &Facts, findings: &mut Findings) {
 
 fn check_namespaces(facts: &Facts, findings: &mut Findings) {
     let (Some(objects), Some(_)) = (facts.objects.known(), facts.namespaces.known()) else { return };
-    if facts.own_policies().next().is_none() {
-        return;
-    }
-    let mut uncovered: Vec<String> = objects
-        .listed
-        .iter()
-        .map(|object| object.metadata.namespace.clone())
-        .filter(|namespace| !is_covered(facts, namespace))
-        .collect();
-    uncovered.sort();
-    uncovered.dedup();
-    if !uncovered.is_empty() {
+    let is_before = facts.settings.phase == Phase::Before;
+    let is_uncovered = |namespace: &String| match is_covered_now(facts, namespace) {
+        // Nothing is installed that could be lost.
+        None => false,
+        Some(is_covered) if is_before => is_covered && !will_be_covered(facts, namespace),
+        Some(is_covered) => !is_covered,
+    };
+    let namespaces: BTreeSet<String> =
+        objects.listed.iter().map(|object| object.metadata.namespace.clone()).collect();
+    let uncovered: Vec<String> = namespaces.into_iter().filter(is_uncovered).collect();
+    if !uncovered.is_empty() && is_before {
+        findings.warning(
+            Code::NamespacesNotCovered,
+            "PersistentPodStates",
+            format!(
+                "the installation would leave out namespaces whose Pods get their states back now: {}. At their next \
+                 restart these Pods start without them, on any node",
+                some_of(&uncovered)
+            ),
+            if facts.settings.is_opt_in {
+                "first label them: kubectl label namespace NAME persistent-pod-state/injection=enabled --overwrite"
+            } else {
+                "remove them from the excluded namespaces (chart: policy.excludedNamespaces), if that is not meant"
+            },
+        );
+    } else if !uncovered.is_empty() {
         findings.info(
             Code::NamespacesNotCovered,
             "PersistentPodStates",

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::findings::Findings;
+use super::sent;
 use crate::facts::{CUSTOM_WORKLOADS, Condition, Facts, Phase, Policy, VALIDATION};
 use crate::finding::{Code, Severity};
 
 /// The label that the controllers of StatefulSets set.
-const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+pub(super) const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 /// The API server's default of `timeoutSeconds`.
 pub(super) const DEFAULT_TIMEOUT: u64 = 10;
 /// How long a policy may take if `timeoutEvalSeconds` is not set: the PolicyServer's `--policy-timeout`.
@@ -144,8 +145,9 @@ fn check_one(facts: &Facts, policy: &Policy, findings: &mut Findings) {
     }
     if is_for_pods {
         check_what_is_sent(policy, &subject, findings);
+        sent::check(policy, &subject, findings);
+        check_lookups(policy, &subject, findings);
     }
-    check_lookups(policy, &subject, findings);
 }
 
 fn check_what_is_sent(policy: &Policy, subject: &str, findings: &mut Findings) {
@@ -203,7 +205,7 @@ fn check_lookups(policy: &Policy, subject: &str, findings: &mut Findings) {
         resource["kind"] == "PersistentPodState"
             && resource["apiVersion"].as_str().is_some_and(|version| version.starts_with("apps.kruise.io/"))
     };
-    if policy.spec.mutating && !policy.spec.context_aware_resources.iter().any(may_look_up) {
+    if !policy.spec.context_aware_resources.iter().any(may_look_up) {
         findings.error(
             Code::LookupNotGranted,
             subject,
@@ -248,11 +250,13 @@ fn mode(policy: &Policy) -> &str {
     }
 }
 
-/// How bad it is that a policy cannot be pulled: as long as it is active, only the next start of the PolicyServer fails.
-pub(super) fn severity_of_pull_failure(facts: &Facts) -> Severity {
+/// How bad it is that a module cannot be pulled. As long as the policies are active, only the next start of the
+/// PolicyServer fails. An upgrade that keeps the module may be the repair.
+pub(super) fn severity_of_pull_failure(facts: &Facts, module: &str) -> Severity {
     let mut ours = facts.own_policies().peekable();
-    let is_served = facts.settings.phase == Phase::After
-        && ours.peek().is_some()
-        && ours.all(|policy| activity(policy).0 == Some("True"));
-    if is_served { Severity::Warning } else { Severity::Error }
+    let is_no_worse = match facts.settings.phase {
+        Phase::Before => ours.any(|policy| policy.spec.module == module),
+        Phase::After => ours.peek().is_some() && ours.all(|policy| activity(policy).0 == Some("True")),
+    };
+    if is_no_worse { Severity::Warning } else { Severity::Error }
 }

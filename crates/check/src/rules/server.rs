@@ -69,13 +69,24 @@ fn check_pods(facts: &Facts, subject: &str, findings: &mut Findings) {
             "see whether Kubewarden's controller runs",
         );
     } else if let Some(pods) = facts.server_pods.items() {
-        let unready: Vec<&Pod> = pods.iter().filter(|pod| !pod.is_ready()).collect();
+        let pods: Vec<&Pod> = pods.iter().filter(|pod| !pod.is_gone()).collect();
+        let unready: Vec<&Pod> = pods.iter().copied().filter(|pod| !pod.is_ready()).collect();
         if pods.is_empty() {
             findings.add(
                 severity,
                 Code::PolicyServerNotReady,
                 subject,
                 format!("has no Pod in namespace {namespace}"),
+                format!("kubectl describe deployment -n {namespace} policy-server-{}", facts.server_name),
+            );
+        }
+        let wanted = server.spec.replicas;
+        if !pods.is_empty() && unready.is_empty() && (pods.len() as u64) < wanted {
+            findings.add(
+                severity,
+                Code::PolicyServerNotReady,
+                subject,
+                format!("has {} of {wanted} Pods in namespace {namespace}", pods.len()),
                 format!("kubectl describe deployment -n {namespace} policy-server-{}", facts.server_name),
             );
         }
@@ -99,6 +110,7 @@ fn check_pods(facts: &Facts, subject: &str, findings: &mut Findings) {
             "set replicas to 2 or more",
         );
     }
+    check_image(facts, subject, findings);
     if !server.spec.verification_config.is_empty() {
         findings.info(
             Code::SignatureRequired,
@@ -115,9 +127,35 @@ fn check_pods(facts: &Facts, subject: &str, findings: &mut Findings) {
         findings.ok(
             Code::PolicyServerReady,
             subject,
-            format!("{} of {} Pods ready, image {}", pods.len(), server.spec.replicas, server.spec.image),
+            format!(
+                "{} of {} Pods ready, image {}",
+                pods.iter().filter(|pod| pod.is_ready() && !pod.is_gone()).count(),
+                server.spec.replicas,
+                server.spec.image
+            ),
         );
     }
+}
+
+/// An upgrade of Kubewarden moves the image of `default`, and that of no other PolicyServer.
+fn check_image(facts: &Facts, subject: &str, findings: &mut Findings) {
+    let (Some(own), Some(default)) = (facts.server.known(), facts.default_server.known()) else { return };
+    // The installation may change it.
+    if facts.settings.phase == Phase::Before || own.spec.image == default.spec.image {
+        return;
+    }
+    findings.warning(
+        Code::PolicyServerImageDiffers,
+        subject,
+        format!(
+            "has the image {}, but PolicyServer default has {}: Kubewarden's controller may need the newer one",
+            own.spec.image, default.spec.image
+        ),
+        format!(
+            "set spec.image of PolicyServer {} to that of default (the chart takes it at the next helm upgrade)",
+            facts.server_name
+        ),
+    );
 }
 
 /// Why a Pod is not ready, as far as its status says.
@@ -135,6 +173,9 @@ fn explain(pod: &Pod) -> String {
         if !ended.is_empty() {
             return format!("{name}{}, {} restarts", ended.trim_end(), status.restart_count);
         }
+    }
+    if !pod.status.reason.is_empty() {
+        return format!("{name}: {} {}", pod.status.reason, pod.status.message).trim_end().to_owned();
     }
     let unmet = pod.status.conditions.iter().find(|condition| condition.status != "True");
     match unmet {

@@ -3,27 +3,16 @@
 use super::findings::{Findings, some_of};
 use crate::facts::{Deployment, Facts, Phase, Read, Recorder};
 use crate::finding::{Code, Severity};
+use crate::gather::LEASE_DURATION;
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     let settings = &facts.settings;
-    if let Some(sidecars) = facts.sidecars.items() {
-        if settings.phase == Phase::After {
-            check_deployment(facts, sidecars, findings);
-        }
-        let others: Vec<String> = sidecars
-            .iter()
-            .map(|sidecar| format!("{}/{}", sidecar.metadata.namespace, sidecar.metadata.name))
-            .filter(|name| *name != format!("{}/{}", settings.namespace, settings.sidecar))
-            .collect();
-        if !others.is_empty() {
-            findings.error(
-                Code::SecondInstallation,
-                format!("Deployment {}/{}", settings.namespace, settings.sidecar),
-                format!("another sidecar is installed, which records the same objects: {}", some_of(&others)),
-                "delete one of the two installations",
-            );
-        }
+    if settings.phase == Phase::After
+        && let Some(sidecars) = facts.sidecars.items()
+    {
+        check_deployment(facts, sidecars, findings);
     }
+    check_others(facts, findings);
     if settings.phase == Phase::After {
         if facts.recording.recorder == Recorder::Own {
             check_lease(facts, findings);
@@ -31,6 +20,33 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
         check_rights(facts, findings);
     }
     check_recorder(facts, findings);
+}
+
+/// Deployments of the sidecar's image. Anybody can make one, so only one that may write states is an error.
+fn check_others(facts: &Facts, findings: &mut Findings) {
+    let settings = &facts.settings;
+    let subject = format!("Deployment {}/{}", settings.namespace, settings.sidecar);
+    let advice = "delete one of the two installations";
+    for (records, severity, seen) in [
+        (Read::Known(true), Severity::Error, "another sidecar runs, which records the same objects"),
+        (
+            Read::Unknown,
+            Severity::Warning,
+            "another sidecar runs; whether it may write states was not found out",
+        ),
+        (
+            Read::Known(false),
+            Severity::Info,
+            "another Deployment has the sidecar's image, but has no replicas, or may not write states",
+        ),
+    ] {
+        let others = facts.other_sidecars.iter().filter(|other| other.records == records);
+        let names: Vec<String> = others.map(|other| other.name.clone()).collect();
+        if !names.is_empty() {
+            let seen = format!("{seen}: {}", some_of(&names));
+            findings.add(severity, Code::SecondInstallation, subject.as_str(), seen, advice);
+        }
+    }
 }
 
 fn check_deployment(facts: &Facts, sidecars: &[Deployment], findings: &mut Findings) {
@@ -105,7 +121,9 @@ fn check_lease(facts: &Facts, findings: &mut Findings) {
     };
     let Some(holder) = reads.living_holder() else {
         let seen = match reads.holder() {
-            Some(holder) => format!("{holder} holds it, but did not renew it for 5 s, {why}"),
+            Some(holder) => {
+                format!("{holder} holds it, but did not renew it for {} s, {why}", LEASE_DURATION.as_secs())
+            }
             None => format!("nobody holds it, {why}"),
         };
         return findings.error(Code::LeaderMissing, subject, seen, advice);

@@ -197,3 +197,179 @@ fn the_document_explains_each_code() {
     let all: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     assert_eq!(listed, all);
 }
+
+fn severities(facts: &Facts, code: &str) -> Vec<Severity> {
+    judge(facts).into_iter().filter(|one| one.code.as_str() == code).map(|one| one.severity).collect()
+}
+
+/// An evicted Pod stays for days, and one that is being deleted has done its work.
+#[test]
+fn finished_and_deleted_pods_of_the_policy_server_do_not_count() {
+    for gone in [
+        json!({"metadata": {"name": "evicted"}, "status": {"phase": "Failed", "reason": "Evicted",
+            "conditions": [{"type": "Ready", "status": "False"}]}}),
+        json!({"metadata": {"name": "done"}, "status": {"phase": "Succeeded"}}),
+        json!({"metadata": {"name": "old", "deletionTimestamp": "now"}}),
+    ] {
+        let facts = changed(|facts| {
+            let Read::Known(pods) = &mut facts.server_pods else { panic!() };
+            pods.push(of(gone.clone()));
+        });
+        let found = judge(&facts);
+        assert!(found.iter().all(|finding| finding.severity == Severity::Ok), "{found:#?}");
+        // Of two replicas only one is left.
+        let facts = changed(|facts| {
+            facts.server_pods = Read::Known(vec![fixture::pod("a", true), of(gone.clone())]);
+        });
+        assert_eq!(severities(&facts, "PolicyServerNotReady"), [Severity::Error], "{gone}");
+    }
+}
+
+/// Nothing looks wrong, and no Pod gets its state back.
+#[test]
+fn a_policy_that_is_never_asked_is_not_fine() {
+    use fixture::{policy, webhook};
+    for (what, severity, facts) in [
+        ("mutating", Severity::Error, policy(|policy| policy.spec.mutating = false)),
+        ("rules", Severity::Error, policy(|policy| policy.spec.rules.clear())),
+        (
+            "rules",
+            Severity::Error,
+            policy(|policy| {
+                policy.spec.rules = vec![
+                    json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]}),
+                    json!({"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["DELETE"]}),
+                ];
+            }),
+        ),
+        (
+            "objectSelector",
+            Severity::Warning,
+            policy(|policy| policy.spec.object_selector = json!({"matchLabels": {"no": "where"}})),
+        ),
+        (
+            "namespaceSelector",
+            Severity::Warning,
+            policy(|policy| {
+                let expression = json!({"key": "no", "operator": "In", "values": ["where"]});
+                policy.spec.namespace_selector["matchExpressions"].as_array_mut().unwrap().push(expression);
+            }),
+        ),
+        (
+            "matchConditions",
+            Severity::Warning,
+            policy(|policy| {
+                let more = json!({"name": "more", "expression": "object.metadata.namespace == 'nowhere'"});
+                policy.spec.match_conditions.push(more);
+            }),
+        ),
+    ] {
+        let found = judge(&facts);
+        let mut named =
+            found.iter().filter(|one| one.code.as_str() == "PolicyDiffers" && one.severity == severity);
+        assert!(named.any(|one| one.seen.contains(what)), "{what}: {found:#?}");
+    }
+    // Without the lookup nothing is injected, whatever the policy says of itself.
+    let facts = policy(|policy| {
+        policy.spec.mutating = false;
+        policy.spec.context_aware_resources.clear();
+    });
+    assert_eq!(severities(&facts, "LookupNotGranted"), [Severity::Error]);
+    // What was added to the webhook, but not to the policy.
+    for more in [
+        json!({"key": "no", "operator": "In", "values": ["where"]}),
+        json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["shop"]}),
+    ] {
+        let facts = changed(|facts| {
+            let [pods, _] = fixture::policies();
+            let mut changed = webhook(&pods);
+            changed.webhooks[0].namespace_selector["matchExpressions"]
+                .as_array_mut()
+                .unwrap()
+                .push(more.clone());
+            facts.mutating = Read::Known(vec![changed]);
+        });
+        assert_eq!(severities(&facts, "WebhookDiffers"), [Severity::Warning], "{more}");
+    }
+}
+
+/// The upgrade may be the repair, and makes nothing worse.
+#[test]
+fn a_module_that_is_installed_already_stops_no_upgrade() {
+    let mut facts = fixture::registry(crate::facts::ModuleAnswer::Unreachable("refused".into()));
+    assert_eq!(severities(&facts, "RegistryUnreachable"), [Severity::Error]);
+    let installed = facts.own_policies().next().unwrap().spec.module.clone();
+    facts.modules[0].reference = installed;
+    assert_eq!(severities(&facts, "RegistryUnreachable"), [Severity::Warning]);
+    let Read::Known(policies) = &mut facts.policies else { panic!() };
+    for policy in policies.iter_mut() {
+        policy.status.conditions.clear();
+    }
+    assert_eq!(severities(&facts, "RegistryUnreachable"), [Severity::Warning]);
+}
+
+#[test]
+fn before_an_upgrade_namespaces_that_would_lose_their_states_are_named() {
+    let namespaces = |facts: &mut Facts, labels: serde_json::Value| {
+        facts.namespaces = Read::Known(vec![of::<Metadata>(json!({"name": "shop", "labels": labels}))]);
+        facts.objects = Read::Known(Objects { listed: vec![of(fixture::object("shop", "True"))], more: 0 });
+    };
+    let name = "kubernetes.io/metadata.name";
+    let label = "persistent-pod-state/injection";
+    for (is_opt_in, skipped, labels, wanted) in [
+        (false, "other", json!({name: "shop"}), &[][..]),
+        (true, "other", json!({name: "shop"}), &[Severity::Warning]),
+        (true, "other", json!({name: "shop", label: "enabled"}), &[]),
+        (false, "shop", json!({name: "shop"}), &[Severity::Warning]),
+        // It is left out now, too.
+        (true, "other", json!({name: "shop", label: "disabled"}), &[]),
+    ] {
+        let mut facts = before();
+        facts.settings.is_opt_in = is_opt_in;
+        facts.settings.skipped_namespaces = vec![skipped.into()];
+        namespaces(&mut facts, labels.clone());
+        assert_eq!(severities(&facts, "NamespacesNotCovered"), wanted, "{is_opt_in} {skipped} {labels}");
+        // Nothing is installed yet.
+        facts.policies = Read::Known(Vec::new());
+        assert_eq!(severities(&facts, "NamespacesNotCovered"), [], "{labels}");
+    }
+}
+
+/// docs/break-glass.md says the same, and its tests show it.
+#[test]
+fn without_the_definition_pods_start_without_their_states() {
+    let found = judge(&changed(|facts| facts.definition = Read::Absent));
+    let finding = found.iter().find(|finding| finding.code == Code::DefinitionMissing).unwrap();
+    assert!(finding.seen.contains("Pods start without their states"), "{finding:?}");
+    assert!(
+        finding.advice.contains("--replicas=0") && finding.advice.contains("break-glass.md"),
+        "{finding:?}"
+    );
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/check.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    let row = document.lines().find(|line| line.starts_with("| `DefinitionMissing`")).unwrap();
+    assert!(row.contains("start without their states") && !row.contains("refused"), "{row}");
+}
+
+/// It has no label with the name of a namespace.
+#[test]
+fn kubernetes_1_20_works_but_is_not_supported() {
+    let of_minor = |minor| changed(|facts| facts.kubernetes = Read::Known((1, minor, "v".into())));
+    assert_eq!(severities(&of_minor(19), "KubernetesTooOld"), [Severity::Error]);
+    assert_eq!(severities(&of_minor(20), "KubernetesTooOld"), [Severity::Warning]);
+    assert_eq!(severities(&of_minor(21), "KubernetesTooOld"), []);
+}
+
+/// The image of `default` follows Kubewarden's; the same image, and a `default` that does not exist, are fine.
+#[test]
+fn the_image_of_the_policy_server_is_that_of_default() {
+    let image =
+        |image: &str| changed(|facts| facts.default_server = known(json!({"spec": {"image": image}})));
+    assert_eq!(severities(&image("other:v2"), "PolicyServerImageDiffers"), [Severity::Warning]);
+    assert_eq!(
+        severities(&image("ghcr.io/kubewarden/policy-server:v1.36.0"), "PolicyServerImageDiffers"),
+        []
+    );
+    let absent = changed(|facts| facts.default_server = Read::Absent);
+    assert_eq!(severities(&absent, "PolicyServerImageDiffers"), []);
+}

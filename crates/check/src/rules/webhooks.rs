@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::findings::{Findings, some_of};
 use super::policies::DEFAULT_TIMEOUT;
+use super::sent::{NAMESPACE_NAME, has_new_pods};
 use crate::facts::{Facts, Phase, Policy, Webhook, WebhookConfiguration};
 use crate::finding::Code;
 
@@ -88,17 +89,23 @@ fn differences(facts: &Facts, policy: &Policy, webhook: &Webhook) -> Vec<&'stati
     differs("timeoutSeconds", webhook.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT) == wanted);
     differs("rules", rules(&spec.rules) == rules(&webhook.rules));
     differs("objectSelector", selector(&spec.object_selector) == selector(&webhook.object_selector));
-    // The controller adds an expression for its own namespace, and uses only the expressions.
-    let expressions = |selector: &Value| selector["matchExpressions"].as_array().cloned().unwrap_or_default();
-    let actual = expressions(&webhook.namespace_selector);
-    differs(
-        "namespaceSelector",
-        expressions(&spec.namespace_selector).iter().all(|one| actual.contains(one)),
-    );
+    differs("namespaceSelector", is_same_namespaces(facts, policy, webhook));
     if facts.evaluates_conditions() == Some(true) {
         differs("matchConditions", spec.match_conditions == webhook.match_conditions);
     }
     found
+}
+
+/// The controller adds an expression for its own namespace, and uses only the expressions.
+fn is_same_namespaces(facts: &Facts, policy: &Policy, webhook: &Webhook) -> bool {
+    let expressions = |selector: &Value| selector["matchExpressions"].as_array().cloned().unwrap_or_default();
+    let wanted = expressions(&policy.spec.namespace_selector);
+    let actual = expressions(&webhook.namespace_selector);
+    let own =
+        json!({"key": NAMESPACE_NAME, "operator": "NotIn", "values": [facts.server_namespace.as_str()]});
+    wanted.iter().all(|one| actual.contains(one))
+        && actual.iter().all(|one| *one == own || wanted.contains(one))
+        && webhook.namespace_selector["matchLabels"].as_object().is_none_or(serde_json::Map::is_empty)
 }
 
 /// Rules with the API server's default.
@@ -140,13 +147,5 @@ fn check_later(facts: &Facts, findings: &mut Findings) {
 }
 
 fn changes_new_pods(configuration: &WebhookConfiguration) -> bool {
-    configuration.webhooks.iter().flat_map(|webhook| &webhook.rules).any(|rule| {
-        let has = |field: &str, names: &[&str]| {
-            let all = rule[field].as_array().map_or(&[][..], Vec::as_slice);
-            all.iter().filter_map(Value::as_str).any(|one| names.contains(&one))
-        };
-        has("apiGroups", &["", "*"])
-            && has("resources", &["pods", "*", "*/*"])
-            && has("operations", &["CREATE", "*"])
-    })
+    configuration.webhooks.iter().flat_map(|webhook| &webhook.rules).any(has_new_pods)
 }

@@ -5,19 +5,25 @@ use serde_json::{Value, json};
 use super::fixture::{
     before, changed, definition, known, lease, object, of, pod, policy, registry, server, sidecar, with,
 };
-use crate::facts::{Facts, ModuleAnswer, Objects, Problem, Read, Recorder, Right};
+use crate::facts::{Facts, ModuleAnswer, Objects, OtherSidecar, Problem, Read, Recorder, Right};
 use crate::finding::{Code, Severity};
 
 /// Each code that a healthy installation does not have, with facts that produce it.
 pub(super) fn flaws() -> Vec<(Code, Severity, Facts)> {
     use Severity::{Error, Info, Unknown, Warning};
     let pull_failure = |answer| with(registry(answer), |facts| facts.settings.runs_in_cluster = true);
+    let other = |records| OtherSidecar { name: "aaa/tenants".into(), records };
     let refused = || ModuleAnswer::Unreachable("connection refused".into());
     vec![
         (
             Code::KubernetesTooOld,
             Error,
             changed(|facts| facts.kubernetes = Read::Known((1, 19, "v1.19.0".into()))),
+        ),
+        (
+            Code::KubernetesTooOld,
+            Warning,
+            changed(|facts| facts.kubernetes = Read::Known((1, 20, "v1.20.0".into()))),
         ),
         (
             Code::MatchConditionsNotEvaluated,
@@ -113,6 +119,11 @@ pub(super) fn flaws() -> Vec<(Code, Severity, Facts)> {
             }),
         ),
         (Code::PolicyServerSingleReplica, Info, server(|server| server.spec.replicas = 1)),
+        (
+            Code::PolicyServerImageDiffers,
+            Warning,
+            changed(|facts| facts.default_server = known(json!({"spec": {"image": "policy-server:v2"}}))),
+        ),
         (Code::SignatureRequired, Info, server(|server| server.spec.verification_config = "keys".into())),
         (Code::ServiceAccountMissing, Error, changed(|facts| facts.server_account = Read::Absent)),
         (
@@ -160,6 +171,7 @@ pub(super) fn flaws() -> Vec<(Code, Severity, Facts)> {
             Warning,
             policy(|policy| policy.spec.match_conditions[0]["expression"] = "true".into()),
         ),
+        (Code::PolicyDiffers, Error, policy(|policy| policy.spec.mutating = false)),
         (Code::LookupNotGranted, Error, policy(|policy| policy.spec.context_aware_resources.clear())),
         (
             Code::ModulesDiffer,
@@ -256,9 +268,17 @@ pub(super) fn flaws() -> Vec<(Code, Severity, Facts)> {
         (
             Code::SecondInstallation,
             Error,
-            changed(|facts| {
-                facts.sidecars = known(json!([sidecar("persistent-pod-state", 2), sidecar("other", 0)]));
-            }),
+            changed(|facts| facts.other_sidecars = vec![other(Read::Known(true))]),
+        ),
+        (
+            Code::SecondInstallation,
+            Warning,
+            with(before(), |facts| facts.other_sidecars = vec![other(Read::Unknown)]),
+        ),
+        (
+            Code::SecondInstallation,
+            Info,
+            with(before(), |facts| facts.other_sidecars = vec![other(Read::Known(false))]),
         ),
         (
             Code::ConflictingRecorder,

@@ -1,0 +1,261 @@
+//! What is read from an API server, here a program that answers in its place.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::IntoResponse;
+use http::Response;
+use kube::Config;
+use serde_json::json;
+
+use super::*;
+use crate::finding::{Code, Finding, Severity};
+use crate::rules::judge;
+
+/// What the API server answers to a path with a query, and to the user in a review.
+type Answer = Arc<dyn Fn(&str, &str) -> Option<Value> + Send + Sync>;
+
+/// An API server that answers with the function, else as an empty cluster does.
+async fn api_server(delay: Duration, answer: Answer) -> Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address: SocketAddr = listener.local_addr().unwrap();
+    let app = Router::new().fallback(move |request: Request| {
+        let answer = Arc::clone(&answer);
+        async move {
+            tokio::time::sleep(delay).await;
+            let (parts, body) = request.into_parts();
+            let path = parts.uri.path().to_owned();
+            let mut query = parts.uri.query().unwrap_or_default().to_owned();
+            if path.ends_with("/subjectaccessreviews") {
+                let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+                let review: Value = serde_json::from_slice(&body).unwrap();
+                query = review["spec"]["user"].as_str().unwrap().to_owned();
+            }
+            let found = answer(&path, &query).or_else(|| empty(&path));
+            let (code, body) = found.map_or((404, json!({})), |body| (200, body));
+            Response::builder().status(code).body(body.to_string()).unwrap().into_response()
+        }
+    });
+    tokio::spawn(async { axum::serve(listener, app).await });
+    let mut config = Config::new(format!("http://{address}").parse().unwrap());
+    config.root_cert =
+        Some(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|one| one.to_vec()).collect());
+    Client::try_from(config).unwrap()
+}
+
+fn empty(path: &str) -> Option<Value> {
+    let is_list = [
+        "configurations",
+        "clusteradmissionpolicies",
+        "deployments",
+        "pods",
+        "namespaces",
+        "persistentpodstates",
+    ]
+    .iter()
+    .any(|kind| path.ends_with(kind));
+    match path {
+        "/version" => Some(json!({"major": "1", "minor": "32", "gitVersion": "v1.32.0"})),
+        path if path.ends_with("/subjectaccessreviews") => Some(json!({"status": {"allowed": false}})),
+        path if path.contains("/customresourcedefinitions/") => Some(json!({"spec": {}})),
+        path if is_list && !path.contains("customresource") => Some(json!({"items": []})),
+        _ => None,
+    }
+}
+
+fn list(items: &[Value]) -> Value {
+    json!({"items": items})
+}
+
+fn before() -> Settings {
+    Settings {
+        phase: crate::facts::Phase::Before,
+        policy_server: Some("default".into()),
+        asks_registry: false,
+        ..Settings::default()
+    }
+}
+
+fn deployment(namespace: &str, name: &str, replicas: u64) -> Value {
+    json!({"metadata": {"name": name, "namespace": namespace}, "spec": {"replicas": replicas, "template": {"spec":
+        {"serviceAccountName": "account", "containers": [{"image": "r.example/persistent-pod-state-sidecar:v1"}]}}}})
+}
+
+fn found(facts: &Facts, code: Code) -> Vec<(Severity, String)> {
+    let all = judge(facts).into_iter().filter(|finding: &Finding| finding.code == code);
+    all.map(|finding| (finding.severity, finding.seen)).collect()
+}
+
+/// Whoever may create a Deployment in some namespace can give it any label.
+#[tokio::test]
+async fn a_deployment_in_another_namespace_is_not_the_policy_servers_nor_kubewardens() {
+    let client = api_server(
+        Duration::ZERO,
+        Arc::new(|path, query| match path {
+            path if path.ends_with("/policyservers/default") => Some(
+                json!({"metadata": {"name": "default"}, "spec": {"replicas": 2, "serviceAccountName": "policy-server"}}),
+            ),
+            path if path.ends_with("/deployments")
+                && query.contains("policy-server")
+                && !path.contains("/kubewarden/") =>
+            {
+                Some(list(&[
+                    deployment("aaa", "policy-server-default", 0),
+                    deployment("kubewarden", "policy-server-default", 2),
+                ]))
+            }
+            path if path.ends_with("/deployments") && query.contains("policy-server") => Some(list(&[
+                deployment("kubewarden", "a", 0),
+                deployment("kubewarden", "policy-server-default", 2),
+            ])),
+            path if path.ends_with("/deployments") && query.contains("controller") => {
+                let mut own = deployment("kubewarden", "kubewarden-controller", 1);
+                own["status"] = json!({"availableReplicas": 1});
+                Some(list(&[deployment("aaa", "controller", 0), own]))
+            }
+            "/api/v1/namespaces/kubewarden/serviceaccounts/policy-server" => Some(json!({})),
+            _ => None,
+        }),
+    );
+    let settings =
+        Settings { service_account: Some(("kubewarden".into(), "policy-server".into())), ..before() };
+    let facts = gather(&client.await, settings).await;
+    assert_eq!(facts.server_namespace, "kubewarden");
+    assert_eq!(facts.server_deployment.known().unwrap().metadata.name, "policy-server-default");
+    for code in
+        [Code::ServiceAccountMismatch, Code::ServiceAccountMissing, Code::KubewardenControllerUnavailable]
+    {
+        assert_eq!(found(&facts, code), [], "{code:?}");
+    }
+}
+
+/// A Deployment with the sidecar's image stops no upgrade unless it runs and may record.
+#[tokio::test]
+async fn another_sidecar_is_an_error_only_if_it_runs_and_may_record() {
+    for (replicas, allowed, wanted) in
+        [(0, true, Severity::Info), (1, false, Severity::Info), (1, true, Severity::Error)]
+    {
+        let client = api_server(
+            Duration::ZERO,
+            Arc::new(move |path, query| match path {
+                path if path.ends_with("/deployments") && query.contains("sidecar") => {
+                    Some(list(&[deployment("aaa", "tenants", replicas)]))
+                }
+                path if path.ends_with("/subjectaccessreviews") => Some(
+                    json!({"status": {"allowed": allowed && query == "system:serviceaccount:aaa:account"}}),
+                ),
+                _ => None,
+            }),
+        );
+        let facts = gather(&client.await, before()).await;
+        let severities: Vec<Severity> =
+            found(&facts, Code::SecondInstallation).into_iter().map(|(severity, _)| severity).collect();
+        assert_eq!(severities, [wanted], "{replicas} {allowed}");
+    }
+}
+
+/// The API server allows 256 KB of annotations, so whoever may write objects in one namespace can make a page large.
+#[tokio::test]
+async fn a_page_that_is_too_large_is_read_in_smaller_ones() {
+    let client = api_server(
+        Duration::ZERO,
+        Arc::new(|path, query| {
+            if !path.ends_with("/persistentpodstates") {
+                return None;
+            }
+            let parameter =
+                |name: &str| query.split('&').find_map(|one| one.strip_prefix(name)?.parse::<usize>().ok());
+            let (limit, from) = (parameter("limit=").unwrap(), parameter("continue=").unwrap_or(0));
+            let until = (from + limit).min(140);
+            let object = |index| {
+                json!({"metadata": {"name": format!("w{index}"), "namespace": "aaa",
+            "annotations": {"a": "x".repeat(256 << 10)}}})
+            };
+            let next = if until < 140 { until.to_string() } else { String::new() };
+            Some(
+                json!({"items": (from..until).map(object).collect::<Vec<_>>(), "metadata": {"continue": next}}),
+            )
+        }),
+    );
+    let facts = gather(&client.await, before()).await;
+    assert_eq!(facts.problems, []);
+    let names: std::collections::BTreeSet<&str> =
+        facts.objects.known().unwrap().listed.iter().map(|one| one.metadata.name.as_str()).collect();
+    assert_eq!(names.len(), 140);
+}
+
+fn timing(total: u64, lease_interval: u64, lease_duration: u64) -> Timing {
+    Timing {
+        total: Duration::from_millis(total),
+        lease_interval: Duration::from_millis(lease_interval),
+        lease_duration: Duration::from_millis(lease_duration),
+    }
+}
+
+/// The Job would be ended without a word.
+#[tokio::test]
+async fn a_slow_api_server_costs_only_what_it_could_not_answer_in_time() {
+    let client = api_server(Duration::from_millis(300), Arc::new(|_, _| None)).await;
+    let started = Instant::now();
+    let facts = gather_within(&client, before(), &timing(1000, 10, 10)).await;
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    assert!(facts.kubernetes.known().is_some());
+    let late = found(&facts, Code::RequestFailed);
+    assert!(!late.is_empty() && late.iter().all(|(_, seen)| seen.contains("no time is left")), "{late:?}");
+    assert!(
+        judge(&facts)
+            .iter()
+            .all(|finding| finding.code == Code::RequestFailed || finding.severity != Severity::Error)
+    );
+}
+
+/// The rights of the sidecar are asked at the same time.
+#[tokio::test]
+async fn many_rights_take_as_long_as_one() {
+    let answer: Answer = Arc::new(|path, query| match path {
+        path if path.ends_with("/deployments") && query.contains("sidecar") => {
+            Some(list(&[deployment("persistent-pod-state", "pps-sidecar", 1)]))
+        }
+        path if path.ends_with("/subjectaccessreviews") => Some(json!({"status": {"allowed": true}})),
+        _ => None,
+    });
+    let client = api_server(Duration::from_millis(100), answer).await;
+    let started = Instant::now();
+    let facts = gather_within(&client, before(), &timing(10_000, 10, 10)).await;
+    assert_eq!(facts.sidecar_rights.len(), 15);
+    // Fifteen reviews one after the other alone would take 1.5 s.
+    assert!(started.elapsed() < Duration::from_millis(2500), "{:?}", started.elapsed());
+}
+
+/// The holder renews its Lease every 400 ms here.
+#[tokio::test]
+async fn a_holder_is_dead_only_if_it_was_watched_for_as_long_as_its_lease() {
+    let run = async |renews: bool, timing: Timing| {
+        let started = Instant::now();
+        let client = api_server(
+            Duration::ZERO,
+            Arc::new(move |path, query| match path {
+                path if path.ends_with("/leases/pps-sidecar") => {
+                    let renewed = if renews { started.elapsed().as_millis() / 400 } else { 0 };
+                    Some(json!({"spec": {"holderIdentity": "a_b", "renewTime": renewed.to_string()}}))
+                }
+                // A list that takes as long as the former interval between the reads.
+                path if path.ends_with("/deployments") && query.contains("sidecar") => {
+                    std::thread::sleep(Duration::from_millis(300));
+                    Some(list(&[]))
+                }
+                _ => None,
+            }),
+        );
+        let settings = Settings { has_policies: false, ..Settings::default() };
+        let facts = gather_within(&client.await, settings, &timing).await;
+        facts.lease.known().map(|reads| reads.living_holder().is_some())
+    };
+    assert_eq!(run(true, timing(20_000, 100, 2000)).await, Some(true));
+    assert_eq!(run(false, timing(20_000, 100, 600)).await, Some(false));
+    // There was no time to see it: nobody knows.
+    assert_eq!(run(false, timing(800, 100, 6000)).await, None);
+}
