@@ -159,7 +159,8 @@ impl Installed {
         let Err(error) = control_plane.kubectl(&create).await else { return Ok(None) };
         let error = format!("{error:#}");
         // kubectl says: Error from server (REASON): error when creating "FILE": MESSAGE
-        let (_, answer) = error.split_once(&format!("error when creating {path:?}: ")).unwrap_or(("", &error));
+        let (_, answer) =
+            error.split_once(&format!("error when creating {path:?}: ")).unwrap_or(("", &error));
         Ok(Some(format!("create Pod {name} in StatefulSet {stateful_set} failed error: {answer}")))
     }
 }
