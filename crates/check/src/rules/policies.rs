@@ -5,12 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::findings::Findings;
-use super::sent;
-use crate::facts::{CUSTOM_WORKLOADS, Condition, Facts, Phase, Policy, VALIDATION};
+use super::sent::{self, POD_NAME, shipped_conditions};
+use crate::facts::{Condition, Facts, Phase, Policy, VALIDATION};
 use crate::finding::{Code, Severity};
 
-/// The label that the controllers of StatefulSets set.
-pub(super) const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 /// The API server's default of `timeoutSeconds`.
 pub(super) const DEFAULT_TIMEOUT: u64 = 10;
 /// How long a policy may take if `timeoutEvalSeconds` is not set: the PolicyServer's `--policy-timeout`.
@@ -182,22 +180,6 @@ fn is_condition(condition: &Value, name: &str, expression: &str) -> bool {
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     condition["name"] == name
         && condition["expression"].as_str().is_some_and(|one| words(one) == words(expression))
-}
-
-/// The match conditions that a policy for Pods is installed with: names and expressions.
-pub(super) fn shipped_conditions(policy: &str) -> &'static [(&'static str, &'static str)] {
-    const SHIPPED: [(&str, &str); 3] = [
-        ("pod-is-not-bound-to-a-node", "!has(object.spec.nodeName) || object.spec.nodeName == ''"),
-        ("pod-has-a-name", "has(object.metadata.name) && object.metadata.name != ''"),
-        (
-            "controller-is-a-statefulset",
-            "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner,
-             has(owner.controller) && owner.controller && owner.kind == 'StatefulSet' &&
-             (owner.apiVersion.startsWith('apps/') || owner.apiVersion.startsWith('apps.kruise.io/')))",
-        ),
-    ];
-    // The last one depends on the kinds that are configured.
-    if policy.ends_with(CUSTOM_WORKLOADS) { &SHIPPED[..2] } else { &SHIPPED }
 }
 
 fn check_lookups(policy: &Policy, subject: &str, findings: &mut Findings) {

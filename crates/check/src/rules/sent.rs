@@ -5,9 +5,11 @@ use serde_json::Value;
 
 use super::findings::{Findings, some_of};
 use super::module::INJECTION;
-use super::policies::{POD_NAME, shipped_conditions};
 use crate::facts::{CUSTOM_WORKLOADS, Policy};
 use crate::finding::{Code, Severity};
+
+/// The label that the controllers of StatefulSets set.
+pub(super) const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
 /// The label with the name of a namespace.
 pub(super) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
@@ -99,4 +101,20 @@ fn more_expressions(selector: &Value) -> Vec<String> {
     };
     let more = expressions.iter().filter(|one| !is_shipped(one));
     more.map(|one| one["key"].as_str().unwrap_or("?").to_owned()).collect()
+}
+
+/// The match conditions that a policy for Pods is installed with: names and expressions.
+pub(super) fn shipped_conditions(policy: &str) -> &'static [(&'static str, &'static str)] {
+    const SHIPPED: [(&str, &str); 3] = [
+        ("pod-is-not-bound-to-a-node", "!has(object.spec.nodeName) || object.spec.nodeName == ''"),
+        ("pod-has-a-name", "has(object.metadata.name) && object.metadata.name != ''"),
+        (
+            "controller-is-a-statefulset",
+            "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner,
+             has(owner.controller) && owner.controller && owner.kind == 'StatefulSet' &&
+             (owner.apiVersion.startsWith('apps/') || owner.apiVersion.startsWith('apps.kruise.io/')))",
+        ),
+    ];
+    // The last one depends on the kinds that are configured.
+    if policy.ends_with(CUSTOM_WORKLOADS) { &SHIPPED[..2] } else { &SHIPPED }
 }
