@@ -347,6 +347,13 @@ objects! {
     }
 }
 
+impl Policy {
+    /// Whether Kubewarden's controller has made the webhook, and the PolicyServer can answer it.
+    pub(crate) fn is_active(&self) -> bool {
+        condition(&self.status.conditions, "PolicyActive").is_some_and(|condition| condition.status == "True")
+    }
+}
+
 impl Condition {
     /// The type.
     pub fn kind(&self) -> &str {

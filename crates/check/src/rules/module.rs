@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::findings::{Findings, some_of};
-use super::policies::severity_of_pull_failure;
 use crate::facts::{
     CUSTOM_WORKLOADS, Facts, Metadata, Module, ModuleAnswer, Phase, Policy, RegistryService, VALIDATION,
     matches,
@@ -188,4 +187,15 @@ pub(super) fn custom_policy(facts: &Facts) -> Option<&Policy> {
 fn host_of(reference: &str) -> String {
     let rest = reference.split_once("://").map_or(reference, |(_, rest)| rest);
     rest.split('/').next().unwrap_or_default().to_owned()
+}
+
+/// How bad it is that a module cannot be pulled. As long as the policies are active, only the next start of the
+/// PolicyServer fails. An upgrade that keeps the module may be the repair.
+fn severity_of_pull_failure(facts: &Facts, module: &str) -> Severity {
+    let mut ours = facts.own_policies().peekable();
+    let is_no_worse = match facts.settings.phase {
+        Phase::Before => ours.any(|policy| policy.spec.module == module),
+        Phase::After => ours.peek().is_some() && ours.all(Policy::is_active),
+    };
+    if is_no_worse { Severity::Warning } else { Severity::Error }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::findings::Findings;
 use super::sent::{self, POD_NAME, shipped_conditions};
 use crate::facts::{Condition, Facts, Phase, Policy, VALIDATION};
-use crate::finding::{Code, Severity};
+use crate::finding::Code;
 
 /// The API server's default of `timeoutSeconds`.
 pub(super) const DEFAULT_TIMEOUT: u64 = 10;
@@ -230,15 +230,4 @@ fn mode(policy: &Policy) -> &str {
         (_, "") => "protect",
         (_, mode) => mode,
     }
-}
-
-/// How bad it is that a module cannot be pulled. As long as the policies are active, only the next start of the
-/// PolicyServer fails. An upgrade that keeps the module may be the repair.
-pub(super) fn severity_of_pull_failure(facts: &Facts, module: &str) -> Severity {
-    let mut ours = facts.own_policies().peekable();
-    let is_no_worse = match facts.settings.phase {
-        Phase::Before => ours.any(|policy| policy.spec.module == module),
-        Phase::After => ours.peek().is_some() && ours.all(|policy| activity(policy).0 == Some("True")),
-    };
-    if is_no_worse { Severity::Warning } else { Severity::Error }
 }
