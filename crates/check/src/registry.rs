@@ -17,6 +17,7 @@ use http::{Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use kube::{Client, Config};
+use rustls::CertificateError;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
@@ -262,7 +263,13 @@ fn classify(error: &(dyn Error + 'static)) -> Failure {
     match find_tls_error(error) {
         // What a server that speaks HTTP answers is no TLS message.
         Some(rustls::Error::InvalidMessage(_)) => Failure::NotTls,
-        Some(rustls::Error::InvalidCertificate(reason)) => Failure::UnknownAuthority(reason.to_string()),
+        Some(rustls::Error::InvalidCertificate(reason @ CertificateError::UnknownIssuer)) => {
+            Failure::UnknownAuthority(reason.to_string())
+        }
+        // Another authority in the PolicyServer's list changes nothing here.
+        Some(rustls::Error::InvalidCertificate(reason)) => Failure::Other(format!(
+            "its certificate is not valid: {reason}; renew it, or use a name for which it was issued"
+        )),
         Some(other) => Failure::Other(other.to_string()),
         None => Failure::Other(root_cause(error)),
     }

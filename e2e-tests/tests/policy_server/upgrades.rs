@@ -1,10 +1,11 @@
 //! What an upgrade leaves to the policies that are installed, and to the Kubewarden that is.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use pps_e2e::{
     cluster::Cluster,
     kubewarden::{Controller, NAMESPACE},
+    wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
@@ -77,6 +78,11 @@ async fn a_field_that_kubewarden_does_not_have_is_left_out_or_refused() {
         assert!(error.contains(&format!("policyServer.{field} is set")) && error.contains("1.36"), "{error}");
     }
     define(&["labels"]).await;
-    release.run("upgrade", common);
+    // The API server publishes the new schema, by which Helm checks its objects, a moment later.
+    wait_for("the API server to publish the field", Duration::from_mins(1), async || {
+        Ok(Progress::Done(release.try_run("upgrade", common.clone())?))
+    })
+    .await
+    .unwrap();
     assert!(labels().await.contains("storage"), "{}", labels().await);
 }

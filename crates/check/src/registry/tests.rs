@@ -134,3 +134,13 @@ async fn tokens_are_fetched_only_as_the_policy_server_may_connect_to_their_host(
     let module = format!("registry://{http}/a/b:v1");
     assert_eq!(ask(&module, &Sources::new(&insecure, None)).await, ModuleAnswer::Found);
 }
+
+#[test]
+fn only_an_unknown_issuer_is_mended_by_another_authority() {
+    let of = |reason| classify(&io::Error::other(rustls::Error::InvalidCertificate(reason)));
+    assert!(matches!(of(CertificateError::UnknownIssuer), Failure::UnknownAuthority(_)));
+    for reason in [CertificateError::Expired, CertificateError::NotValidForName] {
+        let Failure::Other(why) = of(reason) else { panic!("it is no unknown authority") };
+        assert!(why.starts_with("its certificate is not valid: ") && why.contains("renew it"), "{why}");
+    }
+}
