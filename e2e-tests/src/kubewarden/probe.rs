@@ -100,7 +100,12 @@ fn pod(policy: &Policy) -> Value {
         let group = quoted_after(text, "owner.apiVersion.startsWith(")?.trim_end_matches('/');
         Some(json!({"apiVersion": format!("{group}/v1"), "kind": kind, "name": "probe", "uid": "probe", "controller": true}))
     });
-    let owners: Vec<Value> = owners.collect();
+    let mut owners: Vec<Value> = owners.collect();
+    // Conditions of former versions exclude kinds instead of naming them.
+    if owners.is_empty() && policy.spec("matchConditions").to_string().contains("ownerReferences") {
+        owners.push(json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "probe", "uid": "probe",
+            "controller": true}));
+    }
     if !owners.is_empty() {
         pod["metadata"]["ownerReferences"] = owners.into();
     }
