@@ -33,7 +33,7 @@ use crate::support::{
     require_jq, wait_for_permission,
 };
 
-/// The blocks of the document, each of which a sequence below plays.
+/// The blocks of the document. A sequence below plays each of them.
 const BLOCKS: [&str; 21] = [
     "retry",
     "pause Argo CD",

@@ -1,7 +1,7 @@
 //! `pps-sidecar check` names what is wrong with an installation: the real static program on a real control plane, with the
 //! rights of `deploy/check.yaml`. Each case makes one mistake, and corrects it again.
 //!
-//! The PolicyServer's Pods are simulated here, so its webhooks have nobody who answers.
+//! The Pods of the PolicyServer are simulated here, so nothing answers its webhooks.
 
 mod hooks;
 mod mistakes;

@@ -85,7 +85,7 @@ async fn what_is_applied_is_read_back_and_applying_it_again_changes_nothing() {
         .collect();
     for values in files_below(&repository_file(&format!("{CHART}/ci"))).unwrap() {
         let mut objects = render_chart("any", NAMESPACE, Some(&values)).unwrap();
-        // GitOps tools create hooks anew each time, and do not compare them.
+        // GitOps tools create hooks again each time and do not compare them.
         objects.retain(|object| object["metadata"]["annotations"].get("helm.sh/hook").is_none());
         sets.push((values.file_name().unwrap().to_str().unwrap().to_owned(), objects));
     }

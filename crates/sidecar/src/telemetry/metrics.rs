@@ -105,7 +105,7 @@ impl Default for Metrics {
             desired_states: add(
                 own,
                 "desired_states",
-                "Pods that the workloads of all PersistentPodStates want, each of which is to have a state",
+                "Pods that the workloads of all PersistentPodStates want and for which a state should be recorded",
             ),
             missing_states: add(
                 own,
