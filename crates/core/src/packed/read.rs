@@ -83,9 +83,7 @@ impl<'a> Table<'a> {
         let columns: Option<Vec<Column<'_>>> =
             words.enumerate().map(|(at, word)| Column::read(at, word)).collect();
         let columns = columns.filter(|columns| columns.len() >= 2).ok_or("line 1 cannot be read")?;
-        // What is there is not repeated: it may be no number, and secret.
-        let count: usize = count.parse().map_err(|_| "line 1 does not begin with a number")?;
-        if count != rows.len() {
+        if count.parse() != Ok(rows.len()) {
             return Err(format!("{} lines follow the first one, which says {count}", rows.len()));
         }
         Ok(Self { columns, rows })
