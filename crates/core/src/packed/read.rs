@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::text::{ABSENT, ANNOTATION, LABEL, SAME_AS_NODE, read_cell, unescape};
+use super::text::{ABSENT, ANNOTATION, LABEL, SAME_AS_NODE, is_short, read_cell, unescape};
 use super::{Bucket, Damaged};
+use crate::limits::MAX_UNPACKED_LENGTH;
 use crate::pps::PodState;
 
 /// The state of one Pod in the text of its bucket.
@@ -18,7 +19,7 @@ pub fn find(bucket: Bucket, text: &str, pod: &str) -> Result<Option<PodState>, D
     let mut found = None;
     for row in table.rows() {
         let row = row.map_err(damaged)?;
-        if row.pod().map_err(damaged)? == pod && found.replace(row.state().map_err(damaged)?).is_some() {
+        if row.is_of(pod).map_err(damaged)? && found.replace(row.state().map_err(damaged)?).is_some() {
             return Err(damaged(row.error("repeats a Pod")));
         }
     }
@@ -29,22 +30,34 @@ pub fn find(bucket: Bucket, text: &str, pod: &str) -> Result<Option<PodState>, D
 ///
 /// # Errors
 ///
-/// If the text is damaged, or has a Pod that belongs into another bucket.
+/// If the text is damaged, has a Pod that belongs into another bucket, or stands for more than [`MAX_UNPACKED_LENGTH`].
 pub fn read_bucket(bucket: Bucket, text: &str) -> Result<BTreeMap<String, PodState>, Damaged> {
     let damaged = |reason| Damaged::at(bucket, reason);
     let table = Table::read(text).map_err(damaged)?;
     let mut states = BTreeMap::new();
+    let mut length = 0;
     for row in table.rows() {
         let row = row.map_err(damaged)?;
-        let pod = row.pod().map_err(damaged)?;
+        let pod = row.value(0).map_err(damaged)?;
         if Bucket::of(&pod) != bucket {
             return Err(damaged(row.error("has a Pod that belongs into another bucket")));
         }
-        if states.insert(pod, row.state().map_err(damaged)?).is_some() {
+        let state = row.state().map_err(damaged)?;
+        length += pod.len() + length_of(&state);
+        if length > MAX_UNPACKED_LENGTH {
+            return Err(damaged(format!("its states have more than {MAX_UNPACKED_LENGTH} bytes")));
+        }
+        if states.insert(pod, state).is_some() {
             return Err(damaged(row.error("repeats a Pod")));
         }
     }
     Ok(states)
+}
+
+fn length_of(state: &PodState) -> usize {
+    let maps = [&state.node_topology_labels, &state.annotations];
+    let pairs: usize = maps.into_iter().flatten().map(|(key, value)| key.len() + value.len()).sum();
+    state.node_name.len() + pairs
 }
 
 /// A bucket whose first line has been read.
@@ -119,6 +132,13 @@ impl<'a> Column<'a> {
     fn value(&self, cell: &str) -> Option<String> {
         Some([&*self.prefix, &*read_cell(cell)?, &*self.suffix].concat())
     }
+
+    /// Whether a cell has this value. Unlike [`Self::value`] it does not copy what each cell begins and ends with.
+    fn has_value(&self, cell: &str, value: &str) -> Option<bool> {
+        let cell = read_cell(cell)?;
+        let rest = value.strip_prefix(&*self.prefix).and_then(|rest| rest.strip_suffix(&*self.suffix));
+        Some(rest == Some(&*cell))
+    }
 }
 
 impl Row<'_, '_> {
@@ -130,8 +150,8 @@ impl Row<'_, '_> {
         self.columns[at].value(self.cells[at]).ok_or_else(|| self.error("cannot be read"))
     }
 
-    fn pod(&self) -> Result<String, String> {
-        self.value(0)
+    fn is_of(&self, pod: &str) -> Result<bool, String> {
+        self.columns[0].has_value(self.cells[0], pod).ok_or_else(|| self.error("cannot be read"))
     }
 
     fn state(&self) -> Result<PodState, String> {
@@ -143,7 +163,9 @@ impl Row<'_, '_> {
             };
             let value = match self.cells[at] {
                 ABSENT => continue,
-                SAME_AS_NODE if column.kind == Kind::Label => state.node_name.clone(),
+                SAME_AS_NODE if column.kind == Kind::Label && is_short(&state.node_name) => {
+                    state.node_name.clone()
+                }
                 _ => self.value(at)?,
             };
             if map.insert(column.key.to_string(), value).is_some() {

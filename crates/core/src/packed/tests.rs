@@ -172,6 +172,30 @@ fn reads_no_other_version_and_no_other_shape() {
 }
 
 #[test]
+fn a_bucket_stands_for_little_more_than_its_length() {
+    let bucket = Bucket::of("x-0");
+    let long = "x".repeat(1 << 20);
+    let error = |text: &str| read_bucket(bucket, text).unwrap_err().to_string();
+    let lines = |count: u32| (0..count).map(|pod| format!("{pod} %\n")).collect::<String>();
+    let text = format!("100 {long}-* n\n{}", lines(100));
+    assert_eq!(
+        error(&text),
+        "status.packed.buckets.ordinals-0 is damaged: its states have more than 33554432 bytes"
+    );
+    assert_eq!(find(bucket, &text, "x-0"), Ok(None));
+    assert!(error(&format!("1 x-0 {long} label:a=\n% % =\n")).ends_with("line 2 cannot be read"));
+    // What the writer puts there can be read, whatever the states are.
+    let state = |node: &str| PodState {
+        node_name: node.into(),
+        node_topology_labels: [("a".into(), long.clone())].into(),
+        annotations: [("b".into(), long.clone())].into(),
+    };
+    let states: BTreeMap<String, PodState> = (0..10).map(|pod| (format!("x-{pod}"), state(&long))).collect();
+    let text = pack(&states).remove(&bucket).unwrap();
+    assert!(text.len() > 30 << 20 && read_bucket(bucket, &text).as_ref() == Ok(&states));
+}
+
+#[test]
 fn pod_states_take_precedence() {
     let mut status = json!({
         "podStates": {"web-0": {"nodeName": "new"}, "web-1": null},
