@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::str::Split;
 
 use super::text::{ABSENT, ANNOTATION, LABEL, SAME_AS_NODE, is_short, read_cell, unescape};
 use super::{Bucket, Damaged};
@@ -38,7 +39,7 @@ pub fn read_bucket(bucket: Bucket, text: &str) -> Result<BTreeMap<String, PodSta
     let mut length = 0;
     for row in table.rows() {
         let row = row.map_err(damaged)?;
-        let pod = row.value(0).map_err(damaged)?;
+        let pod = row.name(0).map_err(damaged)?;
         if Bucket::of(&pod) != bucket {
             return Err(damaged(row.error("has a Pod that belongs into another bucket")));
         }
@@ -60,10 +61,11 @@ fn length_of(state: &PodState) -> usize {
     state.node_name.len() + pairs
 }
 
-/// A bucket whose first line has been read.
+/// A bucket whose first line has been read, once for all lines: it may be as long as all of them. Of the others nothing is
+/// kept.
 struct Table<'a> {
     columns: Vec<Column<'a>>,
-    rows: Vec<&'a str>,
+    lines: Split<'a, char>,
 }
 
 /// What the first line says of a column.
@@ -76,36 +78,36 @@ struct Column<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Pod,
-    Node,
+    Name,
     Label,
     Annotation,
 }
 
 struct Row<'t, 'a> {
+    number: usize,
     columns: &'t [Column<'a>],
-    line: usize,
-    cells: Vec<&'a str>,
+    cells: Split<'a, char>,
 }
 
 impl<'a> Table<'a> {
     fn read(text: &'a str) -> Result<Self, String> {
-        let mut rows: Vec<&str> = text.strip_suffix('\n').ok_or("its end is missing")?.split('\n').collect();
-        let mut words = rows.remove(0).split(' ');
-        let count = words.next().unwrap_or_default();
+        let mut lines = text.strip_suffix('\n').ok_or("its end is missing")?.split('\n');
+        let (count, head) = lines.next().and_then(|line| line.split_once(' ')).unwrap_or_default();
         let columns: Option<Vec<Column<'_>>> =
-            words.enumerate().map(|(at, word)| Column::read(at, word)).collect();
+            head.split(' ').enumerate().map(|(at, word)| Column::read(at, word)).collect();
         let columns = columns.filter(|columns| columns.len() >= 2).ok_or("line 1 cannot be read")?;
-        if count.parse() != Ok(rows.len()) {
-            return Err(format!("{} lines follow the first one, which says {count}", rows.len()));
+        let rows = lines.clone().count();
+        let count: usize = count.parse().map_err(|_| "line 1 cannot be read")?;
+        if count != rows {
+            return Err(format!("{rows} lines follow the first one, which says {count}"));
         }
-        Ok(Self { columns, rows })
+        Ok(Self { columns, lines })
     }
 
     fn rows(&self) -> impl Iterator<Item = Result<Row<'_, 'a>, String>> {
-        self.rows.iter().enumerate().map(|(at, line)| {
-            let row = Row { columns: &self.columns, line: at + 2, cells: line.split(' ').collect() };
-            if row.cells.len() == row.columns.len() {
+        self.lines.clone().enumerate().map(|(at, line)| {
+            let row = Row { number: at + 2, columns: &self.columns, cells: line.split(' ') };
+            if row.cells.clone().count() == row.columns.len() {
                 Ok(row)
             } else {
                 Err(row.error("has another number of columns than line 1"))
@@ -116,15 +118,12 @@ impl<'a> Table<'a> {
 
 impl<'a> Column<'a> {
     fn read(at: usize, word: &'a str) -> Option<Self> {
-        let (kind, rest) = match at {
-            0 => (Kind::Pod, word),
-            1 => (Kind::Node, word),
-            _ => match word.strip_prefix(LABEL) {
-                Some(rest) => (Kind::Label, rest),
-                None => (Kind::Annotation, word.strip_prefix(ANNOTATION)?),
-            },
+        let (kind, rest) = match (at, word.strip_prefix(LABEL)) {
+            (0 | 1, _) => (Kind::Name, word),
+            (_, Some(rest)) => (Kind::Label, rest),
+            (_, None) => (Kind::Annotation, word.strip_prefix(ANNOTATION)?),
         };
-        let (key, affixes) = if at < 2 { ("", rest) } else { rest.split_once('=')? };
+        let (key, affixes) = if kind == Kind::Name { ("", rest) } else { rest.split_once('=')? };
         let (prefix, suffix) = affixes.split_once('*').unwrap_or((affixes, ""));
         Some(Self { kind, key: unescape(key)?, prefix: unescape(prefix)?, suffix: unescape(suffix)? })
     }
@@ -133,7 +132,7 @@ impl<'a> Column<'a> {
         Some([&*self.prefix, &*read_cell(cell)?, &*self.suffix].concat())
     }
 
-    /// Whether a cell has this value. Unlike [`Self::value`] it does not copy what each cell begins and ends with.
+    /// Whether a cell has this value. Unlike [`Self::value`] it does not copy what all cells begin and end with.
     fn has_value(&self, cell: &str, value: &str) -> Option<bool> {
         let cell = read_cell(cell)?;
         let rest = value.strip_prefix(&*self.prefix).and_then(|rest| rest.strip_suffix(&*self.suffix));
@@ -141,33 +140,37 @@ impl<'a> Column<'a> {
     }
 }
 
-impl Row<'_, '_> {
+impl<'t, 'a> Row<'t, 'a> {
     fn error(&self, reason: &str) -> String {
-        format!("line {} {reason}", self.line)
+        format!("line {} {reason}", self.number)
     }
 
-    fn value(&self, at: usize) -> Result<String, String> {
-        self.columns[at].value(self.cells[at]).ok_or_else(|| self.error("cannot be read"))
+    /// Each column with the Pod's cell.
+    fn cells(&self) -> impl Iterator<Item = (&'t Column<'a>, &'a str)> {
+        self.columns.iter().zip(self.cells.clone())
+    }
+
+    /// Reads the name of the Pod or the node.
+    fn name(&self, at: usize) -> Result<String, String> {
+        let name = self.cells().nth(at).and_then(|(column, cell)| column.value(cell));
+        name.ok_or_else(|| self.error("cannot be read"))
     }
 
     fn is_of(&self, pod: &str) -> Result<bool, String> {
-        self.columns[0].has_value(self.cells[0], pod).ok_or_else(|| self.error("cannot be read"))
+        let is_same = self.cells().next().and_then(|(column, cell)| column.has_value(cell, pod));
+        is_same.ok_or_else(|| self.error("cannot be read"))
     }
 
     fn state(&self) -> Result<PodState, String> {
-        let mut state = PodState { node_name: self.value(1)?, ..PodState::default() };
-        for (at, column) in self.columns.iter().enumerate().skip(2) {
-            let map = match column.kind {
-                Kind::Label => &mut state.node_topology_labels,
-                _ => &mut state.annotations,
+        let mut state = PodState { node_name: self.name(1)?, ..PodState::default() };
+        for (column, cell) in self.cells().skip(2).filter(|(_, cell)| *cell != ABSENT) {
+            let is_label = column.kind == Kind::Label;
+            let value = match cell {
+                SAME_AS_NODE if is_label && is_short(&state.node_name) => Some(state.node_name.clone()),
+                _ => column.value(cell),
             };
-            let value = match self.cells[at] {
-                ABSENT => continue,
-                SAME_AS_NODE if column.kind == Kind::Label && is_short(&state.node_name) => {
-                    state.node_name.clone()
-                }
-                _ => self.value(at)?,
-            };
+            let value = value.ok_or_else(|| self.error("cannot be read"))?;
+            let map = if is_label { &mut state.node_topology_labels } else { &mut state.annotations };
             if map.insert(column.key.to_string(), value).is_some() {
                 return Err(self.error("has two values of one key"));
             }

@@ -75,9 +75,11 @@ pub(super) fn all() -> Vec<HostileCase> {
             )
         }),
         // Each Pod would be as large as the first line.
-        damaged("200,000 Pods whose names begin with a megabyte", {
-            format!("200000 {}* n\n{}", "x".repeat(MEGABYTE), "a %\n".repeat(200_000))
-        }),
+        holding(
+            "200,000 Pods whose names begin with a megabyte",
+            Verdict::Accepted,
+            format!("200000 {}* n\n{}", "x".repeat(MEGABYTE), "a %\n".repeat(200_000)).into(),
+        ),
         changed("1,000 Pods whose values end with a megabyte", {
             let end = "x".repeat(MEGABYTE);
             let lines = numbered(|pod| format!("{pod} % a h 1\n"), 999);
