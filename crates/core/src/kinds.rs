@@ -25,6 +25,8 @@ pub struct Definition {
     pub versions: Vec<Version>,
     /// `metadata.generation`, which changes with the definition's spec.
     pub generation: i64,
+    /// Whether the version that this product uses has the field `status.packed`, or keeps fields that it does not have.
+    pub keeps_packed: bool,
 }
 
 /// A served version of a kind.
@@ -152,6 +154,7 @@ mod tests {
             terminating: false,
             versions: versions.iter().map(version).collect(),
             generation: 1,
+            keeps_packed: false,
         }
     }
 

@@ -18,6 +18,11 @@ pub fn entry_size<'a>(
     text(pod) + 4 + node + map("nodeTopologyLabels", labels) + map("annotations", annotations)
 }
 
+/// The size of a bucket of the compact form, in bytes of JSON.
+pub fn bucket_size(bucket: &str, content: &str) -> usize {
+    text(bucket) + text(content) + 2
+}
+
 /// "name":{…},
 fn map<'a>(name: &str, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> usize {
     let pairs: usize = pairs.map(|(key, value)| text(key) + text(value) + 2).sum();
@@ -73,6 +78,8 @@ mod tests {
             let estimate = size(&entry);
             assert!((length..length + 2).contains(&estimate), "{entry}: {length} {estimate}");
         }
+        let table = "1 web-* n\n0 %22\"\n";
+        assert_eq!(bucket_size("ordinals-0", table), json!({"ordinals-0": table}).to_string().len() - 1);
         assert_eq!(text("a\"<é"), "\"a\\\"\\u003cé\"".len());
     }
 

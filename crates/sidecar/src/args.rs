@@ -139,6 +139,13 @@ pub struct Args {
     )]
     pub max_object_size: usize,
 
+    /// In which form the states of large objects are stored. auto: in status.packed, from about 50 Pods
+    /// on, as short text that costs the API server little. never: all states are in status.podStates,
+    /// and objects that have status.packed are moved back, as far as they fit. OpenKruise reads only
+    /// status.podStates: use never before you return to it.
+    #[arg(long, value_name = "auto|never", value_enum, default_value_t = CompactStates::Auto, env = "PPS_COMPACT_STATES")]
+    pub compact_states: CompactStates,
+
     /// How long to continue with pending writes after SIGTERM, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub shutdown_timeout: Duration,
@@ -167,6 +174,15 @@ pub enum Recorder {
     /// OpenKruise's manager.
     #[value(name = "openkruise")]
     OpenKruise,
+}
+
+/// Whether large objects get the compact form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompactStates {
+    /// Where it pays, and the definition of PersistentPodState has it.
+    Auto,
+    /// None gets it, and those that have it lose it.
+    Never,
 }
 
 /// Log format.
@@ -270,6 +286,10 @@ mod tests {
         assert_eq!(args.recorder, Recorder::Own);
         let beside = Args::parse_from(["pps-sidecar", "--recorder", "openkruise"]);
         assert_eq!(beside.recorder, Recorder::OpenKruise);
+        assert_eq!(args.compact_states, CompactStates::Auto);
+        let never = Args::parse_from(["pps-sidecar", "--compact-states=never"]);
+        assert_eq!(never.compact_states, CompactStates::Never);
+        assert!(Args::try_parse_from(["pps-sidecar", "--compact-states=always"]).is_err());
         assert_eq!(args.max_object_size, 1536);
         assert!(Args::try_parse_from(["pps-sidecar", "--max-object-size", "15"]).is_err());
         assert!(Args::try_parse_from(["pps-sidecar", "--config-namespace", ""]).is_err());

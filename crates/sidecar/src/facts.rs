@@ -6,19 +6,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use pps_core::demand::Demand;
-use pps_core::pps::{Condition, null_as_default};
 use pps_core::required_affinity::RequiredAffinity;
 use pps_core::{Reason, Spec};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 pub mod interest;
 pub(crate) mod interner;
 mod keys;
 pub mod states;
+mod status;
 pub mod store;
 
 pub use self::keys::{GroupKind, NamespacedName, WorkloadKey};
-use self::states::States;
+pub use self::status::{Form, PpsStatus};
 
 /// The part of a Pod from which its state is recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -136,6 +136,20 @@ pub struct PpsFact {
     pub unreadable: Option<String>,
 }
 
+impl PpsFact {
+    /// Marks an object whose states the definition seems to hide as one that cannot be read: whatever was written to it
+    /// would make their loss permanent.
+    pub(crate) fn hide(&mut self) {
+        self.unreadable = Some(
+            "status.packed: the API server hides the recorded states; apply this product's definition of PersistentPodState again".into(),
+        );
+    }
+
+    pub(crate) fn is_hidden_by_definition(&self) -> bool {
+        self.unreadable.is_some() && self.status.claims_packed
+    }
+}
+
 /// The fields of a spec that the sidecar's field manager owns, of those that come from annotations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnedFields {
@@ -156,22 +170,6 @@ pub struct Owner {
     pub controller: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_owner_deletion: Option<bool>,
-}
-
-/// The status of a PPS, with compactly stored states. See [`pps_core::pps::Status`] for the fields.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PpsStatus {
-    pub observed_generation: Option<i64>,
-    #[serde(deserialize_with = "null_as_default")]
-    pub pod_states: States,
-    #[serde(rename = "targetUID")]
-    pub target_uid: Option<String>,
-    pub recorded: Option<i32>,
-    pub desired: Option<i32>,
-    /// Conditions of all types, including those of other writers.
-    #[serde(deserialize_with = "null_as_default")]
-    pub conditions: Vec<Condition>,
 }
 
 #[cfg(test)]

@@ -15,12 +15,12 @@ use kube::core::{Request, Status};
 use kube::{Api, Client};
 use pps_core::generate;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 pub(crate) use self::failure::Failure;
 use self::failure::{classify, no_answer};
-use crate::decide::index::StatusWrite;
+use crate::decide::index::{StatusWrite, StoredForm};
 use crate::decide::{GeneratedPps, PodEviction};
 use crate::facts::{NamespacedName, PpsFact, WorkloadKey};
 use crate::lead::Permit;
@@ -42,6 +42,9 @@ pub(crate) struct Unconfirmed {
 pub(crate) enum WriteResult {
     /// Of a status write: the new resource version.
     Status(StatusWrite, Result<String, Failure>),
+    /// Of a status write with the compact form, which the API server does not store: the new resource version, if it has
+    /// stored the rest; nothing if the write was not sent.
+    CompactFormDropped(StatusWrite, Option<String>),
     /// Of a status write that was not sent.
     DropsUnconfirmed(StatusWrite, Unconfirmed),
     /// Of a read of a PPS after conflicts: the version that was known before, and the object, if it exists.
@@ -80,8 +83,28 @@ impl Writer {
     }
 
     pub(crate) async fn write_status(self, write: StatusWrite) -> WriteResult {
+        if write.moves_to == Some(StoredForm::Compact) {
+            return self.write_compact_form(write).await;
+        }
         let result = self.run_permitted(self.patch_status(&write)).await;
         WriteResult::Status(write, result)
+    }
+
+    /// Moves the states of an object into the compact form. A definition that does not have it prunes it, and only the
+    /// API server knows its present definition. So it is asked first what it would store, and then what it has stored.
+    async fn write_compact_form(self, write: StatusWrite) -> WriteResult {
+        match self.run_permitted(self.patch_whole_status(&write, true)).await {
+            Ok(stored) if stored.has_states_of(&write.patch) => {}
+            // A webhook may refuse every request that only asks.
+            Ok(_) | Err(Failure::Refused(_)) => return WriteResult::CompactFormDropped(write, None),
+            Err(failure) => return WriteResult::Status(write, Err(failure)),
+        }
+        match self.run_permitted(self.patch_whole_status(&write, false)).await {
+            Ok(stored) if !stored.has_states_of(&write.patch) => {
+                WriteResult::CompactFormDropped(write, Some(stored.metadata.resource_version))
+            }
+            result => WriteResult::Status(write, result.map(|stored| stored.metadata.resource_version)),
+        }
     }
 
     /// Creates, changes or deletes a generated PPS or an alias.
@@ -168,27 +191,18 @@ impl Writer {
     /// Sends a status patch and requests only the metadata in return. Otherwise each write would return the whole
     /// object.
     async fn patch_status(&self, write: &StatusWrite) -> Result<String, kube::Error> {
-        #[derive(Deserialize)]
-        struct Answer {
-            metadata: Version,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Version {
-            resource_version: String,
-        }
-        let url = <PpsObject as kube::Resource>::url_path(&(), Some(&write.key.namespace));
-        let params =
-            PatchParams { field_manager: Some(generate::FIELD_MANAGER.into()), ..PatchParams::default() };
-        let mut request = Request::new(url)
-            .patch_subresource("status", &write.key.name, &params, &Patch::Merge(&write.patch))
-            .map_err(kube::Error::BuildRequest)?;
+        let mut request = status_request(write, false)?;
         request.headers_mut().insert(
             ACCEPT,
             HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"),
         );
-        let answer: Answer = self.client.request(request).await?;
-        Ok(answer.metadata.resource_version)
+        let stored: StoredPps = self.client.request(request).await?;
+        Ok(stored.metadata.resource_version)
+    }
+
+    /// Sends a status patch and requests the object in return. With `dry_run` the API server only says what it would store.
+    async fn patch_whole_status(&self, write: &StatusWrite, dry_run: bool) -> Result<StoredPps, kube::Error> {
+        self.client.request(status_request(write, dry_run)?).await
     }
 
     /// Runs a write, which stops when this process no longer leads.
@@ -198,6 +212,37 @@ impl Writer {
     ) -> Result<T, Failure> {
         self.permit.run_while_valid(bounded(request)).await.unwrap_or(Err(Failure::NotLeading))
     }
+}
+
+/// What the API server has stored.
+#[derive(Deserialize)]
+struct StoredPps {
+    metadata: Version,
+    #[serde(default)]
+    status: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    resource_version: String,
+}
+
+impl StoredPps {
+    /// Whether it has the compact form of this patch, and no other states.
+    fn has_states_of(&self, patch: &Value) -> bool {
+        let is_empty = |states: &Value| states.is_null() || states.as_object().is_some_and(Map::is_empty);
+        self.status["packed"] == patch["status"]["packed"] && is_empty(&self.status["podStates"])
+    }
+}
+
+fn status_request(write: &StatusWrite, dry_run: bool) -> Result<http::Request<Vec<u8>>, kube::Error> {
+    let url = <PpsObject as kube::Resource>::url_path(&(), Some(&write.key.namespace));
+    let params =
+        PatchParams { field_manager: Some(generate::FIELD_MANAGER.into()), dry_run, ..PatchParams::default() };
+    Request::new(url)
+        .patch_subresource("status", &write.key.name, &params, &Patch::Merge(&write.patch))
+        .map_err(kube::Error::BuildRequest)
 }
 
 /// Deletes only this version of an object.

@@ -97,7 +97,8 @@ impl<'a> Table<'a> {
             head.split(' ').enumerate().map(|(at, word)| Column::read(at, word)).collect();
         let columns = columns.filter(|columns| columns.len() >= 2).ok_or("line 1 cannot be read")?;
         let rows = lines.clone().count();
-        let count: usize = count.parse().map_err(|_| "line 1 cannot be read")?;
+        // What is there is not repeated: it may be no number, and secret.
+        let count: usize = count.parse().map_err(|_| "line 1 does not begin with a number")?;
         if count != rows {
             return Err(format!("{rows} lines follow the first one, which says {count}"));
         }

@@ -134,7 +134,7 @@ fn refuses_what_is_damaged_and_says_where() {
         ("1 web-* n label:zone\n0 % a\n", "line 1 cannot be read"),
         ("2 web-* n\n0 %\n", "1 lines follow the first one, which says 2"),
         ("1 web-* n\n0 %\n1 %\n", "2 lines follow the first one, which says 1"),
-        ("one web-* n\n0 %\n", "line 1 cannot be read"),
+        ("one web-* n\n0 %\n", "line 1 does not begin with a number"),
         ("1 web-* n label:zone=*\n0 %\n", "line 2 has another number of columns than line 1"),
         ("1 web-* n label:zone=*\n0 % a b\n", "line 2 has another number of columns than line 1"),
         ("2 web-* n\n0 %\n0 %\n", "line 3 repeats a Pod"),

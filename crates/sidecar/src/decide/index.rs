@@ -20,12 +20,13 @@ use std::sync::Arc;
 
 use pps_core::Reason;
 
-pub use self::decisions::StatusWrite;
+pub use self::decisions::{StatusWrite, StoredForm};
 pub use self::totals::Totals;
 use super::alias::Aliases;
 use super::inventory::{Dirty, KindCoverage, NodeAbsences, Pods, TrackedPps, Workloads};
 use super::notices::Notices;
 pub use super::placement::Placement;
+use super::status::CompactForm;
 pub use super::status::DropCheck;
 use crate::facts::interest::{Interest, NewKeys};
 use crate::facts::interner::Interner;
@@ -85,6 +86,7 @@ pub struct Index {
     reported: Notices,
     /// How large an object can be, in bytes.
     size_limit: usize,
+    compact_form: CompactForm,
     work: Work,
 }
 
@@ -110,6 +112,7 @@ impl Index {
             aliases: Aliases::default(),
             reported: Notices::default(),
             size_limit: pps_core::size::DEFAULT_LIMIT,
+            compact_form: CompactForm::default(),
             work: Work::default(),
         }
     }
@@ -117,6 +120,36 @@ impl Index {
     /// Sets how large an object can be, in bytes.
     pub fn limit_object_size(&mut self, bytes: usize) {
         self.size_limit = bytes;
+    }
+
+    /// Sets whether large objects get the compact form; if not, those that have it lose it.
+    pub fn allow_compact_form(&mut self, is_allowed: bool) {
+        self.set_compact_form(CompactForm { is_off: !is_allowed, ..self.compact_form });
+    }
+
+    /// Sets whether the definition of PersistentPodState keeps the compact form. Until this is known, no object gets or
+    /// loses it.
+    pub fn set_compact_form_kept(&mut self, is_kept: bool) {
+        self.set_compact_form(CompactForm { is_kept: Some(is_kept), ..self.compact_form });
+    }
+
+    fn set_compact_form(&mut self, compact_form: CompactForm) {
+        if std::mem::replace(&mut self.compact_form, compact_form) == compact_form {
+            return;
+        }
+        for (key, object) in &mut self.objects {
+            object.show(compact_form.is_kept == Some(true));
+            object.reconsider_form();
+            self.work.statuses.insert(key.clone());
+        }
+        let hidden: Vec<NamespacedName> = self.objects_hidden_by_definition().cloned().collect();
+        for key in hidden {
+            self.report_unreadable(&key);
+        }
+    }
+
+    fn objects_hidden_by_definition(&self) -> impl Iterator<Item = &NamespacedName> {
+        self.objects.iter().filter(|(_, object)| object.is_hidden_by_definition()).map(|(key, _)| key)
     }
 
     /// Whether complete lists of everything have been seen, apart from the kinds of workloads that were added. Before
@@ -172,9 +205,13 @@ impl Index {
         }
     }
 
-    /// Retries every write that the API server refused as too large; it may accept more by now.
+    /// Retries every write that the API server refused as too large, or of which it did not store all; it may do so by now.
     pub fn retry_exceeded(&mut self) {
         for (key, object) in &mut self.objects {
+            if object.compaction.is_refused() {
+                object.reconsider_form();
+                self.work.statuses.insert(key.clone());
+            }
             if let Some(deferred) = object.capacity.reset() {
                 object.dirty.mark_header();
                 for pod in &deferred {

@@ -1,6 +1,7 @@
 //! Inventory: what the watches have reported, indexed for the questions that decisions ask. Holds data; decides nothing.
 
 mod capacity;
+mod changed_states;
 mod dirty;
 mod node_absences;
 mod pods;
@@ -8,7 +9,8 @@ mod renewals;
 mod tracked_pps;
 mod workloads;
 
-pub(crate) use self::capacity::{EntryChange, FittedChanges, OBJECT_OVERHEAD};
+pub(crate) use self::capacity::{EntryChange, FittedChanges, OBJECT_OVERHEAD, Sizes};
+pub(crate) use self::changed_states::{ChangedStates, size_of as size_of_bucket};
 pub(crate) use self::dirty::Dirty;
 pub(crate) use self::node_absences::{Absence, NodeAbsences, forgets_nodes};
 pub(crate) use self::pods::Pods;

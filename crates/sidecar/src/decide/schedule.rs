@@ -11,10 +11,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
+use super::index::StoredForm;
+
 /// The window of an object without entries.
 const BASE: Duration = Duration::from_millis(250);
 /// How much each entry adds to the window.
 const PER_ENTRY: Duration = Duration::from_micros(400);
+/// What a write of a compact object costs at least, unless it has fewer entries.
+const COMPACT_COST: usize = 500;
+/// How many times less an entry costs in the compact form.
+const COMPACT_DIVISOR: usize = 10;
 const LONGEST: Duration = Duration::from_secs(5);
 /// A pause of this part of the window ends it.
 const PAUSE_PART: u32 = 8;
@@ -26,7 +32,17 @@ const LONGEST_WRITE: Duration = Duration::from_mins(1);
 /// Conflicts count as at most this many failures, so that the wait stays at a second.
 const MAX_CONFLICT_FAILURES: u32 = 2;
 
-/// How long changes to an object with this many entries are batched.
+/// What a write of an object with this many entries costs, as a number of entries in `podStates`. In the compact form the
+/// API server hardly notices how many there are; but each write has all entries of the buckets that it changes, so that
+/// it pays to collect some.
+pub fn write_cost(entries: usize, form: StoredForm) -> usize {
+    match form {
+        StoredForm::Plain => entries,
+        StoredForm::Compact => entries.min(COMPACT_COST) + entries / COMPACT_DIVISOR,
+    }
+}
+
+/// How long changes to an object are batched, by the [cost](write_cost) of a write.
 pub fn window(entries: usize) -> Duration {
     let entries = u32::try_from(entries).unwrap_or(u32::MAX);
     BASE.saturating_add(PER_ENTRY.saturating_mul(entries)).min(LONGEST)

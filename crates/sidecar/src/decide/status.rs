@@ -1,13 +1,15 @@
 //! The decision about one PPS: a pure function from a read-only [`View`] to the status that the PPS should have.
 //!
 //! Each step is a file that can be read alone: what keeps the PPS from recording ([`condition`]), what becomes of each
-//! entry ([`entries`]), which changes fit ([`Capacity::fit`]), and what the header says ([`header`]).
+//! entry ([`entries`]), in which form the states are written ([`form`]), which changes fit ([`Capacity::fit`]), and what the
+//! header says ([`header`]).
 //!
 //! [`Capacity::fit`]: super::inventory::Capacity::fit
 
 mod condition;
 mod drop_check;
 mod entries;
+mod form;
 mod header;
 mod view;
 
@@ -20,8 +22,10 @@ use serde_json::{Map, Value};
 
 pub use self::drop_check::DropCheck;
 use self::entries::EntryDecisions;
+pub(crate) use self::form::CompactForm;
+use self::form::FormDecision;
 pub(crate) use self::view::View;
-use super::inventory::{InFlight, Renewal};
+use super::inventory::{FittedChanges, InFlight, Renewal};
 
 /// What should become of a PPS.
 pub(crate) struct Decision {
@@ -51,6 +55,8 @@ pub(crate) struct Decision {
     pub(crate) renewal: Option<Renewal>,
     /// What to report about the capacity, if little or none is left.
     pub(crate) capacity: Option<Recording>,
+    /// The compact form would make the object no smaller.
+    pub(crate) compact_saves_nothing: bool,
 }
 
 /// Whether something keeps the PPS from recording; its condition says what.
@@ -58,9 +64,10 @@ pub(crate) fn is_blocked(view: &View<'_>) -> bool {
     condition::obstacle(view).is_some()
 }
 
-/// Decides the status of a PPS, examining only what is dirty. `size_limit` is the size that an object can have, in
+/// Decides the status of a PPS, examining only what is dirty. Returns nothing if any write would lose states that the API
+/// server hides. `size_limit` is the size that an object can have, in
 /// bytes; `now` is RFC 3339 and stands in the condition if its status changes.
-pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Decision {
+pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<Decision> {
     let pps = view.pps;
     let obstacle = condition::obstacle(view);
     // States of a workload that no longer exists are still dropped, by the retention policy.
@@ -69,22 +76,32 @@ pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Decision 
     let mut entries = if records { entries::decide(view) } else { EntryDecisions::unchanged(view) };
     let changes = std::mem::take(&mut entries.changes);
     let deferred = std::mem::take(&mut entries.deferred);
-    let fitted = pps.capacity.fit(&pps.fact.status.pod_states, changes, deferred);
+    let form = form::decide(view, &changes, size_limit);
+    let fitted = match (&form, form.sizes(view, &changes)) {
+        (FormDecision::Wait, _) => return None,
+        (_, Some(sizes)) => FittedChanges { changes, deferred, sizes },
+        (_, None) => pps.capacity.fit(&pps.fact.status, changes, deferred),
+    };
     for pod in &fitted.deferred {
         entries.missing_labels.remove(pod);
     }
 
     let recorded = header::recorded_after(pps, &fitted.changes);
-    let capacity = condition::capacity(pps, &fitted, recorded, size_limit);
+    let (stays_compact, compact_saves_nothing) = match form {
+        FormDecision::Stay { is_too_large, saves_nothing } => (is_too_large, saves_nothing),
+        _ => (false, false),
+    };
+    let capacity = condition::capacity(pps, &fitted, recorded, stays_compact, size_limit);
     let missing_label = || condition::missing_label(view, &entries.missing_labels, &fitted.changes);
     let recording = condition::recording(view, obstacle, missing_label, capacity.clone(), recorded);
     let takes_over = records && !entries.keeps_target;
     let header = header::decide(view, takes_over, recorded, &recording, now);
-    let status = header::status_patch(pps, &header, &fitted.changes);
-    Decision {
+    let (mut status, form) = form.patch(view, &fitted.changes);
+    header::extend_patch(pps, &header, &mut status);
+    Some(Decision {
         status,
         recorded,
-        write: InFlight { changes: fitted.changes, size: fitted.size, header },
+        write: InFlight { changes: fitted.changes, sizes: fitted.sizes, form, header },
         missing_labels: entries.missing_labels,
         surplus: entries.surplus,
         deferred: fitted.deferred,
@@ -96,5 +113,6 @@ pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Decision 
         renewal: entries.renewal,
         postponed: entries.postponed,
         capacity,
-    }
+        compact_saves_nothing,
+    })
 }

@@ -1,11 +1,14 @@
 //! Recorded states of one PPS, stored compactly: a cluster may have a hundred thousand of them. An entry is unpacked
 //! each time it is read.
+//!
+//! The entries are grouped by the [`Bucket`] that they have in the compact form, so that a bucket can be written without
+//! a look at the others.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 
+use pps_core::packed::{Bucket, Damaged, Row, parse_bucket, read_bucket};
 use pps_core::pps::PodState;
 use pps_core::size::entry_size;
 use serde::de::{MapAccess, Visitor};
@@ -18,11 +21,16 @@ type Pairs = Box<[(Arc<str>, Arc<str>)]>;
 
 /// Recorded states by Pod name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct States(BTreeMap<Arc<str>, State>);
+pub struct States {
+    /// The buckets that have entries, sorted; the entries of each sorted by Pod.
+    buckets: Vec<(Bucket, Vec<Entry>)>,
+    len: usize,
+}
 
 /// The state of one Pod.
 #[derive(Clone, Debug, PartialEq)]
-struct State {
+struct Entry {
+    pod: Arc<str>,
     node: Arc<str>,
     labels: Pairs,
     annotations: Pairs,
@@ -30,24 +38,34 @@ struct State {
 
 impl States {
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.len
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len == 0
     }
 
     pub fn contains(&self, pod: &str) -> bool {
-        self.0.contains_key(pod)
+        self.entry(pod).is_some()
     }
 
     pub fn get(&self, pod: &str) -> Option<PodState> {
-        self.0.get(pod).map(State::unpack)
+        self.entry(pod).map(Entry::unpack)
     }
 
-    /// Each Pod with the node that it was recorded on, sorted by Pod.
+    /// Each Pod with the node that it was recorded on, by bucket.
     pub fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
-        self.0.iter().map(|(pod, state)| (pod, &state.node))
+        self.entries().map(|entry| (&entry.pod, &entry.node))
+    }
+
+    /// The buckets that have entries, sorted.
+    pub fn buckets(&self) -> impl Iterator<Item = Bucket> {
+        self.buckets.iter().map(|(bucket, _)| *bucket)
+    }
+
+    /// The entries of one bucket.
+    pub fn rows(&self, bucket: Bucket) -> impl Iterator<Item = Row<'_>> {
+        self.place(bucket).ok().into_iter().flat_map(|at| &self.buckets[at].1).map(Entry::row)
     }
 
     /// Sets the state of a Pod; returns the node of the previous state.
@@ -57,50 +75,131 @@ impl States {
         state: &PodState,
         interner: &mut Interner,
     ) -> Option<Arc<str>> {
-        let mut state = State::pack(state);
-        state.intern(interner);
-        match self.0.entry(pod.clone()) {
-            Entry::Occupied(mut before) => Some(before.insert(state).node),
-            Entry::Vacant(place) => {
-                place.insert(state);
+        let mut entry = Entry::pack(pod.clone(), state);
+        entry.intern_values(interner);
+        self.put(entry).map(|before| before.node)
+    }
+
+    /// Removes the state of a Pod; returns its node.
+    pub fn remove(&mut self, pod: &str) -> Option<Arc<str>> {
+        let bucket = self.place(Bucket::of(pod)).ok()?;
+        let entries = &mut self.buckets[bucket].1;
+        let entry = entries.remove(find(entries, pod).ok()?);
+        if entries.is_empty() {
+            self.buckets.remove(bucket);
+        }
+        self.len -= 1;
+        Some(entry.node)
+    }
+
+    /// Adds the entries of Pods that have none here. Returns whether there were any.
+    pub(crate) fn add_missing(&mut self, others: &Self) -> bool {
+        let missing: Vec<&Entry> = others.entries().filter(|entry| !self.contains(&entry.pod)).collect();
+        for entry in &missing {
+            self.put((*entry).clone());
+        }
+        !missing.is_empty()
+    }
+
+    /// Size of all entries in `podStates`, in bytes.
+    pub fn size(&self) -> usize {
+        self.entries().map(Entry::size).sum()
+    }
+
+    /// Size of one Pod's entry in `podStates`, in bytes; 0 without an entry.
+    pub fn size_of(&self, pod: &str) -> usize {
+        self.entry(pod).map(Entry::size).unwrap_or_default()
+    }
+
+    /// Interns all names.
+    pub(crate) fn intern(&mut self, interner: &mut Interner) {
+        for entry in self.buckets.iter_mut().flat_map(|(_, entries)| entries) {
+            entry.pod = interner.intern(&entry.pod);
+            entry.intern_values(interner);
+        }
+    }
+
+    /// The states in the buckets of the compact form, by the buckets' names.
+    ///
+    /// # Errors
+    ///
+    /// If a bucket is damaged, or has a name that none can have.
+    pub(super) fn read_buckets(buckets: &BTreeMap<String, String>) -> Result<Self, Damaged> {
+        let mut entries = Vec::new();
+        for (name, text) in buckets {
+            let states = read_bucket(parse_bucket(name)?, text)?;
+            entries.extend(states.iter().map(|(pod, state)| Entry::pack(pod.as_str().into(), state)));
+        }
+        Ok(Self::of(entries))
+    }
+
+    /// Of several entries of one Pod, the last one counts.
+    fn of(mut entries: Vec<Entry>) -> Self {
+        let key = |entry: &Entry| Bucket::of(&entry.pod);
+        entries.sort_by(|one, other| (key(one), &one.pod).cmp(&(key(other), &other.pod)));
+        entries.dedup_by(|later, kept| {
+            let is_same = later.pod == kept.pod;
+            if is_same {
+                std::mem::swap(later, kept);
+            }
+            is_same
+        });
+        let mut states = Self { buckets: Vec::new(), len: entries.len() };
+        for entry in entries {
+            let bucket = key(&entry);
+            match states.buckets.last_mut() {
+                Some((last, entries)) if *last == bucket => entries.push(entry),
+                _ => states.buckets.push((bucket, vec![entry])),
+            }
+        }
+        states.buckets.iter_mut().for_each(|(_, entries)| entries.shrink_to_fit());
+        states.buckets.shrink_to_fit();
+        states
+    }
+
+    /// Sets an entry; returns the one that it replaces.
+    fn put(&mut self, entry: Entry) -> Option<Entry> {
+        let bucket = Bucket::of(&entry.pod);
+        let place = self.place(bucket).unwrap_or_else(|place| {
+            self.buckets.insert(place, (bucket, Vec::new()));
+            place
+        });
+        let entries = &mut self.buckets[place].1;
+        match find(entries, &entry.pod) {
+            Ok(at) => Some(std::mem::replace(&mut entries[at], entry)),
+            Err(at) => {
+                entries.insert(at, entry);
+                self.len += 1;
                 None
             }
         }
     }
 
-    /// Removes the state of a Pod; returns its node.
-    pub fn remove(&mut self, pod: &str) -> Option<Arc<str>> {
-        self.0.remove(pod).map(|state| state.node)
+    fn place(&self, bucket: Bucket) -> Result<usize, usize> {
+        self.buckets.binary_search_by_key(&bucket, |(bucket, _)| *bucket)
     }
 
-    /// Size of all entries in the stored object, in bytes.
-    pub fn size(&self) -> usize {
-        self.0.iter().map(|(pod, state)| state.size(pod)).sum()
+    fn entry(&self, pod: &str) -> Option<&Entry> {
+        let entries = &self.buckets[self.place(Bucket::of(pod)).ok()?].1;
+        Some(&entries[find(entries, pod).ok()?])
     }
 
-    /// Size of one Pod's entry in the stored object, in bytes; 0 without an entry.
-    pub fn size_of(&self, pod: &str) -> usize {
-        self.0.get(pod).map(|state| state.size(pod)).unwrap_or_default()
-    }
-
-    /// Interns all names.
-    pub(crate) fn intern(&mut self, interner: &mut Interner) {
-        let states = std::mem::take(&mut self.0).into_iter();
-        self.0 = states
-            .map(|(pod, mut state)| {
-                state.intern(interner);
-                (interner.intern(&pod), state)
-            })
-            .collect();
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.buckets.iter().flat_map(|(_, entries)| entries)
     }
 }
 
-impl State {
-    fn pack(state: &PodState) -> Self {
+fn find(entries: &[Entry], pod: &str) -> Result<usize, usize> {
+    entries.binary_search_by(|entry| (*entry.pod).cmp(pod))
+}
+
+impl Entry {
+    fn pack(pod: Arc<str>, state: &PodState) -> Self {
         let pairs = |map: &BTreeMap<String, String>| {
             map.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
         };
         Self {
+            pod,
             node: state.node_name.as_str().into(),
             labels: pairs(&state.node_topology_labels),
             annotations: pairs(&state.annotations),
@@ -117,11 +216,20 @@ impl State {
         }
     }
 
-    fn size(&self, pod: &str) -> usize {
-        entry_size(pod, &self.node, texts(&self.labels), texts(&self.annotations))
+    fn row(&self) -> Row<'_> {
+        Row {
+            pod: &self.pod,
+            node: &self.node,
+            labels: texts(&self.labels).collect(),
+            annotations: texts(&self.annotations).collect(),
+        }
     }
 
-    fn intern(&mut self, interner: &mut Interner) {
+    fn size(&self) -> usize {
+        entry_size(&self.pod, &self.node, texts(&self.labels), texts(&self.annotations))
+    }
+
+    fn intern_values(&mut self, interner: &mut Interner) {
         self.node = interner.intern(&self.node);
         interner.intern_pairs(self.labels.iter_mut().chain(&mut self.annotations));
     }
@@ -143,12 +251,12 @@ impl<'de> Deserialize<'de> for States {
                 formatter.write_str("a map of recorded states")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<States, A::Error> {
-                let mut states = BTreeMap::new();
-                while let Some((pod, state)) = entries.next_entry::<String, PodState>()? {
-                    states.insert(pod.into(), State::pack(&state));
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<States, A::Error> {
+                let mut entries = Vec::new();
+                while let Some((pod, state)) = map.next_entry::<String, PodState>()? {
+                    entries.push(Entry::pack(pod.into(), &state));
                 }
-                Ok(States(states))
+                Ok(States::of(entries))
             }
         }
 
@@ -187,5 +295,31 @@ mod tests {
         assert_eq!(states.insert(&"w-0".into(), &on("b"), &mut names).as_deref(), Some("a"));
         assert_eq!(states.remove("w-0").as_deref(), Some("b"));
         assert_eq!(states.remove("w-0"), None);
+    }
+
+    #[test]
+    fn an_entry_is_found_in_its_bucket_however_it_came_there() {
+        let names = ["w-0", "w-10", "w-2", "w-99", "w-100", "w-205", "a.b-7", "queue-x7k2p", "queue"];
+        let on = |node: &str| PodState { node_name: node.into(), ..PodState::default() };
+        let json: serde_json::Map<_, _> =
+            names.iter().map(|name| ((*name).to_owned(), json!({"nodeName": name}))).collect();
+        let read: States = serde_json::from_value(json.into()).unwrap();
+        let (mut inserted, mut interner) = (States::default(), Interner::default());
+        for name in names.iter().rev() {
+            inserted.insert(&(*name).into(), &on(name), &mut interner);
+        }
+        assert_eq!(read, inserted);
+        let buckets: Vec<String> = read.buckets().map(|bucket| bucket.to_string()).collect();
+        assert_eq!(buckets[..3], ["ordinals-0", "ordinals-100", "ordinals-200"]);
+        let rows: Vec<&str> = read.rows(Bucket::of("w-0")).map(|row| row.pod).collect();
+        assert_eq!(rows, ["a.b-7", "w-0", "w-10", "w-2", "w-99"]);
+        for name in names {
+            assert_eq!(read.get(name), Some(on(name)));
+            assert!(inserted.remove(name).is_some() && !inserted.contains(name));
+        }
+        assert_eq!((inserted.len(), inserted.buckets().count()), (0, 0));
+        let twice: States =
+            serde_json::from_str(r#"{"w-0": {"nodeName": "a"}, "w-1": {}, "w-0": {"nodeName": "b"}}"#).unwrap();
+        assert_eq!((twice.len(), twice.get("w-0")), (2, Some(on("b"))), "the last one counts, as in the API server");
     }
 }

@@ -110,6 +110,17 @@ impl Discovery {
         self.is_pps_definition_terminating
     }
 
+    /// Whether the definition of PersistentPodState keeps the compact form of recorded states. `None` while that is not
+    /// known, or while there is no definition.
+    pub fn keeps_packed(&self) -> Option<bool> {
+        self.definitions.complete()?;
+        self.own_definition().map(|own| own.keeps_packed)
+    }
+
+    fn own_definition(&self) -> Option<&Definition> {
+        self.definitions.values().find(|one| (one.group.as_str(), one.kind.as_str()) == (GROUP, KIND))
+    }
+
     /// Returns the actions since the last call, in the order in which to do them.
     pub fn take_actions(&mut self) -> Vec<WatchAction> {
         take(&mut self.actions)
@@ -132,10 +143,10 @@ impl Discovery {
 
     pub fn apply_definitions(&mut self, update: Update<Arc<str>, Definition>) {
         self.definitions.apply(update);
-        let is_own = |one: &&Definition| (one.group.as_str(), one.kind.as_str()) == (GROUP, KIND);
-        let own = self.definitions.values().find(is_own);
-        self.is_pps_definition_terminating = own.is_some_and(|own| own.terminating);
-        let generation = own.map(|own| own.generation);
+        let own = self.own_definition();
+        let (is_terminating, generation) =
+            (own.is_some_and(|own| own.terminating), own.map(|own| own.generation));
+        self.is_pps_definition_terminating = is_terminating;
         if std::mem::replace(&mut self.pps_definition, generation) != generation
             && generation.is_some()
             && std::mem::replace(&mut self.has_seen_pps_definition, true)

@@ -65,6 +65,9 @@ impl Worker {
                 WatchAction::RelistObjects => self.relist_objects.send_replace(()),
             }
         }
+        if let Some(is_kept) = self.discovery.keeps_packed() {
+            self.index.set_compact_form_kept(is_kept);
+        }
         if self.discovery.is_known() {
             self.index.set_kinds_known();
         }

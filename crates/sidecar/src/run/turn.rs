@@ -238,6 +238,8 @@ impl Worker {
                         WriteResult::DropsUnconfirmed(write, unconfirmed) => {
                             Some((write.key.clone(), unconfirmed.failure.as_ref()))
                         }
+                        // They are written in the other form.
+                        WriteResult::CompactFormDropped(write, _) => Some((write.key.clone(), None)),
                         _ => None,
                     }
                     .map(|(key, failure)| {

@@ -12,7 +12,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::supervisor::Supervisor;
 use super::term::CurrentTerm;
-use crate::args::Args;
+use crate::args::{Args, CompactStates};
 use crate::decide::conflicts::Conflicts;
 use crate::decide::event_budget::EventBudget;
 use crate::decide::index::Index;
@@ -93,6 +93,7 @@ impl Worker {
     ) -> Self {
         let mut index = Index::new(interest);
         index.limit_object_size(args.max_object_size.saturating_mul(1024));
+        index.allow_compact_form(args.compact_states == CompactStates::Auto);
         Self {
             index,
             discovery: Discovery::new(&args.config_namespace),

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 use pps_core::Reason;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::worker::Worker;
 use crate::decide::GeneratedPps;
-use crate::decide::index::StatusWrite;
+use crate::decide::index::{StatusWrite, StoredForm};
 use crate::facts::{NamespacedName, WorkloadKey};
 use crate::telemetry::metrics::{DropCheckOutcome, WriteOutcome, WrittenResource};
 use crate::write::{ApplyResult, Failure, WriteResult};
@@ -72,6 +72,9 @@ impl Worker {
             WriteResult::DropsUnconfirmed(write, unconfirmed) => {
                 self.on_drops_unconfirmed(&write, &unconfirmed);
             }
+            WriteResult::CompactFormDropped(write, resource_version) => {
+                self.on_compact_form_dropped(&write, resource_version.as_deref());
+            }
             WriteResult::PpsRead(key, known_version, result) => {
                 self.on_pps_read(&key, &known_version, result);
             }
@@ -85,14 +88,38 @@ impl Worker {
 
     fn on_status_written(&mut self, write: &StatusWrite, resource_version: &str) {
         debug!(object = %write.key, entries = write.entries, "status written");
+        match write.moves_to {
+            Some(StoredForm::Compact) => {
+                info!(object = %write.key, states = write.recorded, "moved the states from podStates to packed");
+            }
+            Some(StoredForm::Plain) => {
+                info!(object = %write.key, states = write.recorded, "moved the states from packed to podStates");
+            }
+            None => {}
+        }
         self.metrics.count_write(WrittenResource::PpsStatus, WriteOutcome::Success);
-        self.status_writes.written(&write.key, write.recorded, Instant::now());
+        self.status_writes.written(&write.key, write.cost, Instant::now());
         self.conflicts.forget(&write.key);
         self.index.on_status_written(&write.key, &write.uid, resource_version);
         if write.drops.is_some() {
             self.metrics.count_drop_check(DropCheckOutcome::Confirmed);
         }
         self.report_forgotten_states(write);
+    }
+
+    /// The API server does not store the compact form: the states are written into podStates.
+    fn on_compact_form_dropped(&mut self, write: &StatusWrite, resource_version: Option<&str>) {
+        let now = Instant::now();
+        if resource_version.is_some() {
+            warn!(object = %write.key, "the API server has not stored status.packed; writing all states into podStates");
+            self.metrics.count_write(WrittenResource::PpsStatus, WriteOutcome::Success);
+            self.status_writes.written(&write.key, 0, now);
+        } else {
+            warn!(object = %write.key, "the API server would not store status.packed as it is sent; the states stay in podStates");
+            self.metrics.count_write(WrittenResource::PpsStatus, WriteOutcome::Refused);
+            self.status_writes.failed(&write.key, None, now);
+        }
+        self.index.on_compact_form_dropped(&write.key, &write.uid, resource_version);
     }
 
     fn on_status_failed(&mut self, write: &StatusWrite, failure: &Failure) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use pps_core::Reason;
 use pps_core::status::{self, Recording};
 use serde_json::Value;
 
@@ -12,7 +13,21 @@ use crate::decide::generated_pps::{self, GeneratedPps};
 use crate::decide::inventory::TrackedPps;
 use crate::decide::pod_eviction::{self, PodEviction};
 use crate::decide::status::{DropCheck, View, decide, is_blocked};
-use crate::facts::{NamespacedName, WorkloadKey};
+use crate::decide::schedule::write_cost;
+use crate::facts::{Form, NamespacedName, WorkloadKey};
+
+/// In which form the states of an object are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredForm {
+    Plain,
+    Compact,
+}
+
+impl StoredForm {
+    fn of(form: &Form) -> Self {
+        if form.is_compact() { Self::Compact } else { Self::Plain }
+    }
+}
 
 /// A status to be written.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +48,10 @@ pub struct StatusWrite {
     pub forgotten: Vec<(String, Arc<str>)>,
     /// What has to be read and checked before it is sent, if it drops entries.
     pub drops: Option<DropCheck>,
+    /// The form that all states of the object get with it, if it changes the form.
+    pub moves_to: Option<StoredForm>,
+    /// How much it costs the API server, as a number of entries in `podStates`.
+    pub cost: usize,
     /// Since when the Pods have been Ready that it records on their node for the first time, in Unix seconds.
     pub newly_recorded: Vec<i64>,
 }
@@ -53,7 +72,10 @@ impl Index {
         {
             return None;
         }
-        let decision = decide(&self.view(key, object), self.size_limit, now);
+        let Some(decision) = decide(&self.view(key, object), self.size_limit, now) else {
+            self.report_pruned(key);
+            return None;
+        };
         self.absences.request_confirmation(decision.unconfirmed_nodes);
         for node in &decision.awaited_labels {
             if let Some(is_awaited) = self.new_nodes.get_mut(node) {
@@ -76,7 +98,12 @@ impl Index {
         if decision.status.is_empty() {
             return None;
         }
+        if decision.compact_saves_nothing {
+            object.compaction.saved_nothing_at = Some(decision.recorded);
+        }
         let fact = &object.fact;
+        let after = StoredForm::of(&decision.write.form);
+        let is_moved = after != StoredForm::of(&fact.status.form) || matches!(fact.status.form, Form::Pruned(_));
         let write = StatusWrite {
             key: key.clone(),
             uid: fact.uid.clone(),
@@ -86,6 +113,8 @@ impl Index {
             workload: object.workload.clone(),
             forgotten: decision.forgotten,
             drops: decision.drops,
+            moves_to: is_moved.then_some(after),
+            cost: write_cost(decision.recorded, after),
             newly_recorded: decision.write.changes.iter().filter_map(|change| change.ready_since).collect(),
         };
         object.begin_write(decision.write);
@@ -103,6 +132,7 @@ impl Index {
             nodes: &self.nodes,
             new_nodes: &self.new_nodes,
             absences: &self.absences,
+            compact_form: self.compact_form,
         }
     }
 
@@ -147,6 +177,17 @@ impl Index {
             let pod = NamespacedName { namespace: object.namespace.clone(), name };
             self.borrowed.entry(pod).or_default().insert(object.clone());
         }
+    }
+
+    /// Reports an object whose states are only in memory and cannot be written.
+    fn report_pruned(&mut self, key: &NamespacedName) {
+        let Some(object) = self.objects.get(key) else { return };
+        let message = format!(
+            "apply this product's definition of PersistentPodState again: the present one has no field status.packed and hides the states of {}, of which there are too many for status.podStates; nothing is recorded until then",
+            key.name
+        );
+        let workload = object.workload.clone();
+        self.report(&workload, Reason::UnreadableObject, message);
     }
 
     /// Reports to users, once, that there is little or no capacity left.

@@ -287,6 +287,14 @@ impl Index {
         }
         self.extend_interest(&fact.spec);
         fact.status.pod_states.intern(&mut self.interner);
+        let is_known = self
+            .objects
+            .get(key)
+            .is_some_and(|known| known.fact.uid == fact.uid && known.fact.unreadable.is_none());
+        let may_be_hidden = fact.status.claims_packed && !fact.status.form.is_compact();
+        if may_be_hidden && !is_known && self.compact_form.is_kept != Some(true) && fact.unreadable.is_none() {
+            fact.hide();
+        }
         let workload = WorkloadKey::of_target(&key.namespace, &fact.spec.target_ref);
         let workload = self.interner.intern_workload_key(&workload);
         let before = self.objects.get(key).map(|object| object.workload.clone());
@@ -311,8 +319,11 @@ impl Index {
     }
 
     /// Reports an object that cannot be read on its workload, because nothing can be written into the object itself.
-    fn report_unreadable(&mut self, key: &NamespacedName) {
+    pub(super) fn report_unreadable(&mut self, key: &NamespacedName) {
         let Some(object) = self.objects.get(key) else { return };
+        if object.is_hidden_by_definition() && self.compact_form.is_kept.is_none() {
+            return;
+        }
         if let Some(error) = &object.fact.unreadable {
             let message = format!(
                 "correct or delete PersistentPodState {}: it cannot be read, so nothing is recorded in it: {error}",

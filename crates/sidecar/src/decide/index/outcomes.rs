@@ -31,6 +31,20 @@ impl Index {
         }
     }
 
+    /// The API server does not store the compact form that the write of this object has. With a resource version it has
+    /// stored the rest; without one the write was not sent.
+    pub fn on_compact_form_dropped(
+        &mut self,
+        key: &NamespacedName,
+        uid: &str,
+        resource_version: Option<&str>,
+    ) {
+        let Some(object) = self.objects.get_mut(key).filter(|object| object.fact.uid == uid) else { return };
+        let moved = object.on_compact_form_dropped(resource_version, &mut self.interner);
+        self.follow_moved_entries(key, moved.unwrap_or_default());
+        self.end_write(key, resource_version.is_some());
+    }
+
     /// The API server has refused the write of this object as too large.
     pub fn on_status_too_large(&mut self, key: &NamespacedName, uid: &str) {
         let limit = self.size_limit;

@@ -138,6 +138,7 @@ impl World {
         serde_json::to_value(Status {
             observed_generation: status.observed_generation,
             pod_states: states.collect(),
+            packed: None,
             target_uid: status.target_uid,
             recorded: status.recorded,
             desired: status.desired,

@@ -35,7 +35,7 @@ impl Index {
     /// The bytes of the largest object, and how many objects are near their capacity, and have exceeded it.
     pub fn sizes(&self) -> (usize, usize, usize) {
         self.objects.values().fold((0, 0, 0), |(largest, near, exceeded), object| {
-            let bytes = object.capacity.size() + OBJECT_OVERHEAD;
+            let bytes = object.capacity.sizes().stored + OBJECT_OVERHEAD;
             let is_exceeded = object.capacity.is_exceeded();
             let is_near =
                 !is_exceeded && pps_core::size::nearly_full(bytes, self.size_limit, false).is_some();

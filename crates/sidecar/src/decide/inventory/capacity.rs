@@ -4,15 +4,18 @@
 //! refused a write as too large. After that, changes that make the object smaller are written first, and of the others
 //! as many as are likely to fit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_core::Reason;
+use pps_core::packed::Bucket;
 use pps_core::pps::PodState;
 use pps_core::size::entry_size;
 use serde_json::Value;
 
+use super::changed_states::{ChangedStates, compact_size};
 use crate::facts::states::States;
+use crate::facts::{Form, PpsStatus};
 
 /// About what an object takes beside its entries, in bytes.
 pub(crate) const OBJECT_OVERHEAD: usize = 2 * 1024;
@@ -31,10 +34,19 @@ pub(crate) struct EntryChange {
     pub(crate) ready_since: Option<i64>,
 }
 
+/// Sizes of the states of an object, in bytes of JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// In the form that the object has.
+    pub(crate) stored: usize,
+    /// In `podStates`.
+    pub(crate) plain: usize,
+}
+
 /// How full a PPS is, as far as the API server's answers tell. All sizes are bytes of JSON.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Capacity {
-    size: usize,
+    sizes: Sizes,
     /// The smallest size that the API server has refused.
     refused: Option<usize>,
     /// The largest size that is tried, since more was refused.
@@ -51,17 +63,34 @@ pub(crate) struct Capacity {
 pub(crate) struct FittedChanges {
     pub(crate) changes: Vec<EntryChange>,
     pub(crate) deferred: BTreeSet<Arc<str>>,
-    /// The size of all entries after the changes.
-    pub(crate) size: usize,
+    /// The sizes of all entries after the changes.
+    pub(crate) sizes: Sizes,
+}
+
+impl Sizes {
+    fn of(status: &PpsStatus) -> Self {
+        let plain = status.pod_states.size();
+        let stored =
+            if status.form == Form::Plain { plain } else { compact_size(&status.pod_states) };
+        Self { stored, plain }
+    }
 }
 
 impl Capacity {
-    pub(crate) fn of(states: &States) -> Self {
-        Self { size: states.size(), ..Self::default() }
+    pub(crate) fn of(status: &PpsStatus) -> Self {
+        Self { sizes: Sizes::of(status), ..Self::default() }
     }
 
-    pub(crate) fn size(&self) -> usize {
-        self.size
+    pub(crate) fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// The size of all entries in `podStates` after these changes.
+    pub(crate) fn plain_size_after(&self, states: &States, changes: &[EntryChange]) -> usize {
+        changes.iter().fold(self.sizes.plain, |size, change| {
+            let (before, after) = plain_sizes(states, change);
+            (size + after).saturating_sub(before)
+        })
     }
 
     pub(crate) fn is_exceeded(&self) -> bool {
@@ -86,53 +115,78 @@ impl Capacity {
     }
 
     /// Selects the changes that fit: all of them, if the API server has not refused any. `deferred` are the Pods of
-    /// earlier decisions that still wait.
+    /// earlier decisions that still wait. The object keeps the form that it has.
     pub(crate) fn fit(
         &self,
-        states: &States,
+        status: &PpsStatus,
         changes: Vec<EntryChange>,
         mut deferred: BTreeSet<Arc<str>>,
     ) -> FittedChanges {
-        let (mut fitted, mut growing, mut size) = (Vec::new(), Vec::new(), self.size);
-        for change in changes {
-            let before = states.size_of(&change.pod);
-            let after = change.after.as_ref().map(|state| size_of(&change.pod, state)).unwrap_or_default();
-            if self.ceiling.is_some() && after > before {
-                growing.push((change, after - before));
-            } else {
-                size = (size + after).saturating_sub(before);
-                fitted.push(change);
+        let states = &status.pod_states;
+        let grows = |change: &EntryChange| {
+            let (before, after) = plain_sizes(states, change);
+            self.ceiling.is_some() && after > before
+        };
+        let (growing, mut fitted): (Vec<_>, Vec<_>) = changes.into_iter().partition(grows);
+        let mut stored = if status.form == Form::Plain {
+            self.plain_size_after(states, &fitted)
+        } else {
+            self.sizes.stored.saturating_add_signed(growth(states, &fitted))
+        };
+        let ceiling = self.ceiling.unwrap_or(usize::MAX);
+        if status.form == Form::Plain {
+            for change in growing {
+                let (before, after) = plain_sizes(states, &change);
+                if stored + (after - before) > ceiling {
+                    deferred.insert(change.pod);
+                } else {
+                    stored += after - before;
+                    fitted.push(change);
+                }
+            }
+        } else {
+            let mut buckets: BTreeMap<Bucket, Vec<EntryChange>> = BTreeMap::new();
+            for change in growing {
+                buckets.entry(Bucket::of(&change.pod)).or_default().push(change);
+            }
+            for (bucket, growing) in buckets {
+                let size = |some: &[EntryChange]| ChangedStates::new(states, fitted.iter().chain(some)).size(bucket);
+                let before = size(&[]);
+                // The size follows from all texts of a bucket together.
+                let (mut count, mut after) = (growing.len(), size(&growing));
+                while count > 0 && (stored + after).saturating_sub(before) > ceiling {
+                    count /= 2;
+                    after = size(&growing[..count]);
+                }
+                stored = (stored + after).saturating_sub(before);
+                let mut growing = growing.into_iter();
+                fitted.extend(growing.by_ref().take(count));
+                deferred.extend(growing.map(|change| change.pod));
             }
         }
-        for (change, growth) in growing {
-            if self.ceiling.is_some_and(|ceiling| size + growth > ceiling) {
-                deferred.insert(change.pod);
-            } else {
-                size += growth;
-                fitted.push(change);
-            }
-        }
-        FittedChanges { changes: fitted, deferred, size }
+        let plain = self.plain_size_after(states, &fitted);
+        FittedChanges { changes: fitted, deferred, sizes: Sizes { stored, plain } }
     }
 
     /// The entries are these now. What the API server has refused before, it may refuse again.
-    pub(crate) fn measure(&mut self, states: &States) {
-        self.resize(states.size());
+    pub(crate) fn measure(&mut self, status: &PpsStatus) {
+        self.resize(Sizes::of(status));
     }
 
     /// If the object has become smaller, everything below the refused size may be tried again.
-    fn resize(&mut self, size: usize) {
-        if size < self.size {
+    fn resize(&mut self, sizes: Sizes) {
+        if sizes.stored < self.sizes.stored {
             self.ceiling = self.ceiling.max(self.refused.map(|refused| refused.saturating_sub(LEAST_STEP)));
         }
-        self.size = size;
+        self.sizes = sizes;
     }
 
-    /// The API server has stored entries of this size. Returns the deferred Pods that may be tried again, and
+    /// The API server has stored entries of these sizes. Returns the deferred Pods that may be tried again, and
     /// whether the header has to be written.
-    pub(crate) fn on_written(&mut self, size: usize) -> (BTreeSet<Arc<str>>, bool) {
-        let shrunk = size < self.size;
-        self.resize(size);
+    pub(crate) fn on_written(&mut self, sizes: Sizes) -> (BTreeSet<Arc<str>>, bool) {
+        let size = sizes.stored;
+        let shrunk = size < self.sizes.stored;
+        self.resize(sizes);
         let header = std::mem::take(&mut self.header_refused);
         let below_refused = self.refused.filter(|refused| *refused > size + 2 * LEAST_STEP);
         if let Some(refused) = below_refused.filter(|_| !self.deferred.is_empty() && !shrunk) {
@@ -144,7 +198,7 @@ impl Capacity {
 
     /// The API server has refused entries of this size as too large; `limit` is the size that it is assumed to take.
     pub(crate) fn on_refused(&mut self, refused: usize, limit: usize) {
-        let present = self.size;
+        let present = self.sizes.stored;
         if refused <= present {
             self.ceiling.get_or_insert(present);
             self.header_refused = true;
@@ -170,6 +224,19 @@ impl Capacity {
         self.header_refused = false;
         Some(std::mem::take(&mut self.deferred))
     }
+}
+
+/// The sizes of an entry in `podStates` before and after a change.
+fn plain_sizes(states: &States, change: &EntryChange) -> (usize, usize) {
+    let after = change.after.as_ref().map(|state| size_of(&change.pod, state));
+    (states.size_of(&change.pod), after.unwrap_or_default())
+}
+
+/// By how much these changes make the buckets larger in which they are.
+fn growth(states: &States, changes: &[EntryChange]) -> isize {
+    let (before, after) = (ChangedStates::new(states, []), ChangedStates::new(states, changes));
+    let size = |states: &ChangedStates<'_>, bucket| states.size(bucket).cast_signed();
+    after.changed().map(|bucket| size(&after, bucket) - size(&before, bucket)).sum()
 }
 
 fn size_of(pod: &str, state: &PodState) -> usize {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use pps_core::Spec;
 use pps_core::pps::{Condition, RetentionPolicy};
 
-use super::capacity::{Capacity, EntryChange};
+use super::capacity::{Capacity, EntryChange, Sizes};
 use super::dirty::Dirty;
 use super::renewals::Renewals;
 use crate::facts::interner::Interner;
-use crate::facts::{PpsFact, PpsStatus, WorkloadKey};
+use crate::facts::{Form, PpsFact, PpsStatus, WorkloadKey};
 
 /// One PPS.
 #[derive(Debug)]
@@ -28,6 +28,7 @@ pub(crate) struct TrackedPps {
     /// wants them.
     pub(crate) surplus: BTreeSet<Arc<str>>,
     pub(crate) capacity: Capacity,
+    pub(crate) compaction: Compaction,
     /// What to do so that the policy finds the object, if it does not.
     pub(crate) hidden: Option<String>,
     /// Entries whose drop the API server has not confirmed. They stay until something is heard of them, or until the
@@ -37,6 +38,30 @@ pub(crate) struct TrackedPps {
     in_flight: Option<InFlight>,
     /// What a watch reported while a write was on its way, perhaps because of that very write.
     superseding: Option<(PpsFact, Source)>,
+}
+
+/// What speaks against another form of an object than it has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Compaction {
+    /// The API server has not stored the compact form, although the definition seems to have it.
+    pub(crate) is_held: bool,
+    /// The API server has refused `podStates` of this size as too large.
+    pub(crate) refused_plain_size: Option<usize>,
+    /// With so many states the compact form was no smaller.
+    pub(crate) saved_nothing_at: Option<usize>,
+}
+
+impl Compaction {
+    /// Whether the API server has refused to store another form than the object has.
+    pub(crate) fn is_refused(self) -> bool {
+        self.is_held || self.refused_plain_size.is_some()
+    }
+
+    /// Whether the compact form of so many states is known to be no smaller. The states are examined again when there are
+    /// twice as many, or when all are `examined` anyway.
+    pub(crate) fn saves_nothing(self, states: usize, examined: bool) -> bool {
+        !examined && self.saved_nothing_at.is_some_and(|before| states < 2 * before)
+    }
 }
 
 /// Where a version of an object comes from.
@@ -64,8 +89,10 @@ pub(crate) struct Header {
 #[derive(Clone, Debug)]
 pub(crate) struct InFlight {
     pub(crate) changes: Vec<EntryChange>,
-    /// The size of all entries after it, in bytes.
-    pub(crate) size: usize,
+    /// The sizes of all entries after it.
+    pub(crate) sizes: Sizes,
+    /// The form of the object after it.
+    pub(crate) form: Form,
     pub(crate) header: Header,
 }
 
@@ -78,7 +105,7 @@ pub(crate) struct MovedEntry {
 
 impl TrackedPps {
     pub(crate) fn new(workload: WorkloadKey, fact: PpsFact) -> Self {
-        let capacity = Capacity::of(&fact.status.pod_states);
+        let capacity = Capacity::of(&fact.status);
         let exceeded_limit = fact.spec.exceeds_limits();
         Self {
             workload,
@@ -88,6 +115,7 @@ impl TrackedPps {
             missing_labels: BTreeSet::new(),
             surplus: BTreeSet::new(),
             capacity,
+            compaction: Compaction::default(),
             hidden: None,
             held_drops: BTreeSet::new(),
             renewals: Renewals::default(),
@@ -162,7 +190,7 @@ impl TrackedPps {
 
     /// Takes the object as a watch or a read reports it; returns what it replaces. Returns nothing if it is no news: an
     /// older version, or the one that our own last write made. While a write is in flight, the object waits.
-    pub(crate) fn refresh(&mut self, fact: PpsFact, source: Source) -> Option<PpsFact> {
+    pub(crate) fn refresh(&mut self, mut fact: PpsFact, source: Source) -> Option<PpsFact> {
         if self.in_flight.is_some() {
             // An event after a list is newer than the list, and as much to be trusted.
             let before = self.superseding.take().map(|(_, source)| source);
@@ -170,6 +198,7 @@ impl TrackedPps {
             self.superseding = Some((fact, source));
             return None;
         }
+        fact.status.restore(&self.fact.status);
         let is_known = match source {
             Source::List => fact == self.fact,
             Source::Event => {
@@ -180,7 +209,7 @@ impl TrackedPps {
         if is_known {
             return None;
         }
-        self.capacity.measure(&fact.status.pod_states);
+        self.capacity.measure(&fact.status);
         self.exceeded_limit = fact.spec.exceeds_limits();
         Some(std::mem::replace(&mut self.fact, fact))
     }
@@ -205,6 +234,7 @@ impl TrackedPps {
             MovedEntry { pod, before, after: after.map(|state| state.node_name.into()) }
         });
         let moved = moved.collect();
+        self.fact.status.follow_form(write.form);
         let target_before = self.fact.status.target_uid.clone();
         write.header.store(&mut self.fact.status);
         let names_another = target_before.is_some() && target_before != self.fact.status.target_uid;
@@ -213,7 +243,7 @@ impl TrackedPps {
             self.dirty.mark_all();
         }
         resource_version.clone_into(&mut self.fact.resource_version);
-        let (retry, header) = self.capacity.on_written(write.size);
+        let (retry, header) = self.capacity.on_written(write.sizes);
         for pod in &retry {
             self.dirty.mark_entry(pod);
         }
@@ -236,9 +266,51 @@ impl TrackedPps {
 
     /// The API server has refused the write in flight as too large.
     pub(crate) fn on_too_large(&mut self, limit: usize) {
-        if let Some(write) = &self.in_flight {
-            self.capacity.on_refused(write.size, limit);
+        let Some(write) = &self.in_flight else { return };
+        match (&self.fact.status.form, &write.form) {
+            (Form::Plain, Form::Plain) | (Form::Compact(_), Form::Compact(_)) => {
+                self.capacity.on_refused(write.sizes.stored, limit);
+            }
+            (_, Form::Plain) => self.compaction.refused_plain_size = Some(write.sizes.plain),
+            _ => self.compaction.is_held = true,
         }
+    }
+
+    /// The API server does not store the compact form that was sent. With a resource version it has stored the rest, so
+    /// that the states are nowhere but in memory. Returns the entries that the write has changed, if it was stored.
+    pub(crate) fn on_compact_form_dropped(
+        &mut self,
+        resource_version: Option<&str>,
+        interner: &mut Interner,
+    ) -> Option<Vec<MovedEntry>> {
+        self.compaction.is_held = true;
+        let Some(resource_version) = resource_version else {
+            self.abandon_write();
+            return None;
+        };
+        let moved = self.finish_write(resource_version, interner)?;
+        self.fact.status.form = Form::Pruned(BTreeSet::new());
+        self.dirty.mark_header();
+        Some(moved)
+    }
+
+    /// Whether the definition seems to hide states of the object that nobody knows. Such an object cannot be read.
+    pub(crate) fn is_hidden_by_definition(&self) -> bool {
+        self.fact.is_hidden_by_definition()
+    }
+
+    /// An object that the definition seemed to hide can be read after all, if the definition `hides_nothing`.
+    pub(crate) fn show(&mut self, hides_nothing: bool) {
+        if hides_nothing && self.is_hidden_by_definition() {
+            self.fact.unreadable = None;
+            self.note_all();
+        }
+    }
+
+    /// The form of the object may have to change: it is decided again, whatever spoke against it.
+    pub(crate) fn reconsider_form(&mut self) {
+        self.compaction = Compaction::default();
+        self.dirty.mark_header();
     }
 
     pub(crate) fn take_superseding(&mut self) -> Option<(PpsFact, Source)> {

@@ -66,6 +66,7 @@ pub(super) fn capacity(
     pps: &TrackedPps,
     fitted: &FittedChanges,
     recorded: usize,
+    stays_compact: bool,
     size_limit: usize,
 ) -> Option<Recording> {
     if !fitted.deferred.is_empty() {
@@ -74,11 +75,18 @@ pub(super) fn capacity(
         );
         return Some(Recording { ok: false, reason: Reason::CapacityExceeded, message });
     }
+    if stays_compact {
+        let message = format!(
+            "{CAPACITY_ADVICE}: the object keeps the compact form, since in podStates its {recorded} states would take more than the {} KiB that an object can have",
+            size_limit / 1024
+        );
+        return Some(Recording { ok: true, reason: Reason::NearCapacity, message });
+    }
     let was_near =
         pps.fact.status.conditions.iter().any(|condition| {
             condition.type_ == RECORDING && condition.reason == Reason::NearCapacity.as_str()
         });
-    let percent = nearly_full(fitted.size + OBJECT_OVERHEAD, size_limit, was_near)?;
+    let percent = nearly_full(fitted.sizes.stored + OBJECT_OVERHEAD, size_limit, was_near)?;
     let message = format!(
         "{CAPACITY_ADVICE}: {recorded} states take {percent} % of the {} KiB that an object can have",
         size_limit / 1024

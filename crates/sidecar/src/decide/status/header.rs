@@ -43,14 +43,9 @@ pub(super) fn recorded_after(pps: &TrackedPps, changes: &[EntryChange]) -> usize
     })
 }
 
-/// The fields of the status that differ.
-pub(super) fn status_patch(pps: &TrackedPps, header: &Header, changes: &[EntryChange]) -> Map<String, Value> {
+/// Adds the fields of the header that differ.
+pub(super) fn extend_patch(pps: &TrackedPps, header: &Header, status: &mut Map<String, Value>) {
     let before = &pps.fact.status;
-    let mut status = Map::new();
-    if !changes.is_empty() {
-        let entries = changes.iter().map(|change| (change.pod.to_string(), change.patch.clone()));
-        status.insert("podStates".into(), Value::Object(entries.collect()));
-    }
     if header.observed_generation.is_some() && before.observed_generation != header.observed_generation {
         status.insert("observedGeneration".into(), header.observed_generation.into());
     }
@@ -67,7 +62,6 @@ pub(super) fn status_patch(pps: &TrackedPps, header: &Header, changes: &[EntryCh
     if let Some(conditions) = &header.conditions {
         status.insert("conditions".into(), json!(conditions));
     }
-    status
 }
 
 /// A count as the API has it.

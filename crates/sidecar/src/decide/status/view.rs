@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pps_core::pps::{NodeDeletionPolicy, PodState};
 use pps_core::workload::{PodLocation, PodOwnership, WorkloadPresence, forgets_state};
 
+use super::form::CompactForm;
 use crate::decide::inventory::{Absence, KindCoverage, NodeAbsences, Pods, TrackedPps};
 use crate::facts::store::Store;
 use crate::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact};
@@ -27,6 +28,7 @@ pub(crate) struct View<'a> {
     /// Nodes that may not have all their labels yet.
     pub(crate) new_nodes: &'a HashMap<Arc<str>, bool>,
     pub(crate) absences: &'a NodeAbsences,
+    pub(crate) compact_form: CompactForm,
 }
 
 impl<'a> View<'a> {

@@ -65,6 +65,7 @@ fn definition(kind: &str, versions: &[&str]) -> Definition {
         terminating: false,
         versions: versions.iter().map(|name| Version { name: (*name).into(), replicas: None }).collect(),
         generation: 1,
+        keeps_packed: false,
     }
 }
 
@@ -234,4 +235,23 @@ fn an_earlier_watch_of_a_kind_is_not_current() {
     assert!(!world.0.is_current(&before));
     world.config(&list(&["A"]));
     assert!(!world.0.is_current(&before) && world.0.is_current(&world.id("A")));
+}
+
+#[test]
+fn knows_whether_the_definition_keeps_the_compact_form() {
+    let mut discovery = Discovery::new("config");
+    let own = |keeps_packed: bool| Definition {
+        group: "apps.kruise.io".into(),
+        keeps_packed,
+        ..definition("PersistentPodState", &["v1alpha1"])
+    };
+    discovery.apply_definitions(Update::Begin(0));
+    discovery.apply_definitions(Update::Apply("own".into(), own(true)));
+    assert_eq!(discovery.keeps_packed(), None, "the list is not complete");
+    discovery.apply_definitions(Update::Done);
+    assert_eq!(discovery.keeps_packed(), Some(true));
+    discovery.apply_definitions(Update::Apply("own".into(), own(false)));
+    assert_eq!(discovery.keeps_packed(), Some(false));
+    discovery.apply_definitions(Update::Delete("own".into()));
+    assert_eq!(discovery.keeps_packed(), None, "there is no object either");
 }

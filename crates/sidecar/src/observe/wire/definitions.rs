@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pps_core::kinds;
+use pps_core::{kinds, pps};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::metadata::{null_as_default, slim_metadata, slim_resource};
 use super::object::{Item, Malformed, item};
@@ -44,6 +45,33 @@ struct Version {
     served: bool,
     #[serde(deserialize_with = "null_as_default")]
     subresources: Subresources,
+    #[serde(deserialize_with = "null_as_default")]
+    schema: VersionSchema,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct VersionSchema {
+    #[serde(rename = "openAPIV3Schema", deserialize_with = "null_as_default")]
+    root: Schema,
+}
+
+/// The part of a schema that says whether the status keeps the compact form.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Schema {
+    #[serde(rename = "x-kubernetes-preserve-unknown-fields", deserialize_with = "null_as_default")]
+    preserves_unknown_fields: bool,
+    #[serde(deserialize_with = "null_as_default")]
+    properties: Properties,
+}
+
+/// Properties of these names. Of other kinds they may mean anything.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Properties {
+    status: Option<Box<Schema>>,
+    packed: Option<IgnoredAny>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -83,8 +111,21 @@ slim_resource!(
     "customresourcedefinitions"
 );
 
+/// Whether objects that are read in the version of this product keep `status.packed`.
+fn keeps_packed(versions: &[Version]) -> bool {
+    let own = versions.iter().find(|version| version.served && version.name == pps::VERSION);
+    own.is_some_and(|own| {
+        let root = &own.schema.root;
+        root.preserves_unknown_fields
+            || root.properties.status.as_ref().is_some_and(|status| {
+                status.preserves_unknown_fields || status.properties.packed.is_some()
+            })
+    })
+}
+
 fn definition_fact(definition: CustomResourceDefinition) -> kinds::Definition {
     let spec = definition.spec;
+    let keeps_packed = keeps_packed(&spec.versions);
     let versions = spec.versions.into_iter().filter(|version| version.served);
     kinds::Definition {
         group: spec.group,
@@ -104,6 +145,7 @@ fn definition_fact(definition: CustomResourceDefinition) -> kinds::Definition {
             })
             .collect(),
         generation: definition.metadata.generation.unwrap_or_default(),
+        keeps_packed,
     }
 }
 
@@ -154,6 +196,7 @@ mod tests {
             terminating: false,
             versions: vec![version("v1", Some(".spec.size")), version("v1beta1", None)],
             generation: 4,
+            keeps_packed: false,
         };
         let item = read_definition(&definition.to_string()).unwrap();
         assert_eq!((&*item.key, item.fact), ("databases.a.io", Some(expected)));
@@ -163,5 +206,26 @@ mod tests {
         let terminating: CustomResourceDefinition =
             from_value(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})).unwrap();
         assert!(definition_fact(terminating).terminating);
+    }
+
+    #[test]
+    fn finds_the_compact_form_in_the_schema() {
+        let keeps = |versions: serde_json::Value| {
+            let definition: CustomResourceDefinition = from_value(json!({"spec": {"versions": versions}})).unwrap();
+            definition_fact(definition).keeps_packed
+        };
+        let version = |schema: serde_json::Value| json!([{"name": "v1alpha1", "served": true, "schema": {"openAPIV3Schema": schema}}]);
+        let packed = json!({"type": "object", "properties": {"status": {"properties": {"packed": {"type": "object"}}}}});
+        assert!(keeps(version(packed.clone())));
+        assert!(keeps(version(json!({"x-kubernetes-preserve-unknown-fields": true}))));
+        assert!(keeps(version(
+            json!({"properties": {"status": {"x-kubernetes-preserve-unknown-fields": true, "properties": {}}}})
+        )));
+        assert!(!keeps(version(json!({"properties": {"status": {"properties": {"podStates": {}}}}}))));
+        assert!(!keeps(version(json!({"properties": {"spec": {"properties": {"packed": {}}}}}))));
+        for (name, served) in [("v1beta1", true), ("v1alpha1", false)] {
+            assert!(!keeps(json!([{"name": name, "served": served, "schema": {"openAPIV3Schema": packed}}])));
+        }
+        assert!(!keeps(json!([{"name": "v1alpha1", "served": true, "schema": null}])));
     }
 }

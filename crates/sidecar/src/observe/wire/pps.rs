@@ -29,7 +29,15 @@ pub fn object_fact(object: PpsObject) -> PpsFact {
     let is_labelled = metadata.labels.is_some_and(|labels| {
         labels.get(generate::MANAGED_BY_LABEL).is_some_and(|value| value == generate::FIELD_MANAGER)
     });
-    let owned = owned_fields(metadata.managed_fields.as_deref().unwrap_or_default());
+    let managed = metadata.managed_fields.as_deref().unwrap_or_default();
+    let (owned, claims_packed) = (owned_fields(managed), claims_packed(managed));
+    let (mut spec, mut status, mut unreadable) = (object.spec, object.status, None);
+    if let Some(damaged) = status.damaged.take() {
+        spec = Spec { target_ref: spec.target_ref, ..Spec::default() };
+        unreadable = Some(damaged.to_string());
+    } else {
+        status.claims_packed = claims_packed;
+    }
     PpsFact {
         uid: metadata.uid.unwrap_or_default(),
         resource_version: metadata.resource_version.unwrap_or_default(),
@@ -39,10 +47,16 @@ pub fn object_fact(object: PpsObject) -> PpsFact {
         generated: is_labelled && owned.is_some(),
         owned: owned.unwrap_or_default(),
         owners: owners.collect(),
-        spec: object.spec,
-        status: object.status,
-        unreadable: None,
+        spec,
+        status,
+        unreadable,
     }
+}
+
+/// Whether some client has written the compact form, and none has removed it.
+fn claims_packed(entries: &[ManagedFieldsEntry]) -> bool {
+    let status = |entry: &ManagedFieldsEntry| entry.fields_v1.as_ref()?.0.get("f:status")?.get("f:packed").map(drop);
+    entries.iter().any(|entry| status(entry).is_some())
 }
 
 /// The fields of the spec that the sidecar owns; none if it owns no part of the spec. It owns a part of every status that
@@ -71,6 +85,8 @@ pub fn read_pps(text: &str) -> Result<Item<NamespacedName, Box<PpsFact>>, Malfor
     if let (Some(error), Some(fact)) = (&mut item.unreadable, &mut item.fact) {
         *error = format!("{}: {error}", malformed_part(text));
         fact.unreadable = Some(error.clone());
+    } else if let Some(fact) = &item.fact {
+        item.unreadable.clone_from(&fact.unreadable);
     }
     Ok(item)
 }

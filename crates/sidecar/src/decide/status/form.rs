@@ -1,0 +1,200 @@
+//! In which form the states are written: in `podStates`, as OpenKruise has them, or in the compact form `packed`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pps_core::limits::MAX_BUCKET_LENGTH;
+use pps_core::packed::{Bucket, VERSION, should_be_compact};
+use serde_json::{Map, Value, json};
+
+use super::header::recorded_after;
+use super::view::View;
+use crate::decide::inventory::{ChangedStates, EntryChange, OBJECT_OVERHEAD, Sizes, size_of_bucket};
+use crate::facts::Form;
+
+/// Whether objects may have the compact form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CompactForm {
+    /// The administrator has switched it off.
+    pub(crate) is_off: bool,
+    /// Whether the definition of PersistentPodState keeps it, if that is known.
+    pub(crate) is_kept: Option<bool>,
+}
+
+/// What becomes of the form.
+pub(super) enum FormDecision {
+    /// The object keeps the form that it has.
+    Stay {
+        /// It would have `podStates`, if they fitted.
+        is_too_large: bool,
+        /// The compact form would be no smaller.
+        saves_nothing: bool,
+    },
+    /// All states move into these buckets.
+    ToCompact(Vec<(Bucket, String)>),
+    /// All states move into `podStates`.
+    ToPlain,
+    /// Whatever was written now would lose states.
+    Wait,
+}
+
+/// Decides the form of an object that gets these changes.
+pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize) -> FormDecision {
+    let (pps, rules) = (view.pps, view.compact_form);
+    let status = &pps.fact.status;
+    let recorded = recorded_after(pps, changes);
+    let plain_size = pps.capacity.plain_size_after(&status.pod_states, changes);
+    let fits = || {
+        plain_size + OBJECT_OVERHEAD <= size_limit
+            && pps.compaction.refused_plain_size.is_none_or(|refused| plain_size < refused)
+    };
+    let may_become_compact = !rules.is_off && rules.is_kept == Some(true) && !pps.compaction.is_held;
+    let stay = FormDecision::Stay { is_too_large: false, saves_nothing: false };
+    match &status.form {
+        Form::Plain => {
+            if !may_become_compact
+                || !should_be_compact(recorded, false)
+                || pps.compaction.saves_nothing(recorded, pps.dirty.is_all())
+            {
+                return stay;
+            }
+            let texts: Vec<_> = ChangedStates::new(&status.pod_states, changes).texts().collect();
+            // A move has to be worth its cost. It is, unless the states have few keys and values in common.
+            if is_writable(&texts) && size_of(&texts) <= plain_size / 4 * 3 {
+                FormDecision::ToCompact(texts)
+            } else {
+                FormDecision::Stay { is_too_large: false, saves_nothing: true }
+            }
+        }
+        Form::Compact(_) => {
+            let Sizes { stored, plain } = pps.capacity.sizes();
+            let is_unwritable = || {
+                let states = ChangedStates::new(&status.pod_states, changes);
+                let is_too_long =
+                    |bucket| states.text(bucket).is_some_and(|text| text.len() > MAX_BUCKET_LENGTH);
+                // The texts of a smaller object are short.
+                stored > MAX_BUCKET_LENGTH / 2 && states.changed().any(is_too_long)
+            };
+            let should_move = rules.is_off
+                || rules.is_kept == Some(false)
+                || !should_be_compact(recorded, true)
+                || stored > plain
+                || is_unwritable();
+            if !should_move {
+                stay
+            } else if fits() {
+                FormDecision::ToPlain
+            } else if rules.is_kept == Some(false) {
+                FormDecision::Wait
+            } else {
+                FormDecision::Stay { is_too_large: true, saves_nothing: false }
+            }
+        }
+        Form::Pruned(_) => {
+            if may_become_compact && (should_be_compact(recorded, true) || !fits()) {
+                let states = ChangedStates::new(&status.pod_states, changes);
+                FormDecision::ToCompact(states.texts().collect())
+            } else if fits() {
+                FormDecision::ToPlain
+            } else {
+                FormDecision::Wait
+            }
+        }
+    }
+}
+
+fn size_of(texts: &[(Bucket, String)]) -> usize {
+    texts.iter().map(|(bucket, text)| size_of_bucket(*bucket, text)).sum()
+}
+
+fn is_writable(texts: &[(Bucket, String)]) -> bool {
+    texts.iter().all(|(_, text)| text.len() <= MAX_BUCKET_LENGTH)
+}
+
+impl FormDecision {
+    /// The sizes of all states after these changes, if they change the form.
+    pub(super) fn sizes(&self, view: &View<'_>, changes: &[EntryChange]) -> Option<Sizes> {
+        let plain = view.pps.capacity.plain_size_after(&view.pps.fact.status.pod_states, changes);
+        match self {
+            Self::Stay { .. } | Self::Wait => None,
+            Self::ToCompact(texts) => Some(Sizes { stored: size_of(texts), plain }),
+            Self::ToPlain => Some(Sizes { stored: plain, plain }),
+        }
+    }
+
+    /// The fields of the status that hold states, as a merge patch, and the form that the object has then.
+    pub(super) fn patch(&self, view: &View<'_>, changes: &[EntryChange]) -> (Map<String, Value>, Form) {
+        let status = &view.pps.fact.status;
+        let mut fields = Map::new();
+        let form = match (self, &status.form) {
+            (Self::ToCompact(texts), _) => {
+                let buckets: Map<String, Value> =
+                    texts.iter().map(|(bucket, text)| (bucket.to_string(), text.as_str().into())).collect();
+                fields.insert("packed".into(), json!({"version": VERSION, "buckets": buckets}));
+                fields.insert("podStates".into(), Value::Null);
+                Form::Compact(BTreeSet::new())
+            }
+            (Self::ToPlain, form) => {
+                insert_entries(&mut fields, all_entries(view, form, changes));
+                fields.insert("packed".into(), Value::Null);
+                Form::Plain
+            }
+            (_, Form::Compact(overlaid)) => {
+                let overlaid = patch_buckets(view, overlaid, changes, &mut fields);
+                Form::Compact(overlaid)
+            }
+            (_, form) => {
+                let entries = changes.iter().map(|change| (change.pod.to_string(), change.patch.clone()));
+                insert_entries(&mut fields, entries.collect());
+                form.clone()
+            }
+        };
+        (fields, form)
+    }
+}
+
+fn insert_entries(fields: &mut Map<String, Value>, entries: Map<String, Value>) {
+    if !entries.is_empty() {
+        fields.insert("podStates".into(), entries.into());
+    }
+}
+
+/// The changed buckets. Their states that another writer has put into `podStates` are removed there; returns the Pods of
+/// those that stay.
+fn patch_buckets(
+    view: &View<'_>,
+    overlaid: &BTreeSet<Arc<str>>,
+    changes: &[EntryChange],
+    fields: &mut Map<String, Value>,
+) -> BTreeSet<Arc<str>> {
+    let states = ChangedStates::new(&view.pps.fact.status.pod_states, changes);
+    let buckets: Map<String, Value> =
+        states.changed().map(|bucket| (bucket.to_string(), states.text(bucket).into())).collect();
+    let is_written = |pod: &&Arc<str>| buckets.contains_key(&Bucket::of(pod).to_string());
+    let (written, rest): (Vec<_>, Vec<_>) = overlaid.iter().partition(is_written);
+    if !buckets.is_empty() {
+        // Without the version: if the API server does not have the other buckets any longer, it refuses the write.
+        fields.insert("packed".into(), json!({"buckets": buckets}));
+    }
+    insert_entries(fields, written.into_iter().map(|pod| (pod.to_string(), Value::Null)).collect());
+    rest.into_iter().cloned().collect()
+}
+
+/// What `podStates` needs so that it has all states. Those of `form`'s Pods are there already.
+fn all_entries(view: &View<'_>, form: &Form, changes: &[EntryChange]) -> Map<String, Value> {
+    let states = &view.pps.fact.status.pod_states;
+    let is_there = |pod: &Arc<str>| form.overlaid().is_none_or(|pods| pods.contains(pod));
+    let known = states.nodes().map(|(pod, _)| pod).filter(|pod| !is_there(pod));
+    let mut entries: Map<String, Value> =
+        known.map(|pod| (pod.to_string(), json!(states.get(pod)))).collect();
+    for change in changes {
+        if is_there(&change.pod) {
+            entries.insert(change.pod.to_string(), change.patch.clone());
+        } else if let Some(after) = &change.after {
+            entries.insert(change.pod.to_string(), json!(after));
+        } else {
+            entries.remove(&*change.pod);
+        }
+    }
+    entries
+}

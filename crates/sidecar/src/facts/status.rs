@@ -1,0 +1,122 @@
+//! The status of a PPS, with its states in either form.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pps_core::packed::{Damaged, check_version};
+use pps_core::pps::{Condition, Packed, null_as_default};
+use serde::Deserialize;
+
+use super::states::States;
+
+/// The status of a PPS, with compactly stored states. See [`pps_core::pps::Status`] for the fields.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "ReadStatus")]
+pub struct PpsStatus {
+    pub observed_generation: Option<i64>,
+    /// The states of both forms together.
+    pub pod_states: States,
+    pub form: Form,
+    /// Whether the API server says that some client has written the compact form and none has removed it. If it does not
+    /// show that form either, the definition may hide it.
+    pub claims_packed: bool,
+    /// Why the compact form cannot be read, if it cannot.
+    pub damaged: Option<Damaged>,
+    pub target_uid: Option<String>,
+    pub recorded: Option<i32>,
+    pub desired: Option<i32>,
+    /// Conditions of all types, including those of other writers.
+    pub conditions: Vec<Condition>,
+}
+
+/// In which form the API server has the states of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// All are in `podStates`.
+    #[default]
+    Plain,
+    /// They are in `packed`, except those that another writer has put into `podStates`, where they take precedence: of
+    /// these Pods.
+    Compact(BTreeSet<Arc<str>>),
+    /// The object had the compact form, and the API server no longer shows it: the definition prunes it. Only the states of
+    /// these Pods are in `podStates`, and the others nowhere but in memory.
+    Pruned(BTreeSet<Arc<str>>),
+}
+
+impl Form {
+    /// The Pods whose states are in `podStates` beside others that are not.
+    pub(crate) fn overlaid(&self) -> Option<&BTreeSet<Arc<str>>> {
+        match self {
+            Self::Plain => None,
+            Self::Compact(pods) | Self::Pruned(pods) => Some(pods),
+        }
+    }
+
+    pub(crate) fn is_compact(&self) -> bool {
+        matches!(self, Self::Compact(_))
+    }
+}
+
+impl PpsStatus {
+    /// The object has this form now, since the sidecar has written it.
+    pub(crate) fn follow_form(&mut self, form: Form) {
+        // Under a definition without the compact form, the API server may go on to say that it was written.
+        self.claims_packed |= form == Form::Plain && self.form != Form::Plain;
+        self.form = form;
+    }
+
+    /// Takes over the states that were known before, if the API server hides them: the object had the compact form, no
+    /// client has removed it, and it is not shown.
+    pub(crate) fn restore(&mut self, known: &Self) {
+        let was_hidden_before = known.form == Form::Plain && known.claims_packed;
+        if !self.claims_packed || self.form != Form::Plain || was_hidden_before {
+            return;
+        }
+        let shown = self.pod_states.nodes().map(|(pod, _)| pod.clone()).collect();
+        if self.pod_states.add_missing(&known.pod_states) {
+            self.form = Form::Pruned(shown);
+        }
+    }
+}
+
+/// The status as the API server sends it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ReadStatus {
+    observed_generation: Option<i64>,
+    #[serde(deserialize_with = "null_as_default")]
+    pod_states: States,
+    packed: Option<Packed>,
+    #[serde(rename = "targetUID")]
+    target_uid: Option<String>,
+    recorded: Option<i32>,
+    desired: Option<i32>,
+    #[serde(deserialize_with = "null_as_default")]
+    conditions: Vec<Condition>,
+}
+
+impl From<ReadStatus> for PpsStatus {
+    fn from(status: ReadStatus) -> Self {
+        let (mut pod_states, mut form) = (status.pod_states, Form::Plain);
+        if let Some(packed) = &status.packed {
+            match check_version(Some(packed.version.into())).and_then(|()| States::read_buckets(&packed.buckets)) {
+                Ok(states) => {
+                    form = Form::Compact(pod_states.nodes().map(|(pod, _)| pod.clone()).collect());
+                    pod_states.add_missing(&states);
+                }
+                Err(damaged) => return Self { damaged: Some(damaged), ..Self::default() },
+            }
+        }
+        Self {
+            observed_generation: status.observed_generation,
+            pod_states,
+            form,
+            claims_packed: false,
+            damaged: None,
+            target_uid: status.target_uid,
+            recorded: status.recorded,
+            desired: status.desired,
+            conditions: status.conditions,
+        }
+    }
+}
