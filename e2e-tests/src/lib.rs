@@ -5,7 +5,7 @@
 //! No process or file outlives a test, however the test ends: see [`supervisor`].
 //!
 //! Modules depend on each other in one direction only:
-//! `wait`, `http`, `repository`, `report`, `metrics` ← [`supervisor`] ← [`control_plane`] ← [`manifests`], [`registry`], [`sidecar`],
+//! `wait`, `http`, `repository`, `report`, `metrics`, `recorded` ← [`supervisor`] ← [`control_plane`] ← [`manifests`], [`registry`], [`sidecar`],
 //! [`prometheus`]
 //! ← [`kubewarden`] ← [`cluster`] ← [`install`]; [`check`] needs only [`registry`].
 
@@ -18,6 +18,7 @@ pub mod kubewarden;
 pub mod manifests;
 pub mod metrics;
 pub mod prometheus;
+pub mod recorded;
 pub mod registry;
 pub mod report;
 pub mod repository;

@@ -1,6 +1,7 @@
 //! Hostile payloads and host answers: malformed, oversized, truncated. The policy must not trap, hang or
 //! misread any of them, whatever runs it.
 
+mod buckets;
 mod large;
 mod owners;
 mod reviews;
@@ -121,7 +122,7 @@ const NO_OBJECT: Verdict = Verdict::Rejected(503, "get_resource web failed");
 
 /// All hostile cases.
 pub fn all() -> Vec<HostileCase> {
-    [payloads(), pods(), owners::all(), objects(), reviews::all(), large::all(), truncated()]
+    [payloads(), pods(), owners::all(), objects(), buckets::all(), reviews::all(), large::all(), truncated()]
         .into_iter()
         .flatten()
         .collect()

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::injected::Recorded;
+use crate::packed::state_of;
 
 /// Separates two answers.
 pub const SEPARATOR: u8 = 0x1e;
@@ -109,10 +110,13 @@ pub fn check(data: &[u8]) {
         // With a warning, the policy may have accepted the Pod because it could not read the object.
         Meaning::Governs(object) if response.accepted && (is_silent || !has(ACCEPT)) => {
             let after = response.mutated_object.as_ref().unwrap_or(&before);
-            let state = &object["status"]["podStates"][pod_name];
+            let state = state_of(&object["status"], pod_name);
+            assert!(state.is_some(), "damaged: {story}");
             let name = object["metadata"]["name"].as_str().unwrap();
             let is_denied = |key: &str| has(DENYING) && key.starts_with('i');
-            Recorded::read(name, &object["spec"], state).without(is_denied).judge(&before, after);
+            Recorded::read(name, &object["spec"], &state.unwrap_or_default())
+                .without(is_denied)
+                .judge(&before, after);
         }
         Meaning::Governs(_) | Meaning::Unclear => {}
         _ => assert!(response.mutated_object.is_none(), "{story}"),
@@ -169,6 +173,7 @@ fn has_list_for_object(object: &Value) -> bool {
         &spec["targetRef"],
         &spec["requiredPersistentTopology"],
         &object["status"],
+        &object["status"]["packed"],
     ];
     let terms = crate::injected::list(&spec["preferredPersistentTopology"]).iter();
     let states = object["status"]["podStates"].as_object().into_iter().flat_map(|states| states.values());

@@ -9,6 +9,7 @@
 //! | [`request`] | a request from PolicyServer to the policy |
 //! | [`settings`] | the policy's settings |
 //! | [`answer`] | the host's answers |
+//! | [`packed`] | the text of a bucket, or states in each form |
 //! | [`pps`] | a PersistentPodState object |
 //! | [`observed`] | what the sidecar's watches deliver: one function for each kind |
 //!
@@ -24,6 +25,7 @@
 pub mod answer;
 pub mod injected;
 pub mod observed;
+pub mod packed;
 pub mod pps;
 pub mod request;
 pub mod rules;
@@ -34,7 +36,7 @@ pub mod settings;
 pub type Check = fn(&[u8]);
 
 /// The fuzz targets by name.
-pub const TARGETS: [(&str, Check); 11] = [
+pub const TARGETS: [(&str, Check); 12] = [
     ("answer", answer::check),
     ("observed_definition", observed::check_definition),
     ("observed_node", observed::check_node),
@@ -43,6 +45,7 @@ pub const TARGETS: [(&str, Check); 11] = [
     ("observed_watch", observed::check_watch),
     ("observed_whitelist", observed::check_whitelist),
     ("observed_workload", observed::check_workload),
+    ("packed", packed::check),
     ("pps", pps::check),
     ("request", request::check),
     ("settings", settings::check),

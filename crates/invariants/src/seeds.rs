@@ -4,6 +4,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::answer::{ERROR, SEPARATOR};
+use crate::packed::FORMS;
 use crate::request::STRUCTURED;
 
 const ORDINALS: &str = r#"{"ordinals": {"start": 2, "replicas": 3, "reserved": [[0, 2], [4, 6], [5, 5]]}}"#;
@@ -23,6 +24,18 @@ const ANNOTATED: &str = r#"{
     }
 }"#;
 
+/// Texts of the bucket `ordinals-0`.
+const BUCKETS: [(&str, &str); 5] = [
+    (
+        "bucket",
+        "2 web-* node-* label:zone=eu-1* label:host=* annotation:ip=10.0.*\n0 37 a = 0.17\n12 4 b other -\n",
+    ),
+    ("bucket-with-escapes", "1 web-* %\n0 %25\n1 %C3%A9\n"),
+    ("bucket-of-equal-values", "2 web-* node-1 label:zone=a annotation:ip=*%0A\n0 % % 1\n3 % - %\n"),
+    ("bucket-with-a-repeated-pod", "2 web-* n\n0 %\n0 %\n"),
+    ("bucket-with-a-pod-of-another", "2 web-* n\n0 %\n100 %\n"),
+];
+
 /// The target, name and bytes of each seed.
 pub fn seeds() -> Result<Vec<(&'static str, String, Vec<u8>)>> {
     let mut seeds = vec![
@@ -31,7 +44,13 @@ pub fn seeds() -> Result<Vec<(&'static str, String, Vec<u8>)>> {
     ];
     seeds.extend(crate::observed::seeds());
     for seed in 0..8 {
-        seeds.push(("request", format!("structured-{seed}"), structured(seed)));
+        seeds.push(("request", format!("structured-{seed}"), structured(STRUCTURED, seed)));
+    }
+    for seed in 0..64 {
+        seeds.push(("packed", format!("forms-{seed}"), structured(FORMS, seed)));
+    }
+    for (name, text) in BUCKETS {
+        seeds.push(("packed", name.to_owned(), [b"\x10", text.as_bytes()].concat()));
     }
     for case in pps_corpus::cases()? {
         let mut add = |target, name: &str, bytes: Vec<u8>| seeds.push((target, name.to_owned(), bytes));
@@ -51,14 +70,14 @@ pub fn seeds() -> Result<Vec<(&'static str, String, Vec<u8>)>> {
     Ok(seeds)
 }
 
-/// Pseudo-random bytes from which [`crate::request`] generates a request. The same number gives the same bytes.
-fn structured(seed: u32) -> Vec<u8> {
+/// A first byte, and pseudo-random bytes from which a target generates what it checks. The same number gives the same bytes.
+fn structured(first: u8, seed: u32) -> Vec<u8> {
     let mut state = seed;
     let bytes = (0..600).map(|_| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         state.to_be_bytes()[0]
     });
-    [STRUCTURED].into_iter().chain(bytes).collect()
+    [first].into_iter().chain(bytes).collect()
 }
 
 fn answer(case: &pps_corpus::Case, operation: &str, call: &Value) -> Vec<u8> {

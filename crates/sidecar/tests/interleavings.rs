@@ -24,6 +24,8 @@ mod model;
 mod simulation;
 #[path = "interleavings/snapshot.rs"]
 mod snapshot;
+#[path = "interleavings/states.rs"]
+mod states;
 #[path = "interleavings/steps.rs"]
 mod steps;
 
@@ -38,8 +40,9 @@ use proptest::test_runner::RngSeed;
 use serde_json::Value;
 
 use self::cluster::{Cluster, NODES, Name, PODS, PPS_OBJECTS, Pod, SpecOptions};
-use self::model::{expected_status, parse_status, running_state, wants};
+use self::model::{expected_status, running_state, wants};
 use self::simulation::Simulation;
+use self::states::parse_status;
 use self::steps::{ClusterChange, Step, race, spec_options, step};
 
 /// Runs `cases` cases, unless `PROPTEST_CASES` says otherwise, from a printed seed. A test prints it before

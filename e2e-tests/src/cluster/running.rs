@@ -17,6 +17,7 @@ use crate::{
         stand_in::{PolicyModule, Webhook, WebhookOptions},
     },
     manifests,
+    recorded::recorded_states,
     sidecar::{Sidecar, SidecarOptions},
 };
 
@@ -148,8 +149,7 @@ impl Cluster {
     /// The recorded states of a PersistentPodState by Pod name. Empty if the object does not exist.
     pub async fn pod_states(&self, namespace: &str, name: &str) -> Result<BTreeMap<String, Value>> {
         let found = self.pps_api(namespace).get_opt(name).await?;
-        let states = found.map(|mut pps| pps.data["status"]["podStates"].take()).unwrap_or_default();
-        Ok(serde_json::from_value(states).unwrap_or_default())
+        found.map_or_else(|| Ok(BTreeMap::new()), |pps| recorded_states(&pps.data["status"]))
     }
 
     /// Stops everything and returns what went wrong.

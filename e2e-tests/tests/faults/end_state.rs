@@ -13,6 +13,7 @@ use kube::{
 };
 use pps_e2e::{
     cluster::{Cluster, PodInfo, is_alias},
+    recorded::recorded_states,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
@@ -90,7 +91,7 @@ impl World {
             let expected = self.entries(set, &object.data["spec"], &kept, &mut problems);
             entries += expected.len();
             let expected = json!({
-                "podStates": expected,
+                "states": expected,
                 "recorded": expected.len(),
                 "desired": set.spec.as_ref().and_then(|spec| spec.replicas),
                 "targetUID": set.metadata.uid,
@@ -166,14 +167,10 @@ fn state(spec: &Value, pod: &PodInfo, node: &str, labels: &BTreeMap<String, Stri
 /// The parts of an object's status that are compared.
 fn comparable_status(object: &DynamicObject) -> Value {
     let status = &object.data["status"];
-    let mut states = status["podStates"].clone();
-    for state in states.as_object_mut().into_iter().flat_map(|states| states.values_mut()) {
-        // An empty map means the same as none.
-        state.as_object_mut().unwrap().retain(|_, value| *value != json!({}));
-    }
-    let states = if states.is_null() { json!({}) } else { states };
+    let states =
+        recorded_states(status).map_or_else(|error| json!(error.to_string()), |states| json!(states));
     json!({
-        "podStates": states,
+        "states": states,
         "recorded": status["recorded"],
         "desired": status["desired"],
         "targetUID": status["targetUID"],

@@ -16,6 +16,7 @@ use pps_e2e::{
         Cluster, PodInfo, StatefulSetSpec,
         nodes::{NodeSpec, ZONE},
     },
+    recorded::recorded_states,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
@@ -191,13 +192,9 @@ impl<'a> Pool<'a> {
         wait_for(&format!("{}/{object} to say where the Pods are", self.namespace), timeout, async || {
             let pps = self.pps(object).await?;
             let expected = self.shown(&pps, workload).await?;
-            let mut actual = pps.data["status"]["podStates"].clone();
-            for state in actual.as_object_mut().into_iter().flat_map(|states| states.values_mut()) {
-                // An empty map means the same as none.
-                state.as_object_mut().unwrap().retain(|_, value| *value != json!({}));
-            }
-            let same = actual == json!(expected) && !expected.is_empty();
-            let seen = format!("recorded {actual}, the cluster shows {}", json!(expected));
+            let actual = recorded_states(&pps.data["status"])?;
+            let same = actual == expected && !expected.is_empty();
+            let seen = format!("recorded {}, the cluster shows {}", json!(actual), json!(expected));
             Ok(Progress::when(same, expected, seen))
         })
         .await

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::str::Split;
 
-use super::text::{ABSENT, ANNOTATION, LABEL, SAME_AS_NODE, read_cell, unescape};
+use super::text::{ABSENT, ANNOTATION, LABEL, SAME_AS_NODE, is_short, read_cell, unescape};
 use super::{Bucket, Damaged};
+use crate::limits::MAX_UNPACKED_LENGTH;
 use crate::pps::PodState;
 
 /// The state of one Pod in the text of its bucket.
@@ -19,7 +20,7 @@ pub fn find(bucket: Bucket, text: &str, pod: &str) -> Result<Option<PodState>, D
     let mut found = None;
     for row in table.rows() {
         let row = row.map_err(damaged)?;
-        if row.pod().map_err(damaged)? == pod && found.replace(row.state().map_err(damaged)?).is_some() {
+        if row.is_of(pod).map_err(damaged)? && found.replace(row.state().map_err(damaged)?).is_some() {
             return Err(damaged(row.error("repeats a Pod")));
         }
     }
@@ -30,28 +31,40 @@ pub fn find(bucket: Bucket, text: &str, pod: &str) -> Result<Option<PodState>, D
 ///
 /// # Errors
 ///
-/// If the text is damaged, or has a Pod that belongs into another bucket.
+/// If the text is damaged, has a Pod that belongs into another bucket, or stands for more than [`MAX_UNPACKED_LENGTH`].
 pub fn read_bucket(bucket: Bucket, text: &str) -> Result<BTreeMap<String, PodState>, Damaged> {
     let damaged = |reason| Damaged::at(bucket, reason);
     let table = Table::read(text).map_err(damaged)?;
     let mut states = BTreeMap::new();
+    let mut length = 0;
     for row in table.rows() {
         let row = row.map_err(damaged)?;
-        let pod = row.pod().map_err(damaged)?;
+        let pod = row.name(0).map_err(damaged)?;
         if Bucket::of(&pod) != bucket {
             return Err(damaged(row.error("has a Pod that belongs into another bucket")));
         }
-        if states.insert(pod, row.state().map_err(damaged)?).is_some() {
+        let state = row.state().map_err(damaged)?;
+        length += pod.len() + length_of(&state);
+        if length > MAX_UNPACKED_LENGTH {
+            return Err(damaged(format!("its states have more than {MAX_UNPACKED_LENGTH} bytes")));
+        }
+        if states.insert(pod, state).is_some() {
             return Err(damaged(row.error("repeats a Pod")));
         }
     }
     Ok(states)
 }
 
-/// The lines of a bucket. Nothing is kept of what is read, so that a bucket takes no more memory than its text,
-/// whatever is in it.
+fn length_of(state: &PodState) -> usize {
+    let maps = [&state.node_topology_labels, &state.annotations];
+    let pairs: usize = maps.into_iter().flatten().map(|(key, value)| key.len() + value.len()).sum();
+    state.node_name.len() + pairs
+}
+
+/// A bucket whose first line has been read, once for all lines: it may be as long as all of them. Of the others nothing is
+/// kept.
 struct Table<'a> {
-    head: &'a str,
+    columns: Vec<Column<'a>>,
     lines: Split<'a, char>,
 }
 
@@ -70,9 +83,9 @@ enum Kind {
     Annotation,
 }
 
-struct Row<'a> {
+struct Row<'t, 'a> {
     number: usize,
-    columns: Split<'a, char>,
+    columns: &'t [Column<'a>],
     cells: Split<'a, char>,
 }
 
@@ -80,26 +93,22 @@ impl<'a> Table<'a> {
     fn read(text: &'a str) -> Result<Self, String> {
         let mut lines = text.strip_suffix('\n').ok_or("its end is missing")?.split('\n');
         let (count, head) = lines.next().and_then(|line| line.split_once(' ')).unwrap_or_default();
-        let mut columns = 0;
-        for word in head.split(' ') {
-            Column::read(columns, word).ok_or("line 1 cannot be read")?;
-            columns += 1;
-        }
-        if columns < 2 {
-            return Err("line 1 cannot be read".into());
-        }
+        let columns: Option<Vec<Column<'_>>> =
+            head.split(' ').enumerate().map(|(at, word)| Column::read(at, word)).collect();
+        let columns = columns.filter(|columns| columns.len() >= 2).ok_or("line 1 cannot be read")?;
         let rows = lines.clone().count();
-        if count.parse() != Ok(rows) {
+        // What is there is not repeated: it may be no number, and secret.
+        let count: usize = count.parse().map_err(|_| "line 1 does not begin with a number")?;
+        if count != rows {
             return Err(format!("{rows} lines follow the first one, which says {count}"));
         }
-        Ok(Self { head, lines })
+        Ok(Self { columns, lines })
     }
 
-    fn rows(&self) -> impl Iterator<Item = Result<Row<'a>, String>> {
-        let head = self.head;
-        self.lines.clone().enumerate().map(move |(at, line)| {
-            let row = Row { number: at + 2, columns: head.split(' '), cells: line.split(' ') };
-            if row.cells.clone().count() == row.columns.clone().count() {
+    fn rows(&self) -> impl Iterator<Item = Result<Row<'_, 'a>, String>> {
+        self.lines.clone().enumerate().map(|(at, line)| {
+            let row = Row { number: at + 2, columns: &self.columns, cells: line.split(' ') };
+            if row.cells.clone().count() == row.columns.len() {
                 Ok(row)
             } else {
                 Err(row.error("has another number of columns than line 1"))
@@ -123,40 +132,47 @@ impl<'a> Column<'a> {
     fn value(&self, cell: &str) -> Option<String> {
         Some([&*self.prefix, &*read_cell(cell)?, &*self.suffix].concat())
     }
+
+    /// Whether a cell has this value. Unlike [`Self::value`] it does not copy what all cells begin and end with.
+    fn has_value(&self, cell: &str, value: &str) -> Option<bool> {
+        let cell = read_cell(cell)?;
+        let rest = value.strip_prefix(&*self.prefix).and_then(|rest| rest.strip_suffix(&*self.suffix));
+        Some(rest == Some(&*cell))
+    }
 }
 
-impl<'a> Row<'a> {
+impl<'t, 'a> Row<'t, 'a> {
     fn error(&self, reason: &str) -> String {
         format!("line {} {reason}", self.number)
     }
 
     /// Each column with the Pod's cell.
-    fn cells(&self) -> impl Iterator<Item = (Option<Column<'a>>, &'a str)> {
-        let columns = self.columns.clone().enumerate().map(|(at, word)| Column::read(at, word));
-        columns.zip(self.cells.clone())
+    fn cells(&self) -> impl Iterator<Item = (&'t Column<'a>, &'a str)> {
+        self.columns.iter().zip(self.cells.clone())
     }
 
+    /// Reads the name of the Pod or the node.
     fn name(&self, at: usize) -> Result<String, String> {
-        let name = self.cells().nth(at).and_then(|(column, cell)| column?.value(cell));
+        let name = self.cells().nth(at).and_then(|(column, cell)| column.value(cell));
         name.ok_or_else(|| self.error("cannot be read"))
     }
 
-    fn pod(&self) -> Result<String, String> {
-        self.name(0)
+    fn is_of(&self, pod: &str) -> Result<bool, String> {
+        let is_same = self.cells().next().and_then(|(column, cell)| column.has_value(cell, pod));
+        is_same.ok_or_else(|| self.error("cannot be read"))
     }
 
     fn state(&self) -> Result<PodState, String> {
         let mut state = PodState { node_name: self.name(1)?, ..PodState::default() };
         for (column, cell) in self.cells().skip(2).filter(|(_, cell)| *cell != ABSENT) {
-            let unreadable = || self.error("cannot be read");
-            let column = column.ok_or_else(unreadable)?;
             let is_label = column.kind == Kind::Label;
             let value = match cell {
-                SAME_AS_NODE if is_label => Some(state.node_name.clone()),
+                SAME_AS_NODE if is_label && is_short(&state.node_name) => Some(state.node_name.clone()),
                 _ => column.value(cell),
             };
+            let value = value.ok_or_else(|| self.error("cannot be read"))?;
             let map = if is_label { &mut state.node_topology_labels } else { &mut state.annotations };
-            if map.insert(column.key.into_owned(), value.ok_or_else(unreadable)?).is_some() {
+            if map.insert(column.key.to_string(), value).is_some() {
                 return Err(self.error("has two values of one key"));
             }
         }

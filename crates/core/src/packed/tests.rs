@@ -134,7 +134,7 @@ fn refuses_what_is_damaged_and_says_where() {
         ("1 web-* n label:zone\n0 % a\n", "line 1 cannot be read"),
         ("2 web-* n\n0 %\n", "1 lines follow the first one, which says 2"),
         ("1 web-* n\n0 %\n1 %\n", "2 lines follow the first one, which says 1"),
-        ("one web-* n\n0 %\n", "1 lines follow the first one, which says one"),
+        ("one web-* n\n0 %\n", "line 1 does not begin with a number"),
         ("1 web-* n label:zone=*\n0 %\n", "line 2 has another number of columns than line 1"),
         ("1 web-* n label:zone=*\n0 % a b\n", "line 2 has another number of columns than line 1"),
         ("2 web-* n\n0 %\n0 %\n", "line 3 repeats a Pod"),
@@ -169,6 +169,30 @@ fn reads_no_other_version_and_no_other_shape() {
     }
     let error = recorded_state(&json!({"podStates": {"web-0": 7}}), "web-0").unwrap_err().to_string();
     assert!(error.starts_with("status.podStates.web-0: invalid type"), "{error}");
+}
+
+#[test]
+fn a_bucket_stands_for_little_more_than_its_length() {
+    let bucket = Bucket::of("x-0");
+    let long = "x".repeat(1 << 20);
+    let error = |text: &str| read_bucket(bucket, text).unwrap_err().to_string();
+    let lines = |count: u32| (0..count).map(|pod| format!("{pod} %\n")).collect::<String>();
+    let text = format!("100 {long}-* n\n{}", lines(100));
+    assert_eq!(
+        error(&text),
+        "status.packed.buckets.ordinals-0 is damaged: its states have more than 33554432 bytes"
+    );
+    assert_eq!(find(bucket, &text, "x-0"), Ok(None));
+    assert!(error(&format!("1 x-0 {long} label:a=\n% % =\n")).ends_with("line 2 cannot be read"));
+    // What the writer puts there can be read, whatever the states are.
+    let state = |node: &str| PodState {
+        node_name: node.into(),
+        node_topology_labels: [("a".into(), long.clone())].into(),
+        annotations: [("b".into(), long.clone())].into(),
+    };
+    let states: BTreeMap<String, PodState> = (0..10).map(|pod| (format!("x-{pod}"), state(&long))).collect();
+    let text = pack(&states).remove(&bucket).unwrap();
+    assert!(text.len() > 30 << 20 && read_bucket(bucket, &text).as_ref() == Ok(&states));
 }
 
 #[test]

@@ -15,6 +15,12 @@ pub(super) const ANNOTATION: &str = "annotation:";
 /// What has a meaning of its own in the first line.
 pub(super) const SPECIAL: &[u8] = b"*=";
 
+/// Whether a value may stand for several: in the first line for those of a column, in the node's column for labels. So a
+/// bucket stands for little more than its length.
+pub(super) fn is_short(value: &str) -> bool {
+    value.len() <= 256
+}
+
 /// Appends a text. Every byte that is no printable ASCII, every `%`, and those in `also` are escaped.
 pub(super) fn escape(text: &str, also: &[u8], to: &mut String) {
     const DIGITS: [char; 16] =

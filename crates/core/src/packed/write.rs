@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::text::{ABSENT, ANNOTATION, LABEL, SAME_AS_NODE, SPECIAL, escape, write_cell};
+use super::text::{ABSENT, ANNOTATION, LABEL, SAME_AS_NODE, SPECIAL, escape, is_short, write_cell};
 use crate::pps::PodState;
 
 /// Pairs of key and value, sorted by key, without repeats.
@@ -50,7 +50,7 @@ pub fn write_bucket(rows: &[Row<'_>]) -> String {
     ];
     for key in keys(rows.iter().map(|row| &row.labels)) {
         let cells = rows.iter().map(|row| match value(&row.labels, key) {
-            Some(value) if value == row.node => Cell::SameAsNode,
+            Some(value) if value == row.node && is_short(value) => Cell::SameAsNode,
             cell => cell.map_or(Cell::Absent, Cell::Value),
         });
         columns.push(Column::new(LABEL, Some(key), cells, &mut text));
@@ -103,7 +103,8 @@ impl<'a> Column<'a> {
                 Cell::Absent | Cell::SameAsNode => None,
             })
         };
-        let (prefix, suffix) = affixes(values);
+        let [prefix, suffix] =
+            <[&str; 2]>::from(affixes(values)).map(|affix| if is_short(affix) { affix } else { "" });
         text.push(' ');
         text.push_str(kind);
         if let Some(key) = key {

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use pps_core::pps::RetentionPolicy;
 use serde_json::{Value, json};
 
+use super::states::{changed_states, parse_status};
+
 /// API version, kind and name of each workload.
 pub(crate) const WORKLOADS: [(&str, &str, &str); 3] = [
     ("apps/v1", "StatefulSet", "w"),
@@ -306,9 +308,9 @@ impl Cluster {
         json_patch::merge(&mut object.status, &patch["status"]);
         assert_ne!(before, object.status, "this patch changes nothing: {patch}");
         let takes_over = patch["status"]["targetUID"].is_string();
-        let entries = object.status["podStates"].as_object().into_iter().flat_map(|entries| entries.keys());
-        for pod in entries {
-            if takes_over || patch["status"]["podStates"].get(pod).is_some() {
+        let changed = changed_states(&before, &patch["status"]);
+        for pod in parse_status(&object.status).pod_states.keys() {
+            if takes_over || changed.contains_key(pod) {
                 let recorder = recorder.cloned().unwrap_or_default();
                 self.recorders.insert((object.uid.clone(), pod.clone()), recorder);
             }

@@ -5,7 +5,8 @@ use pps_core::pps::{PodState, RetentionPolicy};
 use serde_json::Value;
 
 use super::cluster::{Cluster, Pod, Pps};
-use super::model::{may_want, parse_status};
+use super::model::may_want;
+use super::states::{changed_states, parse_status};
 
 impl Cluster {
     /// Asserts that a status patch names no node on which the Pod does not run, and drops no state that a Pod of the
@@ -17,21 +18,19 @@ impl Cluster {
             return;
         }
         let status = parse_status(&object.status);
-        for (pod_name, entry) in patch["status"]["podStates"].as_object().into_iter().flatten() {
-            let Some(node) = entry["nodeName"].as_str() else { continue };
+        let changed = changed_states(&object.status, &patch["status"]);
+        for (pod_name, after) in &changed {
+            let Some(after) = after else { continue };
+            let Some(before) = status.pod_states.get(pod_name) else { continue };
+            let node = after.node_name.as_str();
             let runs_there =
                 self.pods.get(pod_name.as_str()).is_some_and(|pod| pod.ready && pod.node == Some(node));
             assert!(
-                runs_there || !status.pod_states.contains_key(pod_name.as_str()),
+                runs_there || before.node_name == node,
                 "{name}: the state of {pod_name} is overwritten although its Pod does not run on {node}\n{patch}\n{self:?}"
             );
         }
-        for (pod, _) in patch["status"]["podStates"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(|(_, entry)| entry.is_null())
-        {
+        for (pod, _) in changed.iter().filter(|(_, after)| after.is_none()) {
             let state = &status.pod_states[pod.as_str()];
             let why = self.why_needed(object, status.target_uid.as_ref(), pod, state);
             assert!(

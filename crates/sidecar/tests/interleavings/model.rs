@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pps_core::pps::{PodState, RetentionPolicy, Status};
-use serde_json::Value;
+use pps_core::pps::{PodState, RetentionPolicy};
 
 use super::cluster::{Name, Pod, SpecOptions, WORKLOADS, Workload};
 use super::snapshot::{NodeAbsence, Renewed, Snapshot, host_label, ip_annotation, pod_ip, zone_label};
+use super::states::parse_status;
 
 /// The condition's reasons when nothing keeps Pods from being recorded with all their topology keys.
 pub(crate) const HEALTHY: [&str; 3] = ["AllRecorded", "WaitingForPods", "ReplicasUnknown"];
@@ -104,10 +104,6 @@ pub(crate) fn wants(number: usize, workload: &Workload, pod: &str) -> bool {
 pub(crate) fn may_want(number: usize, workload: &Workload, pod: &str, living: usize) -> bool {
     let is_short = replicas(number, workload).is_some_and(|replicas| (living as u64) < replicas);
     wants(number, workload, pod) || (number == 2 && is_short)
-}
-
-pub(crate) fn parse_status(status: &Value) -> Status {
-    serde_json::from_value(status.clone()).unwrap()
 }
 
 /// Which PPS governs a workload: the one of the workload's name, else the oldest, else the first by name.

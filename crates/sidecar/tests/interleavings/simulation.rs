@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use pps_core::pps::PodState;
 use pps_core::status::RECORDING;
 use pps_sidecar::decide::index::{Index, StatusWrite};
 use pps_sidecar::facts::interest::Interest;
@@ -12,8 +13,9 @@ use pps_sidecar::facts::{NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFac
 use super::cluster::{
     Cluster, NAMED_NODES, Name, Node, PPS_OBJECTS, PatchResponse, Pod, Pps, WORKLOADS, Workload,
 };
-use super::model::{ExpectedStatus, HEALTHY, expected_status, parse_status};
+use super::model::{ExpectedStatus, HEALTHY, expected_status};
 use super::snapshot::{NodeAbsence, Snapshot, WatchCache, WatchQueue, group_kind, pod_fact, workload_fact};
+use super::states::{changed_states, parse_status};
 
 #[path = "generation.rs"]
 mod generation;
@@ -238,9 +240,15 @@ impl Simulation {
             return None;
         }
         // An entry whose drop was not confirmed may stay, or its drop may be tried again.
+        let object = snapshot.pps.objects.get(name);
+        let changed = object.zip(write).map(|(object, write)| {
+            let before = parse_status(&object.status).pod_states;
+            (changed_states(&object.status, &write.patch["status"]), before)
+        });
         let is_tried = |pod: &String| {
-            let entry = write.and_then(|write| write.patch["status"]["podStates"].get(pod));
-            entry.is_some_and(|entry| entry.is_null() || entry.get("nodeName").is_some())
+            let Some((changed, before)) = &changed else { return false };
+            let node = |state: Option<&PodState>| state.map(|state| state.node_name.clone());
+            changed.get(pod).is_some_and(|after| node(after.as_ref()) != node(before.get(pod)))
         };
         let held = snapshot.held.iter().filter(|(pps, pod)| *pps == name && !is_tried(pod));
         expected_status(snapshot, name, &held.map(|(_, pod)| pod.clone()).collect())
@@ -250,14 +258,14 @@ impl Simulation {
     fn note_recorders(&mut self, name: Name, write: Option<&StatusWrite>) -> Option<String> {
         let object = &self.snapshot.pps.objects[name];
         let workload = self.snapshot.workload(object.target).filter(|workload| !workload.terminating)?;
+        let changed = write.map(|write| changed_states(&object.status, &write.patch["status"]));
         // What another client has written since then says for itself whose the entries are.
         let stored = self.cluster.objects.get(name).map(|stored| stored.status.get("targetUID"));
         let is_current = stored == Some(object.status.get("targetUID"));
         for (pod_name, pod) in &self.snapshot.pods.objects {
             let has_node = pod.node.is_some_and(|node| self.snapshot.nodes.objects.contains_key(node));
             let runs = pod.ready && !pod.terminating && has_node && pod.owner.as_ref() == Some(&workload.uid);
-            let is_written =
-                write.is_some_and(|write| write.patch["status"]["podStates"].get(pod_name).is_some());
+            let is_written = changed.as_ref().is_some_and(|changed| changed.contains_key(*pod_name));
             // A Pod that is gone already, as a late watch does not show, backs nothing.
             let exists = self
                 .cluster
