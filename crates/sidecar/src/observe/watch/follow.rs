@@ -213,7 +213,7 @@ where
     }
 
     async fn on_page(&mut self, raw: &RawPage) -> Result<(), Ended> {
-        self.page_size.arrived(raw.message.len());
+        self.page_size.arrived(raw.message.size());
         let page = match Page::read(raw.message.as_encoded()) {
             Ok(page) => page,
             Err(malformed) => return self.on_list_failed(&WatchError::Malformed(malformed)).await,

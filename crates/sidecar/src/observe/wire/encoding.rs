@@ -17,7 +17,7 @@ pub enum Encoded<'a> {
 
 /// A page or an event that has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Message {
+pub enum Message {
     Json(String),
     Protobuf(Vec<u8>),
 }
@@ -36,7 +36,7 @@ impl Encoding {
 
 impl Message {
     /// Bytes of JSON that are no UTF-8 are replaced.
-    pub(crate) fn new(encoding: Encoding, bytes: Vec<u8>) -> Self {
+    pub fn new(encoding: Encoding, bytes: Vec<u8>) -> Self {
         match encoding {
             Encoding::Protobuf => Self::Protobuf(bytes),
             Encoding::Json => Self::Json(
@@ -46,14 +46,15 @@ impl Message {
         }
     }
 
-    pub(crate) fn as_encoded(&self) -> Encoded<'_> {
+    pub fn as_encoded(&self) -> Encoded<'_> {
         match self {
             Self::Json(text) => Encoded::Json(text),
             Self::Protobuf(bytes) => Encoded::Protobuf(bytes),
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many bytes it has.
+    pub fn size(&self) -> usize {
         match self {
             Self::Json(text) => text.len(),
             Self::Protobuf(bytes) => bytes.len(),

@@ -40,7 +40,7 @@ impl Events {
     }
 
     /// The next complete event.
-    pub(crate) fn next_event(&mut self) -> Option<Result<Message, Malformed>> {
+    pub fn next_event(&mut self) -> Option<Result<Message, Malformed>> {
         match &mut self.0 {
             Splitter::Lines(lines) => lines.next_line().map(|line| line.map(Message::Json)),
             Splitter::Frames(frames) => frames.next_frame().map(|frame| frame.map(Message::Protobuf)),
