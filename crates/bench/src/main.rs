@@ -57,8 +57,10 @@ enum Part {
     Lookup,
     /// The sidecar with a real API server.
     Sidecar,
-    /// What it costs to list and watch Pods, by encoding, and the limit of what writes cost.
+    /// What it costs to list and watch Pods, by encoding.
     Reading,
+    /// The writes of a first start, and the same ones from a client that does nothing else.
+    Writing,
 }
 
 /// Commands with which the program starts itself: what they measure needs a process of its own.
@@ -118,6 +120,10 @@ fn measure(part: Part, is_small: bool) -> Result<Vec<(&'static str, String)>> {
         Part::Instructions => vec![("instructions", instructions::count_all()?)],
         Part::Sidecar => tokio::runtime::Runtime::new()?.block_on(sidecar::measure(is_small))?,
         Part::Reading => tokio::runtime::Runtime::new()?.block_on(reading::measure())?,
+        Part::Writing => {
+            let table = tokio::runtime::Runtime::new()?.block_on(reading::writes::measure())?;
+            vec![("writing at a start", table)]
+        }
         Part::Lookup => {
             let runtime = tokio::runtime::Runtime::new()?;
             let (healthy, failing) = runtime.block_on(lookup::measure())?;

@@ -179,9 +179,13 @@ impl Reading {
             events.push(&frame?.into_data().unwrap_or_default());
             while let Some(event) = events.next_event() {
                 let event = event.map_err(|error| anyhow::anyhow!("{error}"))?;
-                if let Ok(Event::Applied(object)) = Event::of(event.as_encoded()) {
-                    self.read(object)?;
-                    read += 1;
+                match Event::of(event.as_encoded()) {
+                    Ok(Event::Applied(object)) => {
+                        self.read(object)?;
+                        read += 1;
+                    }
+                    Ok(Event::Error { code, message }) => bail!("the watch failed: {message} ({code})"),
+                    _ => {}
                 }
             }
         }
@@ -189,8 +193,8 @@ impl Reading {
     }
 
     async fn request(&self, is_list: bool, query: &str) -> Result<http::Response<Body>> {
-        let mut request = Request::get(format!("/api/v1/pods?{query}"))
-            .header(header::ACCEPT, self.form.accept(is_list));
+        let mut request =
+            Request::get(format!("/api/v1/pods?{query}")).header(header::ACCEPT, self.form.accept(is_list));
         if self.form.is_compressed() && is_list {
             request = request.header(header::ACCEPT_ENCODING, "gzip");
         }

@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::LAYOUT;
-use crate::meter::cpu;
+use crate::meter::{cpu, memory};
 use crate::report::{count, table};
-use crate::sidecar::TestBed;
+use crate::sidecar::{TestBed, mebibytes};
 
 /// How many patches are in flight at once. The sidecar's default is 16.
 const CONCURRENCY: [usize; 4] = [8, 16, 32, 64];
 
-pub(super) async fn measure() -> Result<String> {
+pub(crate) async fn measure() -> Result<String> {
     let mut rows = Vec::new();
     let mut bodies = Vec::new();
     for turn in 0..2 {
@@ -34,7 +34,9 @@ pub(super) async fn measure() -> Result<String> {
         sidecar.wait_until_idle().await?;
         let writes = sidecar.status_writes().await?;
         let title = "sidecar, from its start";
-        rows.push(row(title, time, writes, now.0 - sent.0, now.1 - sent.1, after - before));
+        let mut cells = row(title, time, writes, now.0 - sent.0, now.1 - sent.1, after - before);
+        cells.push(mebibytes(memory(&sidecar.process)?.1));
+        rows.push(cells);
         bodies = statuses(test_bed.control_plane.client()).await?;
         drop(sidecar);
         drop(test_bed);
@@ -46,7 +48,18 @@ pub(super) async fn measure() -> Result<String> {
     rows.sort_by(|a, b| a[0].cmp(&b[0]));
     let size: usize = bodies.iter().map(|(_, status)| status.to_string().len()).sum();
     let title = format!("1,000 PPS × 10: {} bytes of statuses", count(size));
-    Ok(table(&[&title, "time", "writes", "bytes sent", "bytes received", "CPU of API server and etcd"], rows))
+    Ok(table(
+        &[
+            &title,
+            "time",
+            "writes",
+            "bytes sent",
+            "bytes received",
+            "CPU of API server and etcd",
+            "peak memory",
+        ],
+        rows,
+    ))
 }
 
 fn row(title: &str, time: Duration, writes: u64, sent: u64, received: u64, served: f64) -> Vec<String> {
@@ -87,7 +100,10 @@ async fn send_patches(bodies: &[(String, Value)], concurrency: usize) -> Result<
         .into_iter()
         .map(|object| {
             let metadata = object.metadata;
-            (metadata.name.unwrap_or_default(), json!({"uid": metadata.uid, "resourceVersion": metadata.resource_version}))
+            (
+                metadata.name.unwrap_or_default(),
+                json!({"uid": metadata.uid, "resourceVersion": metadata.resource_version}),
+            )
         })
         .collect();
     let requests = bodies.iter().map(|(name, status)| {
@@ -110,5 +126,7 @@ async fn send_patches(bodies: &[(String, Value)], concurrency: usize) -> Result<
     let now = test_bed.proxy.bytes();
     let title = format!("the same patches, {concurrency:2} at once");
     let writes = answers.len() as u64;
-    Ok(row(&title, time, writes, now.0 - bytes.0, now.1 - bytes.1, served(&test_bed)? - before))
+    let mut cells = row(&title, time, writes, now.0 - bytes.0, now.1 - bytes.1, served(&test_bed)? - before);
+    cells.push(String::new());
+    Ok(cells)
 }

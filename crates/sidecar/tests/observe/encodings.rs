@@ -47,7 +47,8 @@ fn frame(kind: &str, object: &[u8]) -> Vec<u8> {
 /// The metadata of a Pod of this StatefulSet.
 fn pod_metadata(set: &str, version: u64) -> Vec<u8> {
     let (uid, pod) = (format!("set-{set}"), format!("pod-{set}"));
-    let mut owner = message(&[(1, b"StatefulSet"), (3, set.as_bytes()), (4, uid.as_bytes()), (5, b"apps/v1")]);
+    let mut owner =
+        message(&[(1, b"StatefulSet"), (3, set.as_bytes()), (4, uid.as_bytes()), (5, b"apps/v1")]);
     owner.extend([6 << 3, 1]);
     message(&[
         (1, format!("{set}-0").as_bytes()),
@@ -132,7 +133,9 @@ fn records_pods_that_arrive_as_compressed_protobuf_and_asks_for_nothing_compress
     for (resource, expected) in
         [("/pods", true), ("/nodes", true), ("/statefulsets", true), (PPS, false), ("/configmaps", false)]
     {
-        for request in requests.iter().filter(|request| request.contains(resource) && request.contains("watch=true")) {
+        for request in
+            requests.iter().filter(|request| request.contains(resource) && request.contains("watch=true"))
+        {
             assert_eq!(request.contains("application/vnd.kubernetes.protobuf"), expected, "{request}");
             assert!(!expected || request.contains("application/json"), "JSON is read as well: {request}");
         }

@@ -102,11 +102,7 @@ struct Bounded {
 impl Bounded {
     /// Why a write to it, or to the decoder before it, failed.
     fn error(&self) -> WatchError {
-        if self.is_full {
-            WatchError::TooLarge(self.most)
-        } else {
-            unreadable("its compression is damaged")
-        }
+        if self.is_full { WatchError::TooLarge(self.most) } else { unreadable("its compression is damaged") }
     }
 }
 

@@ -180,7 +180,15 @@ impl Source {
 
     fn at(client: Client, pages: Arc<Semaphore>, path: String, page_size: u32) -> Self {
         let requests = Requests::new(path);
-        Self { client, requests, pages, page_size, field_selector: None, only_metadata: false, prefers_protobuf: false }
+        Self {
+            client,
+            requests,
+            pages,
+            page_size,
+            field_selector: None,
+            only_metadata: false,
+            prefers_protobuf: false,
+        }
     }
 
     /// How many objects the first page has.
@@ -240,8 +248,7 @@ impl Source {
         };
         let request = self.requests.list_metadata(&params).map_err(kube::Error::BuildRequest)?;
         let (headers, body) = self.send(request).await?;
-        let page =
-            Message::new(encoding_of(&headers), collect(&headers, body, LARGEST_VERSION).await?);
+        let page = Message::new(encoding_of(&headers), collect(&headers, body, LARGEST_VERSION).await?);
         let page = Page::read(page.as_encoded()).map_err(WatchError::Malformed)?;
         Ok(page.resource_version().to_owned())
     }

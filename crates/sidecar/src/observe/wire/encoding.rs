@@ -75,7 +75,13 @@ mod tests {
         ] {
             assert_eq!(Encoding::of(Some(protobuf)), Encoding::Protobuf, "{protobuf}");
         }
-        for json in [None, Some(""), Some("application/json"), Some("text/html"), Some("x;application/vnd.kubernetes.protobuf")] {
+        for json in [
+            None,
+            Some(""),
+            Some("application/json"),
+            Some("text/html"),
+            Some("x;application/vnd.kubernetes.protobuf"),
+        ] {
             assert_eq!(Encoding::of(json), Encoding::Json, "{json:?}");
         }
     }

@@ -107,9 +107,14 @@ impl<'a> Value<'a> {
         if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(Damaged) }
     }
 
-    /// A string. Bytes that are no UTF-8 are replaced, as the API server does in JSON.
+    /// A string. Each byte that is no UTF-8 is replaced, as the API server does in JSON.
     pub(super) fn text(self) -> Result<String, Damaged> {
-        self.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        let mut text = String::new();
+        for chunk in self.bytes()?.utf8_chunks() {
+            text.push_str(chunk.valid());
+            text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+        }
+        Ok(text)
     }
 
     /// A string, or nothing if it is empty, which JSON leaves out.
@@ -155,7 +160,8 @@ pub(super) fn read<'a, O>(
     match whole(message) {
         Ok(object) => Ok(Read::Whole(object)),
         Err(damaged) => {
-            let metadata = metadata_of(message).map_err(|_| Malformed("metadata: the protobuf is damaged".into()))?;
+            let metadata =
+                metadata_of(message).map_err(|_| Malformed("metadata: the protobuf is damaged".into()))?;
             Ok(Read::Metadata(Box::new(metadata), Malformed::from(damaged).0))
         }
     }
@@ -291,17 +297,18 @@ pub(super) mod tests {
             let is_whole = Fields::of(&bytes[..length]).all(|field| field.is_ok());
             assert_eq!(is_whole, whole.contains(&length), "{length}");
         }
-        for damaged in [&[0xff; 11][..], &[1 << 3 | 3], &[1 << 3 | 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]] {
+        for damaged in [
+            &[0xff; 11][..],
+            &[1 << 3 | 3],
+            &[1 << 3 | 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+        ] {
             assert!(Fields::of(damaged).any(|field| field.is_err()), "{damaged:?}");
         }
     }
 
     #[test]
     fn reads_the_metadata_that_is_used() {
-        let owner = [
-            message(&[(1, b"StatefulSet"), (3, b"w"), (4, b"u"), (5, b"apps/v1")]),
-            number(6, 1),
-        ];
+        let owner = [message(&[(1, b"StatefulSet"), (3, b"w"), (4, b"u"), (5, b"apps/v1")]), number(6, 1)];
         let mut bytes = message(&[
             (1, b"w-0"),
             (2, b"w-"),
@@ -312,7 +319,7 @@ pub(super) mod tests {
             (8, &[]),
             (9, &number(1, 5)),
             (11, &message(&[(1, b"zone"), (2, b"a")])),
-            (12, &message(&[(1, b"ip"), (2, b"10.0.0.\xff")])),
+            (12, &message(&[(1, b"ip"), (2, b"10.0.\xf0\x9f\xc0")])),
             (13, &owner.concat()),
             (17, b"managed fields are not looked into"),
         ]);
@@ -322,11 +329,18 @@ pub(super) mod tests {
         assert_eq!(metadata.namespace.as_deref(), Some("n"));
         assert_eq!((metadata.uid.as_deref(), metadata.resource_version.as_deref()), (Some("uid"), Some("7")));
         assert_eq!((metadata.generation, metadata.deletion_timestamp.is_some()), (Some(3), true));
-        assert_eq!(metadata.annotations.unwrap()["ip"], "10.0.0.\u{fffd}", "as the API server shows it in JSON");
+        assert_eq!(
+            metadata.annotations.unwrap()["ip"],
+            "10.0.\u{fffd}\u{fffd}\u{fffd}",
+            "as the API server shows it in JSON"
+        );
         let owner = &metadata.owner_references.unwrap()[0];
         assert_eq!((owner.kind.as_str(), owner.api_version.as_str()), ("StatefulSet", "apps/v1"));
         assert_eq!((owner.name.as_str(), owner.uid.as_str(), owner.controller), ("w", "u", Some(true)));
-        assert_eq!(labels(Fields::of(&bytes)).unwrap(), BTreeMap::from([("zone".to_owned(), "a".to_owned())]));
+        assert_eq!(
+            labels(Fields::of(&bytes)).unwrap(),
+            BTreeMap::from([("zone".to_owned(), "a".to_owned())])
+        );
     }
 
     #[test]

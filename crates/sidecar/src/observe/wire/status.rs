@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn a_refusal_is_the_same_in_both_encodings() {
-        let json = r#"{"kind": "Status", "code": 429, "message": "busy", "details": {"retryAfterSeconds": 7}}"#;
+        let json =
+            r#"{"kind": "Status", "code": 429, "message": "busy", "details": {"retryAfterSeconds": 7}}"#;
         let status = [message(&[(2, b"Failure"), (3, b"busy"), (5, &number(5, 7))]), number(6, 429)].concat();
         let refusal = Refusal::read(Encoded::Json(json)).unwrap();
         assert_eq!((refusal.code, refusal.message.as_deref()), (Some(429), Some("busy")));

@@ -216,9 +216,7 @@ impl<'a> Event<Encoded<'a>> {
     pub fn of(event: Encoded<'a>) -> Result<Self, Malformed> {
         match event {
             Encoded::Json(line) => Line::read(line).map(|event| event.map(Encoded::Json)),
-            Encoded::Protobuf(frame) => {
-                Event::read_frame(frame).map(|event| event.map(Encoded::Protobuf))
-            }
+            Encoded::Protobuf(frame) => Event::read_frame(frame).map(|event| event.map(Encoded::Protobuf)),
         }
     }
 }
@@ -283,9 +281,10 @@ mod tests {
         let page = Page::read(Encoded::Json(&text)).unwrap();
         assert_eq!((page.resource_version(), page.continue_token()), ("7", Some("t")));
         assert_eq!(page.items().collect::<Vec<_>>(), [Encoded::Json(&deep), Encoded::Json("{}")]);
-        let last =
-            Page::read(Encoded::Json(r#"{"metadata": {"resourceVersion": "7", "continue": ""}, "items": null}"#))
-                .unwrap();
+        let last = Page::read(Encoded::Json(
+            r#"{"metadata": {"resourceVersion": "7", "continue": ""}, "items": null}"#,
+        ))
+        .unwrap();
         assert_eq!((last.continue_token(), last.items().count()), (None, 0));
         assert!(Page::read(Encoded::Json(r#"{"metadata": {}, "items": []}"#)).is_err());
         assert!(Page::read(Encoded::Json("<html>")).is_err());

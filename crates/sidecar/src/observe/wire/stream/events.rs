@@ -90,8 +90,7 @@ mod tests {
                 }
             }
             let frame = |bytes: &[u8]| Ok(Message::Protobuf(bytes.to_vec()));
-            let expected =
-                [frame(b"one"), frame(b""), Err(()), frame(&[0xff; 10]), Err(()), frame(b"last")];
+            let expected = [frame(b"one"), frame(b""), Err(()), frame(&[0xff; 10]), Err(()), frame(b"last")];
             assert_eq!(found, expected, "{size}");
         }
     }
