@@ -17,6 +17,7 @@ mod crd;
 mod docs;
 mod docs_kwctl;
 mod docs_pages;
+mod encodings;
 mod faults;
 mod gitops;
 mod harness;

@@ -9,6 +9,7 @@ mod growth;
 mod instructions;
 mod lookup;
 mod meter;
+mod reading;
 mod report;
 mod sample;
 mod sidecar;
@@ -56,6 +57,10 @@ enum Part {
     Lookup,
     /// The sidecar with a real API server.
     Sidecar,
+    /// What it costs to list and watch Pods, by encoding.
+    Reading,
+    /// The writes of a first start, and the same ones from a client that does nothing else.
+    Writing,
 }
 
 /// Commands with which the program starts itself: what they measure needs a process of its own.
@@ -65,6 +70,8 @@ enum InternalCommand {
     RunInstructions { mode: instructions::Mode, case: String },
     #[command(hide = true)]
     RunLookups(lookup::worker::LookupArgs),
+    #[command(hide = true)]
+    RunReading(reading::worker::ReadingArgs),
 }
 
 fn main() -> Result<()> {
@@ -72,6 +79,7 @@ fn main() -> Result<()> {
     match &args.internal {
         Some(InternalCommand::RunInstructions { mode, case }) => return instructions::run(*mode, case),
         Some(InternalCommand::RunLookups(args)) => return lookup::worker::run(args),
+        Some(InternalCommand::RunReading(args)) => return reading::worker::run(args),
         None => {}
     }
     let parts = if args.parts.is_empty() { Part::value_variants() } else { &args.parts };
@@ -111,6 +119,11 @@ fn measure(part: Part, is_small: bool) -> Result<Vec<(&'static str, String)>> {
         Part::Calls => vec![("host calls", calls::count_by_pod_kind(&module()?)?)],
         Part::Instructions => vec![("instructions", instructions::count_all()?)],
         Part::Sidecar => tokio::runtime::Runtime::new()?.block_on(sidecar::measure(is_small))?,
+        Part::Reading => tokio::runtime::Runtime::new()?.block_on(reading::measure())?,
+        Part::Writing => {
+            let table = tokio::runtime::Runtime::new()?.block_on(reading::writes::measure())?;
+            vec![("writing at a start", table)]
+        }
         Part::Lookup => {
             let runtime = tokio::runtime::Runtime::new()?;
             let (healthy, failing) = runtime.block_on(lookup::measure())?;

@@ -1,7 +1,7 @@
 //! The sidecar with a real API server: what it writes, and how much CPU time and memory it takes.
 
 mod events;
-mod layout;
+pub(crate) mod layout;
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::{Api, Client};
 use pps_e2e::cluster::proxy::Proxy;
 use pps_e2e::cluster::{SIDECAR, pps_resource};
 use pps_e2e::control_plane::{self, ControlPlane, User, free_port, program};
@@ -80,13 +80,13 @@ pub(crate) async fn measure(is_small: bool) -> Result<Vec<(&'static str, String)
 }
 
 /// A control plane without controllers, so that nothing else changes the objects.
-struct TestBed {
-    control_plane: ControlPlane,
-    proxy: Proxy,
+pub(crate) struct TestBed {
+    pub(crate) control_plane: ControlPlane,
+    pub(crate) proxy: Proxy,
 }
 
 impl TestBed {
-    async fn prepare(layout: ClusterLayout) -> Result<Self> {
+    pub(crate) async fn prepare(layout: ClusterLayout) -> Result<Self> {
         let options = control_plane::Options {
             users: vec![User::new(SIDECAR)],
             api_server_flags: vec![
@@ -121,7 +121,7 @@ impl TestBed {
     }
 
     /// The processes that serve the sidecar.
-    fn servers(&self) -> Result<[Process; 2]> {
+    pub(crate) fn servers(&self) -> Result<[Process; 2]> {
         let process = |name| {
             let pid = self.control_plane.supervisor().status(name)?.pid;
             let pid = pid.with_context(|| format!("{name} is not running"))?;
@@ -130,7 +130,7 @@ impl TestBed {
         Ok([process(program::API_SERVER)?, process(program::ETCD)?])
     }
 
-    fn start_sidecar(&self) -> Result<MeasuredSidecar> {
+    pub(crate) fn start_sidecar(&self) -> Result<MeasuredSidecar> {
         let kubeconfig = self.proxy.kubeconfig(&self.control_plane, SIDECAR)?;
         let port = free_port()?;
         let started = Instant::now();
@@ -153,22 +153,22 @@ impl TestBed {
     }
 }
 
-fn sidecar_path() -> Result<PathBuf> {
+pub(crate) fn sidecar_path() -> Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("pps-sidecar");
     ensure!(path.is_file(), "run `make bench`: {} is not built", path.display());
     Ok(path)
 }
 
-struct MeasuredSidecar {
+pub(crate) struct MeasuredSidecar {
     child: Child,
-    process: Process,
+    pub(crate) process: Process,
     port: u16,
-    started: Instant,
+    pub(crate) started: Instant,
 }
 
 impl MeasuredSidecar {
     /// Waits until this many states are written. Returns when that was observed.
-    async fn wait_until_recorded(&mut self, states: usize) -> Result<Instant> {
+    pub(crate) async fn wait_until_recorded(&mut self, states: usize) -> Result<Instant> {
         let deadline = Instant::now() + TIME_LIMIT;
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -203,7 +203,7 @@ impl MeasuredSidecar {
     }
 
     /// The number of successful status writes.
-    async fn status_writes(&self) -> Result<u64> {
+    pub(crate) async fn status_writes(&self) -> Result<u64> {
         let text = self.get("/metrics").await.context("the sidecar serves no metrics")?;
         let series = text.lines().find(|line| {
             line.starts_with("persistentpodstate_writes_total{")
@@ -224,7 +224,7 @@ impl MeasuredSidecar {
     }
 
     /// Waits until the process is idle. Returns the CPU time so far.
-    async fn wait_until_idle(&self) -> Result<f64> {
+    pub(crate) async fn wait_until_idle(&self) -> Result<f64> {
         let mut before = cpu(&self.process)?;
         loop {
             sleep(Duration::from_secs(2)).await;
@@ -247,10 +247,9 @@ async fn measure_becoming_ready(rate: Option<u64>) -> Result<Vec<String>> {
     sidecar.wait_until_ready().await?;
     let before = sidecar.wait_until_idle().await?;
     let (sent, writes) = (test_bed.proxy.bytes().0, sidecar.status_writes().await?);
-    let patch = json!({"status": {"conditions": [{"type": "Ready", "status": "True",
-        "lastTransitionTime": "2026-01-07T09:11:00Z"}]}});
     let pods: Vec<usize> = (0..layout.all_pods()).collect();
-    let last = patch_pods(&test_bed, layout, &pods, rate, &PodPatch::Status(patch)).await?;
+    let client = test_bed.control_plane.client();
+    let last = patch_pods(client, layout, &pods, rate, &PodPatch::become_ready()).await?;
     let after = sidecar.wait_until_recorded(layout.all_pods()).await?.saturating_duration_since(last);
     let used = sidecar.wait_until_idle().await? - before;
     Ok(vec![
@@ -292,28 +291,35 @@ async fn measure_start(workloads: usize) -> Result<(Vec<String>, Vec<String>)> {
     for key in ["example.com/heartbeat", "ovn.kubernetes.io/ip_address"] {
         let before = sidecar.wait_until_idle().await?;
         let patch = json!({"metadata": {"annotations": {key: "10.99.0.1"}}});
-        patch_pods(&test_bed, layout, &pods, Some(400), &PodPatch::Object(patch)).await?;
+        let client = test_bed.control_plane.client();
+        patch_pods(client, layout, &pods, Some(400), &PodPatch::Object(patch)).await?;
         let used = sidecar.wait_until_idle().await? - before;
         row.push(format!("{:.2} s", used * 1_000.0 / EVENTS as f64));
     }
     Ok((start, row))
 }
 
-enum PodPatch {
+pub(crate) enum PodPatch {
     Object(Value),
     Status(Value),
 }
 
+impl PodPatch {
+    pub(crate) fn become_ready() -> Self {
+        Self::Status(json!({"status": {"conditions": [{"type": "Ready", "status": "True",
+            "lastTransitionTime": "2026-01-07T09:11:00Z"}]}}))
+    }
+}
+
 /// Patches Pods at a rate per second, or as fast as possible. Returns when the last patch was answered.
-async fn patch_pods(
-    test_bed: &TestBed,
+pub(crate) async fn patch_pods(
+    client: Client,
     layout: ClusterLayout,
     pods: &[usize],
     rate: Option<u64>,
     patch: &PodPatch,
 ) -> Result<Instant> {
-    let api: Api<k8s_openapi::api::core::v1::Pod> =
-        Api::namespaced(test_bed.control_plane.client(), layout.namespace);
+    let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(client, layout.namespace);
     let started = Instant::now();
     let patches = pods.iter().enumerate().map(|(turn, &index)| {
         let (api, name) = (api.clone(), layout.pod_name(index));
@@ -334,6 +340,6 @@ async fn patch_pods(
     Ok(Instant::now())
 }
 
-fn mebibytes(bytes: u64) -> String {
+pub(crate) fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }

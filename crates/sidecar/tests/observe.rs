@@ -4,6 +4,8 @@
 
 #[path = "observe/api.rs"]
 mod api;
+#[path = "observe/encodings.rs"]
+mod encodings;
 #[path = "observe/pages.rs"]
 mod pages;
 #[path = "observe/restore.rs"]

@@ -15,7 +15,7 @@ use tower::BoxError;
 use tower::util::AndThenLayer;
 
 use super::watch::LONGEST_SILENCE;
-use super::wire::describe as describe_json_error;
+use super::wire::{Encoding, describe as describe_json_error};
 
 /// Creates a client from this kubeconfig file. Without one, uses the ServiceAccount of the Pod or the user's
 /// kubeconfig. Fails if neither exists or the configuration is invalid.
@@ -61,6 +61,10 @@ where
 {
     let status = response.status();
     if !status.is_client_error() && !status.is_server_error() {
+        return Ok(response.map(Either::Left));
+    }
+    let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    if Encoding::of(content_type) == Encoding::Protobuf {
         return Ok(response.map(Either::Left));
     }
     let (mut head, body) = response.into_parts();

@@ -1,6 +1,7 @@
 //! Watches: one task for each resource sends what it observes into a channel. Converts objects to facts before they are
 //! stored, retries forever, and reports whether each watch works.
 
+mod body;
 mod follow;
 mod merge;
 mod scope;
@@ -28,7 +29,7 @@ use crate::facts::interest::Interest;
 use crate::facts::store::Update;
 use crate::facts::{ConfigFact, GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
 use crate::observe::discovery::WatchId;
-use crate::observe::wire::{self, CustomWorkload, PpsObject, StatefulSet};
+use crate::observe::wire::{self, CustomWorkload, Encoded, Item, Malformed, PpsObject, StatefulSet};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
@@ -88,15 +89,20 @@ impl Watches {
         let target = WatchTarget::essential("persistentpodstates");
         let observation = Observation::PersistentPodStates;
         let scope = FieldScope::OnRequest(relist, None);
-        self.follow(target, source, scope, wire::read_pps, observation).await;
+        self.follow(target, source, scope, only_json(wire::read_pps), observation).await;
     }
 
     pub(crate) async fn watch_stateful_sets(self) {
         let id = WatchId { kind: GroupKind::stateful_set(), number: 0 };
         let observation = |update| Observation::Workloads(id.clone(), update);
-        let source = Source::all::<StatefulSet>(self.client.clone(), self.pages.clone(), WORKLOADS_PAGE_SIZE);
+        let source = Source::all::<StatefulSet>(self.client.clone(), self.pages.clone(), WORKLOADS_PAGE_SIZE)
+            .prefer_protobuf();
+        let read = |object: Encoded<'_>| match object {
+            Encoded::Json(text) => wire::read_stateful_set(text),
+            Encoded::Protobuf(message) => wire::read_stateful_set_message(message),
+        };
         let target = WatchTarget::essential("statefulsets");
-        self.follow(target, source, FieldScope::Fixed, wire::read_stateful_set, observation).await;
+        self.follow(target, source, FieldScope::Fixed, read, observation).await;
     }
 
     /// Watches workloads of a kind that not every cluster has.
@@ -104,7 +110,7 @@ impl Watches {
         let naming = resource.naming.clone();
         let target = WatchTarget::optional(&id, &resource);
         let api = api_resource(resource);
-        let read = |text: &str| wire::read_custom_workload(text, &api.api_version, &naming);
+        let read = only_json(|text| wire::read_custom_workload(text, &api.api_version, &naming));
         let observation = |update| Observation::Workloads(id.clone(), update);
         let source = Source::custom::<CustomWorkload>(
             self.client.clone(),
@@ -123,7 +129,7 @@ impl Watches {
         );
         let target = WatchTarget::essential("customresourcedefinitions");
         let observation = Observation::Definitions;
-        self.follow(target, source, FieldScope::Fixed, wire::read_definition, observation).await;
+        self.follow(target, source, FieldScope::Fixed, only_json(wire::read_definition), observation).await;
     }
 
     /// Watches the one ConfigMap that lists workload kinds, in this namespace.
@@ -131,24 +137,43 @@ impl Watches {
         let source =
             Source::one::<ConfigMap>(self.client.clone(), self.pages.clone(), &namespace, CONFIG_MAP);
         let target = WatchTarget::essential("configmaps");
-        self.follow(target, source, FieldScope::Fixed, wire::read_config, Observation::Config).await;
+        let read = only_json(wire::read_config);
+        self.follow(target, source, FieldScope::Fixed, read, Observation::Config).await;
     }
 
     /// Watches Pods, and lists them again when more annotations are of interest.
     pub(crate) async fn watch_pods(self, relist: Relist) {
-        let read = |text: &str| wire::read_pod(text, &self.interest);
+        let read = |object: Encoded<'_>| match object {
+            Encoded::Json(text) => wire::read_pod(text, &self.interest),
+            Encoded::Protobuf(message) => wire::read_pod_message(message, &self.interest),
+        };
         let scope = FieldScope::Keys(self.interest.annotations(), relist);
-        let source = Source::all::<Pod>(self.client.clone(), self.pages.clone(), PODS_PAGE_SIZE);
+        let source =
+            Source::all::<Pod>(self.client.clone(), self.pages.clone(), PODS_PAGE_SIZE).prefer_protobuf();
         self.follow(WatchTarget::essential("pods"), source, scope, read, Observation::Pods).await;
     }
 
     /// Watches the metadata of Nodes, and lists it again when more labels are of interest.
     pub(crate) async fn watch_nodes(self, relist: Relist) {
-        let read = |text: &str| wire::read_node(text, &self.interest);
+        let read = |object: Encoded<'_>| match object {
+            Encoded::Json(text) => wire::read_node(text, &self.interest),
+            Encoded::Protobuf(message) => wire::read_node_message(message, &self.interest),
+        };
         let scope = FieldScope::Keys(self.interest.labels(), relist);
         let source =
             Source::all::<PartialObjectMeta<Node>>(self.client.clone(), self.pages.clone(), PODS_PAGE_SIZE)
-                .only_metadata();
+                .only_metadata()
+                .prefer_protobuf();
         self.follow(WatchTarget::essential("nodes"), source, scope, read, Observation::Nodes).await;
+    }
+}
+
+/// A reader of objects that are never asked for in protobuf: custom resources have none.
+fn only_json<K, F>(
+    read: impl Fn(&str) -> Result<Item<K, F>, Malformed>,
+) -> impl Fn(Encoded<'_>) -> Result<Item<K, F>, Malformed> {
+    move |object| match object {
+        Encoded::Json(text) => read(text),
+        Encoded::Protobuf(_) => Err(Malformed("protobuf, which was not asked for".into())),
     }
 }

@@ -18,6 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What is answered to one request.
 pub(crate) enum Answer {
     Body(u16, String),
+    /// A body with these headers.
+    Encoded(u16, &'static str, Vec<u8>),
+    /// A watch with these headers, which sends these bytes and stays open.
+    EncodedWatch(&'static str, Receiver<Vec<u8>>),
     /// The lines of a watch, which stays open.
     Watch(Receiver<String>),
     /// A watch in which nothing happens, and which the API server ends after this time.
@@ -86,10 +90,15 @@ fn serve(
         if input.read_line(&mut head)? == 0 {
             return Ok(());
         }
-        let (mut line, mut length) = (String::new(), 0);
+        let (mut line, mut length, mut asked_for) = (String::new(), 0, String::new());
         while input.read_line(&mut line)? > 2 {
             if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
                 length = value.trim().parse().unwrap();
+            }
+            // What is asked for is recorded like the rest of the request.
+            if line.to_ascii_lowercase().starts_with("accept") {
+                asked_for.push_str(line.trim());
+                asked_for.push(' ');
             }
             line.clear();
         }
@@ -97,10 +106,27 @@ fn serve(
         input.read_exact(&mut body)?;
         let mut words = head.split(' ');
         let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        seen.lock().unwrap().push(format!("{method} {path} {}", String::from_utf8_lossy(&body)));
+        seen.lock().unwrap().push(format!("{method} {path} {asked_for}{}", String::from_utf8_lossy(&body)));
         match answer(method, path) {
             Answer::Body(code, body) => {
                 write!(output, "HTTP/1.1 {code} X\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+            }
+            Answer::Encoded(code, headers, body) => {
+                write!(output, "HTTP/1.1 {code} X\r\n{headers}\r\nContent-Length: {}\r\n\r\n", body.len())?;
+                output.write_all(&body)?;
+            }
+            Answer::EncodedWatch(headers, pieces) => {
+                write!(output, "HTTP/1.1 200 OK\r\n{headers}\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+                output.flush()?;
+                while let Ok(piece) = pieces.recv() {
+                    write!(output, "{:x}\r\n", piece.len())?;
+                    output.write_all(&piece)?;
+                    write!(output, "\r\n")?;
+                    output.flush()?;
+                }
+                loop {
+                    thread::park();
+                }
             }
             Answer::WatchUntil(time) => {
                 write!(output, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
@@ -183,6 +209,13 @@ impl Sidecar {
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+
+    /// The most memory that it has had so far, in bytes.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
     }
 
     pub(crate) fn wait_ready(&self) {

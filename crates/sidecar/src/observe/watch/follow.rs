@@ -20,7 +20,7 @@ use super::source::{PageSize, RawPage, Source, WATCH_TIME, WatchError, WatchEven
 use super::target::{Criticality, WatchTarget};
 use super::{Observation, Watches};
 use crate::facts::store::Update;
-use crate::observe::wire::{Item, Line, Malformed, Page};
+use crate::observe::wire::{Encoded, Event, Item, Malformed, Message, Page};
 
 /// The longest wait between two attempts to watch. A Pod that waits to be recorded should not have to wait long after
 /// the API server is back.
@@ -86,7 +86,7 @@ impl Watches {
         target: WatchTarget,
         source: Source,
         mut scope: FieldScope<'_>,
-        read: impl Fn(&str) -> Result<Item<K, F>, Malformed>,
+        read: impl Fn(Encoded<'_>) -> Result<Item<K, F>, Malformed>,
         observation: impl Fn(Update<K, F>) -> Observation,
     ) where
         K: Clone + Eq + Hash + Display + Debug,
@@ -126,7 +126,7 @@ impl<K, F, R, O> Follower<'_, K, F, R, O>
 where
     K: Clone + Eq + Hash + Display + Debug,
     F: Clone,
-    R: Fn(&str) -> Result<Item<K, F>, Malformed>,
+    R: Fn(Encoded<'_>) -> Result<Item<K, F>, Malformed>,
     O: Fn(Update<K, F>) -> Observation,
 {
     /// Waits for the next thing to happen, and handles it.
@@ -213,8 +213,8 @@ where
     }
 
     async fn on_page(&mut self, raw: &RawPage) -> Result<(), Ended> {
-        self.page_size.arrived(raw.text.len());
-        let page = match Page::read(&raw.text) {
+        self.page_size.arrived(raw.message.size());
+        let page = match Page::read(raw.message.as_encoded()) {
             Ok(page) => page,
             Err(malformed) => return self.on_list_failed(&WatchError::Malformed(malformed)).await,
         };
@@ -226,9 +226,9 @@ where
         for update in self.merge.begin_page(page.resource_version()) {
             self.send(update).await?;
         }
-        for text in page.items() {
+        for object in page.items() {
             self.watches.metrics.count_watch_event(&self.target.name);
-            if let Some(item) = self.read(text)
+            if let Some(item) = self.read(object)
                 && let Some(update) = self.merge.list_item(item)
             {
                 self.send(update).await?;
@@ -255,26 +255,26 @@ where
 
     async fn on_event(&mut self, event: WatchEvent) -> Result<(), Ended> {
         self.hear();
-        let line = match event {
+        let event = match event {
             WatchEvent::Opened => {
                 self.mark_up().await;
                 return Ok(());
             }
-            WatchEvent::Line(line) => line,
+            WatchEvent::Event(event) => event,
         };
         self.watches.metrics.count_watch_event(&self.target.name);
-        match line.as_deref().map_err(Clone::clone).and_then(Line::read) {
-            Ok(Line::Applied(text)) => self.on_change(text, false).await,
-            Ok(Line::Deleted(text)) => self.on_change(text, true).await,
-            Ok(Line::Bookmark(version)) if self.is_earlier(&version) => {
+        match event.as_ref().map(Message::as_encoded).map_err(Clone::clone).and_then(Event::of) {
+            Ok(Event::Applied(object)) => self.on_change(object, false).await,
+            Ok(Event::Deleted(object)) => self.on_change(object, true).await,
+            Ok(Event::Bookmark(version)) if self.is_earlier(&version) => {
                 self.on_watch_failed(&went_back()).await
             }
-            Ok(Line::Bookmark(version)) => {
+            Ok(Event::Bookmark(version)) => {
                 self.has_shown_events = true;
                 self.position = Some(version);
                 Ok(())
             }
-            Ok(Line::Error { code, message }) => {
+            Ok(Event::Error { code, message }) => {
                 let retry_after = Duration::ZERO;
                 self.on_watch_failed(&WatchError::Refused { code, message, retry_after }).await
             }
@@ -285,8 +285,8 @@ where
         }
     }
 
-    async fn on_change(&mut self, text: &str, is_deleted: bool) -> Result<(), Ended> {
-        let Some(item) = self.read(text) else { return Ok(()) };
+    async fn on_change(&mut self, object: Encoded<'_>, is_deleted: bool) -> Result<(), Ended> {
+        let Some(item) = self.read(object) else { return Ok(()) };
         if self.is_earlier(&item.resource_version) {
             return self.on_watch_failed(&went_back()).await;
         }
@@ -305,8 +305,8 @@ where
     }
 
     /// Reads an object. Reports one that cannot be read once, and without its content.
-    fn read(&mut self, text: &str) -> Option<Item<K, F>> {
-        match (self.read)(text) {
+    fn read(&mut self, object: Encoded<'_>) -> Option<Item<K, F>> {
+        match (self.read)(object) {
             Ok(item) => {
                 match &item.unreadable {
                     None => drop(self.unreadable.remove(&item.key)),

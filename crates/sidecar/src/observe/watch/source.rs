@@ -3,21 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{BoxStream, try_unfold};
-use http::Request;
-use http_body_util::BodyExt;
+use http::{HeaderMap, Request, Response};
 use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
 use kube::core::{ApiResource, Request as Requests};
 use kube::{Client, Resource};
 use pps_core::kinds;
-use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::observe::wire::{Lines, Malformed, Page};
+use super::body::{accept_gzip, collect, encoding_of, next_data, prefer_protobuf};
+use crate::observe::wire::{Events, Malformed, Message, Page, Refusal};
 
 /// How long the API server keeps a watch open. It ends the watch then, whether there were events or not, and the
 /// sidecar opens the next one where it ended: one cheap request a minute. So a connection that stays silent for longer
@@ -31,7 +29,7 @@ pub(crate) const LONGEST_SILENCE: Duration = Duration::from_mins(1);
 /// How long the API server may take to begin an answer. It gives up on a list after a minute itself.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The largest page of a list, in bytes. A larger one is asked for in smaller parts.
+/// The largest page of a list, in bytes, after decompression. A larger one is asked for in smaller parts.
 const LARGEST_PAGE: usize = 32 << 20;
 /// The largest page of one object, which has no smaller parts. etcd takes 1.5 MiB by default, which are six times as many
 /// in JSON at most.
@@ -53,11 +51,12 @@ pub(super) struct Source {
     page_size: u32,
     field_selector: Option<String>,
     only_metadata: bool,
+    prefers_protobuf: bool,
 }
 
 /// A page that has arrived. Until it is dropped, it counts as one of the pages that are in memory at once.
 pub(super) struct RawPage {
-    pub(super) text: String,
+    pub(super) message: Message,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -96,7 +95,7 @@ pub(super) enum WatchEvent {
     /// The API server has accepted the watch.
     Opened,
     /// An event, or why it cannot be read.
-    Line(Result<String, Malformed>),
+    Event(Result<Message, Malformed>),
 }
 
 impl WatchError {
@@ -181,7 +180,15 @@ impl Source {
 
     fn at(client: Client, pages: Arc<Semaphore>, path: String, page_size: u32) -> Self {
         let requests = Requests::new(path);
-        Self { client, requests, pages, page_size, field_selector: None, only_metadata: false }
+        Self {
+            client,
+            requests,
+            pages,
+            page_size,
+            field_selector: None,
+            only_metadata: false,
+            prefers_protobuf: false,
+        }
     }
 
     /// How many objects the first page has.
@@ -191,6 +198,11 @@ impl Source {
 
     pub(super) fn only_metadata(self) -> Self {
         Self { only_metadata: true, ..self }
+    }
+
+    /// Asks for protobuf, which only built-in resources have. The objects must be readable in both encodings.
+    pub(super) fn prefer_protobuf(self) -> Self {
+        Self { prefers_protobuf: true, ..self }
     }
 
     /// One page of a list, of this many objects: the first one, or the one that this token stands for. Waits for its turn
@@ -212,13 +224,17 @@ impl Source {
         } else {
             self.requests.list(&params)
         };
-        let body = self.send(request.map_err(kube::Error::BuildRequest)?).await?;
+        let mut request = request.map_err(kube::Error::BuildRequest)?;
+        accept_gzip(&mut request);
+        if self.prefers_protobuf {
+            prefer_protobuf(&mut request, self.only_metadata, true);
+        }
+        let (headers, body) = self.send(request).await?;
         // The semaphore is never closed.
         let permit = self.pages.clone().acquire_owned().await.ok();
-        let bytes = collect(body, if objects > 1 { LARGEST_PAGE } else { LARGEST_OBJECT }).await?;
-        let text = String::from_utf8(bytes)
-            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-        Ok(RawPage { text, _permit: permit })
+        let most = if objects > 1 { LARGEST_PAGE } else { LARGEST_OBJECT };
+        let bytes = collect(&headers, body, most).await?;
+        Ok(RawPage { message: Message::new(encoding_of(&headers), bytes), _permit: permit })
     }
 
     /// The version that the API server has reached. It reads it from etcd, or from a cache that it knows to be current, so
@@ -231,9 +247,9 @@ impl Source {
             ..ListParams::default()
         };
         let request = self.requests.list_metadata(&params).map_err(kube::Error::BuildRequest)?;
-        let bytes = collect(self.send(request).await?, LARGEST_VERSION).await?;
-        let page =
-            Page::read(std::str::from_utf8(&bytes).unwrap_or_default()).map_err(WatchError::Malformed)?;
+        let (headers, body) = self.send(request).await?;
+        let page = Message::new(encoding_of(&headers), collect(&headers, body, LARGEST_VERSION).await?);
+        let page = Page::read(page.as_encoded()).map_err(WatchError::Malformed)?;
         Ok(page.resource_version().to_owned())
     }
 
@@ -245,7 +261,7 @@ impl Source {
         try_unfold(Progress::Closed(self, resource_version), Progress::next).boxed()
     }
 
-    async fn open_watch(&self, resource_version: &str) -> Result<Body, WatchError> {
+    async fn open_watch(&self, resource_version: &str) -> Result<(HeaderMap, Body), WatchError> {
         let params = WatchParams {
             field_selector: self.field_selector.clone(),
             timeout: Some(WATCH_SECONDS),
@@ -256,79 +272,54 @@ impl Source {
         } else {
             self.requests.watch(&params, resource_version)
         };
-        self.send(request.map_err(kube::Error::BuildRequest)?).await
+        let mut request = request.map_err(kube::Error::BuildRequest)?;
+        if self.prefers_protobuf {
+            prefer_protobuf(&mut request, self.only_metadata, false);
+        }
+        self.send(request).await
     }
 
-    async fn send(&self, request: Request<Vec<u8>>) -> Result<Body, WatchError> {
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Status {
-            message: Option<String>,
-            details: Details,
-        }
-        #[derive(Default, Deserialize)]
-        #[serde(rename_all = "camelCase", default)]
-        struct Details {
-            retry_after_seconds: u32,
-        }
+    async fn send(&self, request: Request<Vec<u8>>) -> Result<(HeaderMap, Body), WatchError> {
         let response = timeout(RESPONSE_TIMEOUT, self.client.send(request.map(Body::from))).await;
-        let response = response.map_err(|_| WatchError::Silent(RESPONSE_TIMEOUT))??;
-        let code = response.status();
-        if code.is_success() {
-            return Ok(response.into_body());
+        let response: Response<Body> = response.map_err(|_| WatchError::Silent(RESPONSE_TIMEOUT))??;
+        let (head, body) = response.into_parts();
+        if head.status.is_success() {
+            return Ok((head.headers, body));
         }
-        let status = collect(response.into_body(), LARGEST_ERROR).await.unwrap_or_default();
-        let Status { message, details } = serde_json::from_slice(&status).unwrap_or_default();
-        let message = message.unwrap_or_else(|| "no answer of an API server".into());
-        let retry_after = Duration::from_secs(details.retry_after_seconds.into());
-        Err(WatchError::Refused { code: code.as_u16(), message, retry_after })
+        let status = collect(&head.headers, body, LARGEST_ERROR).await.unwrap_or_default();
+        let status = Message::new(encoding_of(&head.headers), status);
+        let refusal = Refusal::read(status.as_encoded()).unwrap_or_default();
+        let retry_after = Duration::from_secs(refusal.retry_after_seconds().into());
+        let message = refusal.message.unwrap_or_else(|| "no answer of an API server".into());
+        Err(WatchError::Refused { code: head.status.as_u16(), message, retry_after })
     }
 }
 
 /// How far a watch has come.
 enum Progress {
     Closed(Arc<Source>, String),
-    Open(Body, Lines),
+    Open(Body, Events),
 }
 
 impl Progress {
     async fn next(self) -> Result<Option<(WatchEvent, Self)>, WatchError> {
-        let (mut body, mut lines) = match self {
+        let (mut body, mut events) = match self {
             Self::Closed(source, resource_version) => {
-                let body = source.open_watch(&resource_version).await?;
-                return Ok(Some((WatchEvent::Opened, Self::Open(body, Lines::new(LARGEST_EVENT)))));
+                let (headers, body) = source.open_watch(&resource_version).await?;
+                let events = Events::new(encoding_of(&headers), LARGEST_EVENT);
+                return Ok(Some((WatchEvent::Opened, Self::Open(body, events))));
             }
-            Self::Open(body, lines) => (body, lines),
+            Self::Open(body, events) => (body, events),
         };
         loop {
-            if let Some(line) = lines.next_line() {
-                return Ok(Some((WatchEvent::Line(line), Self::Open(body, lines))));
+            if let Some(event) = events.next_event() {
+                return Ok(Some((WatchEvent::Event(event), Self::Open(body, events))));
             }
             match next_data(&mut body).await? {
-                Some(data) => lines.push(&data),
+                Some(data) => events.push(&data),
                 None => return Ok(None),
             }
         }
-    }
-}
-
-/// Reads a body of at most this many bytes.
-async fn collect(mut body: Body, most: usize) -> Result<Vec<u8>, WatchError> {
-    let mut bytes = Vec::new();
-    while let Some(data) = next_data(&mut body).await? {
-        if bytes.len() + data.len() > most {
-            return Err(WatchError::TooLarge(most));
-        }
-        bytes.extend_from_slice(&data);
-    }
-    Ok(bytes)
-}
-
-async fn next_data(body: &mut Body) -> Result<Option<Bytes>, WatchError> {
-    let frame = timeout(LONGEST_SILENCE, body.frame()).await;
-    match frame.map_err(|_| WatchError::Silent(LONGEST_SILENCE))? {
-        Some(frame) => Ok(Some(frame?.into_data().unwrap_or_default())),
-        None => Ok(None),
     }
 }
 
@@ -365,7 +356,8 @@ mod tests {
         tokio::pin!(third);
         assert!(timeout(Duration::from_millis(100), &mut third).await.is_err());
         drop(first);
-        assert_eq!((second.text, third.await.unwrap().text), ("{}".to_owned(), "{}".to_owned()));
+        let empty = Message::Json("{}".to_owned());
+        assert_eq!((second.message, third.await.unwrap().message), (empty.clone(), empty));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
 
-use super::object::{Item, Malformed, item};
+use super::object::{Item, Malformed, item, item_of};
+use super::protobuf;
 use crate::facts::NodeFact;
 use crate::facts::interest::Interest;
 
@@ -21,9 +22,29 @@ pub fn node_fact(node: &PartialObjectMeta<Node>, interest: &Interest) -> NodeFac
 
 /// Reads the metadata of a Node. One that cannot be read exists and has no labels.
 pub fn read_node(text: &str, interest: &Interest) -> Result<Item<Arc<str>, NodeFact>, Malformed> {
-    let key = |metadata: &ObjectMeta| metadata.name.as_deref().unwrap_or_default().into();
     let whole = |node: PartialObjectMeta<Node>| Some(node_fact(&node, interest));
-    item(text, |node: &PartialObjectMeta<Node>| &node.metadata, key, whole, |rest| Some(fact(rest, interest)))
+    let rest = |rest: &ObjectMeta| Some(fact(rest, interest));
+    item(text, |node: &PartialObjectMeta<Node>| &node.metadata, key_of, whole, rest)
+}
+
+/// Reads the metadata of a Node like [`read_node`].
+pub fn read_node_message(message: &[u8], interest: &Interest) -> Result<Item<Arc<str>, NodeFact>, Malformed> {
+    let fact = |metadata: &ObjectMeta| Some(fact(metadata, interest));
+    let node = protobuf::read(message, |message| {
+        let mut node = ObjectMeta::default();
+        for field in protobuf::Fields::of(message) {
+            if let (1, value) = field? {
+                node = protobuf::metadata(value.fields()?)?;
+                node.labels = Some(protobuf::labels(value.fields()?)?);
+            }
+        }
+        Ok(node)
+    });
+    item_of(node?, |node| node, key_of, |node| fact(&node), fact)
+}
+
+fn key_of(metadata: &ObjectMeta) -> Arc<str> {
+    metadata.name.as_deref().unwrap_or_default().into()
 }
 
 fn fact(metadata: &ObjectMeta, interest: &Interest) -> NodeFact {

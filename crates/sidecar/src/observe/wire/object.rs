@@ -92,13 +92,24 @@ pub(super) fn item<O, K, F>(
 where
     O: DeserializeOwned,
 {
+    item_of(read(text)?, metadata, key, whole, rest)
+}
+
+/// Turns what could be read of an object into an item.
+pub(super) fn item_of<O, K, F>(
+    object: Read<O>,
+    metadata: impl Fn(&O) -> &ObjectMeta,
+    key: impl Fn(&ObjectMeta) -> K,
+    whole: impl FnOnce(O) -> Option<F>,
+    rest: impl FnOnce(&ObjectMeta) -> Option<F>,
+) -> Result<Item<K, F>, Malformed> {
     let identify = |metadata: &ObjectMeta| {
         if metadata.name.as_deref().is_none_or(str::is_empty) {
             return Err(Malformed("metadata: the object has no name".into()));
         }
         Ok((key(metadata), metadata.resource_version.clone().unwrap_or_default()))
     };
-    match read::<O>(text)? {
+    match object {
         Read::Whole(object) => {
             let (key, resource_version) = identify(metadata(&object))?;
             Ok(Item { key, resource_version, fact: whole(object), unreadable: None })

@@ -1,5 +1,7 @@
 //! Pods on the wire and their facts.
 
+mod protobuf;
+
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
@@ -10,6 +12,7 @@ use pps_core::required_affinity::RequiredAffinity;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+pub use self::protobuf::read_pod_message;
 use super::metadata::{key_of, slim_metadata, slim_resource};
 use super::object::{Item, Malformed, item};
 use crate::facts::interest::Interest;
@@ -50,8 +53,17 @@ struct PodCondition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
+    last_transition_time: Option<Since>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Since {
     /// Parsed only where it is used: a Pod has several conditions, and only one of them matters.
-    last_transition_time: Option<String>,
+    Text(String),
+    /// In Unix seconds.
+    #[serde(skip)]
+    Seconds(i64),
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -93,11 +105,14 @@ pub fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
 
 /// Reads a Pod. Of one that cannot be read is known that it exists and whose it is; it counts as not Ready.
 pub fn read_pod(text: &str, interest: &Interest) -> Result<Item<NamespacedName, PodFact>, Malformed> {
-    let rest = |metadata: &ObjectMeta| {
-        pod_fact(&Pod { metadata: metadata.clone(), ..Pod::default() }, interest)
-            .map(|fact| PodFact { pending: None, ..fact })
-    };
-    item(text, |pod: &Pod| &pod.metadata, key_of, |pod| pod_fact(&pod, interest), rest)
+    let whole = |pod: Pod| pod_fact(&pod, interest);
+    item(text, |pod: &Pod| &pod.metadata, key_of, whole, |rest| rest_of(rest, interest))
+}
+
+/// The fact of a Pod of which only the metadata can be read.
+fn rest_of(metadata: &ObjectMeta, interest: &Interest) -> Option<PodFact> {
+    pod_fact(&Pod { metadata: metadata.clone(), ..Pod::default() }, interest)
+        .map(|fact| PodFact { pending: None, ..fact })
 }
 
 fn condition<'a>(pod: &'a Pod, type_: &str, status: &str) -> Option<&'a PodCondition> {
@@ -108,7 +123,10 @@ fn condition<'a>(pod: &'a Pod, type_: &str, status: &str) -> Option<&'a PodCondi
 impl PodCondition {
     /// When it took its status, in Unix seconds.
     fn since(&self) -> Option<i64> {
-        self.last_transition_time.as_deref()?.parse().ok().map(Timestamp::as_second)
+        match self.last_transition_time.as_ref()? {
+            Since::Text(text) => text.parse().ok().map(Timestamp::as_second),
+            Since::Seconds(seconds) => Timestamp::from_second(*seconds).ok().map(Timestamp::as_second),
+        }
     }
 }
 

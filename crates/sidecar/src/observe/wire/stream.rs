@@ -1,21 +1,32 @@
-//! Lists and watches as the API server sends them: pages of a list, and the lines of a watch. The objects in them stay
-//! unread, so that each can be read alone.
+//! Lists and watches as the API server sends them: pages of a list, and the events of a watch, which are lines of JSON
+//! or frames of protobuf. The objects in them stay unread, so that each can be read alone.
+
+mod events;
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+pub use self::events::Events;
+use super::encoding::Encoded;
 use super::object::{Malformed, describe};
+use super::protobuf::{Damaged, Fields, open};
+use super::status::Refusal;
 
 /// One page of a list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub struct Page<'a> {
-    #[serde(default)]
     metadata: PageMetadata,
-    /// The objects, unread.
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
+    items: Items<'a>,
+}
+
+/// The objects of a page, unread.
+#[derive(Debug)]
+enum Items<'a> {
+    Json(Vec<&'a RawValue>),
+    /// The list, in which they are one kind of fields.
+    Protobuf(Fields<'a>),
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -28,12 +39,47 @@ struct PageMetadata {
 
 impl<'a> Page<'a> {
     /// Reads a page. Fails if it is no list, or if its place in time is unknown, so that it could not be watched from.
-    pub fn read(text: &'a str) -> Result<Self, Malformed> {
-        let page: Self = serde_json::from_str(text).map_err(|error| Malformed(describe(&error)))?;
+    pub fn read(page: Encoded<'a>) -> Result<Self, Malformed> {
+        let page = match page {
+            Encoded::Json(text) => Self::read_json(text).map_err(|error| Malformed(describe(&error)))?,
+            Encoded::Protobuf(bytes) => Self::read_message(open(bytes)?)?,
+        };
         if page.resource_version().is_empty() {
             return Err(Malformed("the list has no resource version".into()));
         }
         Ok(page)
+    }
+
+    fn read_json(text: &'a str) -> serde_json::Result<Self> {
+        #[derive(Deserialize)]
+        struct JsonPage<'a> {
+            #[serde(default)]
+            metadata: PageMetadata,
+            #[serde(borrow, default)]
+            items: Option<Vec<&'a RawValue>>,
+        }
+        let JsonPage { metadata, items } = serde_json::from_str(text)?;
+        Ok(Self { metadata, items: Items::Json(items.unwrap_or_default()) })
+    }
+
+    fn read_message(message: &'a [u8]) -> Result<Self, Damaged> {
+        let mut metadata = PageMetadata::default();
+        for field in Fields::of(message) {
+            match field? {
+                (1, value) => {
+                    for field in value.fields()? {
+                        match field? {
+                            (2, value) => metadata.resource_version = value.some_text()?,
+                            (3, value) => metadata.continue_token = value.some_text()?,
+                            _ => {}
+                        }
+                    }
+                }
+                (2, value) => drop(value.bytes()?),
+                _ => {}
+            }
+        }
+        Ok(Self { metadata, items: Items::Protobuf(Fields::of(message)) })
     }
 
     pub fn resource_version(&self) -> &str {
@@ -45,17 +91,23 @@ impl<'a> Page<'a> {
         self.metadata.continue_token.as_deref().filter(|token| !token.is_empty())
     }
 
-    pub fn items(&self) -> impl Iterator<Item = &'a str> {
-        self.items.iter().flatten().map(|item| item.get())
+    pub fn items(&self) -> Box<dyn Iterator<Item = Encoded<'a>> + Send + '_> {
+        match &self.items {
+            Items::Json(items) => Box::new(items.iter().map(|item| Encoded::Json(item.get()))),
+            Items::Protobuf(fields) => Box::new(fields.clone().filter_map(|field| match field {
+                Ok((2, value)) => value.bytes().ok().map(Encoded::Protobuf),
+                _ => None,
+            })),
+        }
     }
 }
 
-/// One line of a watch.
+/// One event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line<'a> {
+pub enum Event<O> {
     /// An object was created or changed.
-    Applied(&'a str),
-    Deleted(&'a str),
+    Applied(O),
+    Deleted(O),
     /// Everything up to this resource version has been sent.
     Bookmark(String),
     /// The API server ends the watch, for example because the resource version is too old.
@@ -65,10 +117,13 @@ pub enum Line<'a> {
     },
 }
 
+/// One line of a watch in JSON.
+pub type Line<'a> = Event<&'a str>;
+
 impl<'a> Line<'a> {
     pub fn read(text: &'a str) -> Result<Self, Malformed> {
         #[derive(Deserialize)]
-        struct Event<'a> {
+        struct JsonEvent<'a> {
             #[serde(rename = "type", borrow)]
             kind: Cow<'a, str>,
             #[serde(borrow)]
@@ -78,31 +133,90 @@ impl<'a> Line<'a> {
         struct Bookmark {
             metadata: PageMetadata,
         }
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Status {
-            code: Option<u16>,
-            message: Option<String>,
-        }
         let malformed = |error: serde_json::Error| Malformed(describe(&error));
-        let event: Event<'a> = serde_json::from_str(text).map_err(malformed)?;
+        let event: JsonEvent<'a> = serde_json::from_str(text).map_err(malformed)?;
         let object = event.object.get();
-        match &*event.kind {
+        Self::new(&event.kind, object, Encoded::Json(object), || {
+            let bookmark: Bookmark = serde_json::from_str(object).map_err(malformed)?;
+            Ok(bookmark.metadata.resource_version)
+        })
+    }
+}
+
+impl<'a> Event<&'a [u8]> {
+    /// Reads the frame of an event. Each object in it is in an envelope of its own.
+    pub fn read_frame(frame: &'a [u8]) -> Result<Self, Malformed> {
+        let (mut kind, mut envelope) = (&[][..], &[][..]);
+        for field in Fields::of(frame) {
+            match field? {
+                (1, value) => kind = value.bytes()?,
+                (2, value) => {
+                    for field in value.fields()? {
+                        if let (1, value) = field? {
+                            envelope = value.bytes()?;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        let object = open(envelope)?;
+        let kind = std::str::from_utf8(kind).unwrap_or_default();
+        Self::new(kind, object, Encoded::Protobuf(envelope), || Ok(bookmarked_version(object)?))
+    }
+}
+
+/// The version in the metadata of an object.
+fn bookmarked_version(object: &[u8]) -> Result<Option<String>, Damaged> {
+    for field in Fields::of(object) {
+        if let (1, value) = field? {
+            return Ok(super::protobuf::metadata(value.fields()?)?.resource_version);
+        }
+    }
+    Ok(None)
+}
+
+impl<O> Event<O> {
+    fn new(
+        kind: &str,
+        object: O,
+        status: Encoded<'_>,
+        bookmark: impl FnOnce() -> Result<Option<String>, Malformed>,
+    ) -> Result<Self, Malformed> {
+        match kind {
             "ADDED" | "MODIFIED" => Ok(Self::Applied(object)),
             "DELETED" => Ok(Self::Deleted(object)),
             "BOOKMARK" => {
-                let bookmark: Bookmark = serde_json::from_str(object).map_err(malformed)?;
-                let version = bookmark.metadata.resource_version.filter(|version| !version.is_empty());
+                let version = bookmark()?.filter(|version| !version.is_empty());
                 version.map(Self::Bookmark).ok_or_else(|| Malformed("a bookmark without a version".into()))
             }
             "ERROR" => {
-                let status: Status = serde_json::from_str(object).map_err(malformed)?;
+                let status = Refusal::read(status)?;
                 Ok(Self::Error {
                     code: status.code.unwrap_or(500),
                     message: status.message.unwrap_or_else(|| "the API server gives no reason".into()),
                 })
             }
             _ => Err(Malformed("an event of an unknown type".into())),
+        }
+    }
+
+    fn map<T>(self, object: impl FnOnce(O) -> T) -> Event<T> {
+        match self {
+            Self::Applied(applied) => Event::Applied(object(applied)),
+            Self::Deleted(deleted) => Event::Deleted(object(deleted)),
+            Self::Bookmark(version) => Event::Bookmark(version),
+            Self::Error { code, message } => Event::Error { code, message },
+        }
+    }
+}
+
+impl<'a> Event<Encoded<'a>> {
+    /// Reads an event in either encoding.
+    pub fn of(event: Encoded<'a>) -> Result<Self, Malformed> {
+        match event {
+            Encoded::Json(line) => Line::read(line).map(|event| event.map(Encoded::Json)),
+            Encoded::Protobuf(frame) => Event::read_frame(frame).map(|event| event.map(Encoded::Protobuf)),
         }
     }
 }
@@ -155,6 +269,7 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    use super::super::protobuf::tests::{envelope, message, number};
     use super::*;
 
     #[test]
@@ -163,14 +278,53 @@ mod tests {
         let text = format!(
             r#"{{"kind": "List", "metadata": {{"resourceVersion": "7", "continue": "t"}}, "items": [{deep}, {{}}]}}"#
         );
-        let page = Page::read(&text).unwrap();
+        let page = Page::read(Encoded::Json(&text)).unwrap();
         assert_eq!((page.resource_version(), page.continue_token()), ("7", Some("t")));
-        assert_eq!(page.items().collect::<Vec<_>>(), [&*deep, "{}"]);
-        let last =
-            Page::read(r#"{"metadata": {"resourceVersion": "7", "continue": ""}, "items": null}"#).unwrap();
+        assert_eq!(page.items().collect::<Vec<_>>(), [Encoded::Json(&deep), Encoded::Json("{}")]);
+        let last = Page::read(Encoded::Json(
+            r#"{"metadata": {"resourceVersion": "7", "continue": ""}, "items": null}"#,
+        ))
+        .unwrap();
         assert_eq!((last.continue_token(), last.items().count()), (None, 0));
-        assert!(Page::read(r#"{"metadata": {}, "items": []}"#).is_err());
-        assert!(Page::read("<html>").is_err());
+        assert!(Page::read(Encoded::Json(r#"{"metadata": {}, "items": []}"#)).is_err());
+        assert!(Page::read(Encoded::Json("<html>")).is_err());
+    }
+
+    fn frame(kind: &str, object: &[u8]) -> Vec<u8> {
+        message(&[(1, kind.as_bytes()), (2, &message(&[(1, &envelope(object))]))])
+    }
+
+    #[test]
+    fn reads_a_page_of_protobuf_whose_objects_are_damaged() {
+        let list = message(&[(1, &message(&[(2, b"7"), (3, b"t")])), (2, b"\xff\xff"), (2, b"")]);
+        let page = envelope(&list);
+        let page = Page::read(Encoded::Protobuf(&page)).unwrap();
+        assert_eq!((page.resource_version(), page.continue_token()), ("7", Some("t")));
+        let expected = [Encoded::Protobuf(b"\xff\xff"), Encoded::Protobuf(b"")];
+        assert_eq!(page.items().collect::<Vec<_>>(), expected);
+        let cut_short = &list[..list.len() - 1];
+        for other in [envelope(cut_short), envelope(&message(&[(2, b"")])), b"{}".to_vec(), Vec::new()] {
+            assert!(Page::read(Encoded::Protobuf(&other)).is_err(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn reads_each_kind_of_event_in_protobuf() {
+        let read = |kind: &str, object: &[u8]| {
+            let frame = frame(kind, object);
+            Event::of(Encoded::Protobuf(&frame)).map(|event| format!("{event:?}"))
+        };
+        assert_eq!(read("ADDED", b"\xff").unwrap(), "Applied(Protobuf([255]))", "unread");
+        assert_eq!(read("MODIFIED", b"").unwrap(), "Applied(Protobuf([]))");
+        assert_eq!(read("DELETED", b"").unwrap(), "Deleted(Protobuf([]))");
+        let bookmark = message(&[(1, &message(&[(6, b"8")]))]);
+        assert_eq!(read("BOOKMARK", &bookmark).unwrap(), r#"Bookmark("8")"#);
+        let status = [message(&[(3, b"too old")]), number(6, 410)].concat();
+        assert_eq!(read("ERROR", &status).unwrap(), r#"Error { code: 410, message: "too old" }"#);
+        for (kind, object) in [("BOOKMARK", &b""[..]), ("OTHER", b""), ("ERROR", b"\xff"), ("", b"")] {
+            assert!(read(kind, object).is_err(), "{kind}");
+        }
+        assert!(Event::of(Encoded::Protobuf(b"\x0a\x05ADDED")).is_err(), "no object");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Workloads on the wire, StatefulSets and those of custom kinds, and their facts.
 
+mod protobuf;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -13,6 +15,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+pub use self::protobuf::read_stateful_set_message;
 use super::metadata::{key_of, request_annotations, slim_metadata, slim_resource};
 use super::object::{Item, Malformed, item};
 use crate::facts::{NamespacedName, WorkloadFact};
@@ -97,8 +100,13 @@ pub fn custom_workload_fact(workload: &CustomWorkload, api_version: &str, naming
 /// Reads a StatefulSet. One that cannot be read does not say how many Pods it wants, so that no state is dropped.
 pub fn read_stateful_set(text: &str) -> Result<Item<NamespacedName, WorkloadFact>, Malformed> {
     let whole = |workload: StatefulSet| Some(workload_fact(&workload));
-    let rest = |metadata: &ObjectMeta| Some(fact(metadata, StatefulSet::API_VERSION, Demand::default()));
-    item(text, |workload: &StatefulSet| &workload.metadata, key_of, whole, rest)
+    item(text, |workload: &StatefulSet| &workload.metadata, key_of, whole, rest_of)
+}
+
+/// The fact of a StatefulSet of which only the metadata can be read.
+#[allow(clippy::unnecessary_wraps, reason = "the reader of an object takes it so")]
+fn rest_of(metadata: &ObjectMeta) -> Option<WorkloadFact> {
+    Some(fact(metadata, StatefulSet::API_VERSION, Demand::default()))
 }
 
 /// Reads a workload of a custom kind, like a StatefulSet.

@@ -1,0 +1,180 @@
+//! Bodies of answers: how they are asked for, and read within limits.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use flate2::write::GzDecoder;
+use http::{HeaderMap, HeaderValue, Request, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use tokio::time::timeout;
+
+use super::source::{LONGEST_SILENCE, WatchError};
+use crate::observe::wire::{Encoding, Malformed};
+
+/// What to ask for instead of JSON alone. A server that has no protobuf for a resource, as for each custom one, answers
+/// with JSON.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf,application/json";
+const PROTOBUF_METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+    application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+const PROTOBUF_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+    application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/// Asks for protobuf.
+pub(super) fn prefer_protobuf(request: &mut Request<Vec<u8>>, only_metadata: bool, is_list: bool) {
+    let accept = match (only_metadata, is_list) {
+        (false, _) => PROTOBUF,
+        (true, true) => PROTOBUF_METADATA_LIST,
+        (true, false) => PROTOBUF_METADATA,
+    };
+    request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accept));
+}
+
+/// Asks for a compressed body. Only for lists: the API server compresses those of more than 128 KiB, and no watch, where
+/// whatever else compresses it on the way might hold back events until it has enough of them.
+pub(super) fn accept_gzip(request: &mut Request<Vec<u8>>) {
+    request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+}
+
+/// How a body is encoded, apart from compression.
+pub(super) fn encoding_of(headers: &HeaderMap) -> Encoding {
+    Encoding::of(headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()))
+}
+
+/// Reads a body of at most this many bytes, decompressed if it is compressed.
+pub(super) async fn collect(headers: &HeaderMap, mut body: Body, most: usize) -> Result<Vec<u8>, WatchError> {
+    let plain = Bounded { bytes: Vec::new(), most, is_full: false };
+    let mut output = match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+        None | Some(b"" | b"identity") => Output::Plain(plain),
+        Some(coding) if coding.eq_ignore_ascii_case(b"gzip") => Output::Gzip(GzDecoder::new(plain)),
+        Some(_) => return Err(unreadable("it has a content encoding that was not asked for")),
+    };
+    while let Some(data) = next_data(&mut body).await? {
+        output.write(&data)?;
+    }
+    output.finish()
+}
+
+pub(super) async fn next_data(body: &mut Body) -> Result<Option<Bytes>, WatchError> {
+    let frame = timeout(LONGEST_SILENCE, body.frame()).await;
+    match frame.map_err(|_| WatchError::Silent(LONGEST_SILENCE))? {
+        Some(frame) => Ok(Some(frame?.into_data().unwrap_or_default())),
+        None => Ok(None),
+    }
+}
+
+fn unreadable(why: &str) -> WatchError {
+    WatchError::Malformed(Malformed(why.to_owned()))
+}
+
+enum Output {
+    Plain(Bounded),
+    Gzip(GzDecoder<Bounded>),
+}
+
+impl Output {
+    fn write(&mut self, data: &[u8]) -> Result<(), WatchError> {
+        let (result, bounded) = match self {
+            Self::Plain(bounded) => (bounded.write_all(data), bounded),
+            Self::Gzip(decoder) => (decoder.write_all(data), decoder.get_mut()),
+        };
+        result.map_err(|_| bounded.error())
+    }
+
+    fn finish(self) -> Result<Vec<u8>, WatchError> {
+        match self {
+            Self::Plain(bounded) => Ok(bounded.bytes),
+            Self::Gzip(mut decoder) => match decoder.try_finish() {
+                Ok(()) => Ok(std::mem::take(&mut decoder.get_mut().bytes)),
+                Err(_) => Err(decoder.get_ref().error()),
+            },
+        }
+    }
+}
+
+/// Takes a limited number of bytes, so that a few bytes cannot become gigabytes.
+struct Bounded {
+    bytes: Vec<u8>,
+    most: usize,
+    is_full: bool,
+}
+
+impl Bounded {
+    /// Why a write to it, or to the decoder before it, failed.
+    fn error(&self) -> WatchError {
+        if self.is_full { WatchError::TooLarge(self.most) } else { unreadable("its compression is damaged") }
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
+        if self.bytes.len() + data.len() > self.most {
+            self.is_full = true;
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(data);
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    async fn read(coding: Option<&str>, body: Vec<u8>, most: usize) -> Result<Vec<u8>, String> {
+        let mut headers = HeaderMap::new();
+        if let Some(coding) = coding {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_str(coding).unwrap());
+        }
+        collect(&headers, Body::from(body), most).await.map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn reads_plain_and_compressed_bodies() {
+        let text: Vec<u8> = (0..100_000).map(|n| u8::try_from(n % 251).unwrap()).collect();
+        assert_eq!(read(None, text.clone(), text.len()).await, Ok(text.clone()));
+        assert_eq!(read(Some("GZIP"), gzip(&text), text.len()).await, Ok(text.clone()));
+        let too_large = Err("the answer has more than 99999 bytes".to_owned());
+        assert_eq!(read(None, text.clone(), 99_999).await, too_large);
+        assert_eq!(read(Some("gzip"), gzip(&text), 99_999).await, too_large);
+    }
+
+    #[tokio::test]
+    async fn refuses_bodies_whose_compression_is_damaged_or_unknown() {
+        let compressed = gzip(b"text");
+        let damaged = Err("the answer cannot be read: its compression is damaged".to_owned());
+        for length in 0..compressed.len() {
+            assert_eq!(read(Some("gzip"), compressed[..length].to_vec(), 9).await, damaged, "{length}");
+        }
+        let mut flipped = compressed.clone();
+        let checksum = flipped.len() - 8;
+        flipped[checksum] ^= 1;
+        assert_eq!(read(Some("gzip"), flipped, 9).await, damaged);
+        assert!(read(Some("br"), compressed, 9).await.is_err());
+    }
+
+    #[test]
+    fn a_compression_bomb_takes_no_more_memory_than_the_limit() {
+        // 64 MB in 64 KB.
+        let bomb = gzip(&vec![0; 64 << 20]);
+        assert!(bomb.len() < 400_000, "{}", bomb.len());
+        let bounded = Bounded { bytes: Vec::new(), most: 1 << 20, is_full: false };
+        let mut output = Output::Gzip(GzDecoder::new(bounded));
+        assert!(matches!(output.write(&bomb), Err(WatchError::TooLarge(_))));
+        let Output::Gzip(decoder) = output else { unreachable!() };
+        assert!(decoder.get_ref().bytes.capacity() <= 2 << 20);
+    }
+}

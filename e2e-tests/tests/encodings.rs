@@ -1,0 +1,384 @@
+//! What the sidecar reads of the same objects in JSON and in protobuf, as a real API server encodes them: random objects,
+//! which no API server would accept but which one may have stored, in a list and in a watch.
+
+use std::{collections::BTreeMap, fmt::Debug, hash::Hash, sync::Arc, time::Duration};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use http_body_util::BodyExt;
+use hyper::{Request, header};
+use kube::{Client, Config, client::Body};
+use pps_e2e::{
+    control_plane::{ControlPlane, Options, program},
+    supervisor::Supervisor,
+};
+use pps_sidecar::{
+    decide::index::Index,
+    facts::{NamespacedName, interest::Interest, store::Update},
+    observe::wire::{self, Encoded, Encoding, Event, Events, Item, Malformed, Message, Page},
+};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::support::{TIMEOUT, random::Random};
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const JSON: &str = "application/json";
+/// How many objects of each kind.
+const OBJECTS: u64 = 300;
+/// Replaced by bytes that are no UTF-8, which only a client that writes protobuf can store.
+const TO_BREAK: &str = "REPLACED";
+
+#[tokio::test]
+async fn json_and_protobuf_show_the_same_facts() {
+    let supervisor = Arc::new(Supervisor::start().unwrap());
+    let control_plane = ControlPlane::start(supervisor, Options::default()).await.unwrap();
+    for name in [program::CONTROLLER_MANAGER, program::SCHEDULER] {
+        control_plane.stop(name).await.unwrap();
+    }
+    let client = control_plane.client();
+    let etcd = Client::try_from(Config::new(control_plane.etcd_url().parse().unwrap())).unwrap();
+    let mut random = Random::of("json_and_protobuf_show_the_same_facts");
+    let mut make = |prefix: &str, object: fn(&mut Random, u64) -> Value| -> Vec<(String, Value)> {
+        (0..OBJECTS).map(|index| (format!("{prefix}{index}"), object(&mut random, index))).collect()
+    };
+    let mut stored = || {
+        [make("pods/default/p", pod), make("minions/n", node), make("statefulsets/default/s", stateful_set)]
+    };
+    let (before, [new_pods, new_nodes, new_workloads]) = (stored(), stored());
+    for batch in before.iter().flat_map(|objects| objects.chunks(100)) {
+        put(&etcd, batch).await;
+    }
+    store_invalid_text(&client).await;
+
+    let interest = interest();
+    let pods = compare(
+        (&client, &etcd, &new_pods),
+        "/api/v1/pods",
+        "",
+        |text| wire::read_pod(text, &interest),
+        |message| wire::read_pod_message(message, &interest),
+    );
+    let facts: Vec<_> = pods.await.into_values().map(|item| item.fact).collect();
+    // The objects are so various that the comparison means something.
+    let facts: Vec<_> = facts.into_iter().flatten().collect();
+    let count =
+        |is_so: fn(&pps_sidecar::facts::PodFact) -> bool| facts.iter().filter(|fact| is_so(fact)).count();
+    let expected = [
+        count(|fact| fact.ready),
+        count(|fact| !fact.ready),
+        count(|fact| fact.ready_since.is_some()),
+        count(|fact| fact.terminating),
+        count(|fact| fact.pending.is_some()),
+        count(|fact| fact.pending.as_ref().is_some_and(|pending| !pending.required_affinity.is_empty())),
+        count(|fact| fact.node.is_some()),
+        count(|fact| fact.ips.len() > 1),
+        count(|fact| fact.annotations.len() > 1),
+        count(|fact| fact.annotations.iter().any(|(_, value)| value.contains('\u{fffd}'))),
+    ];
+    assert!(expected.iter().all(|count| *count > 0), "{expected:?}");
+    let nodes = compare(
+        (&client, &etcd, &new_nodes),
+        "/api/v1/nodes",
+        "PartialObjectMetadata",
+        |text| wire::read_node(text, &interest),
+        |message| wire::read_node_message(message, &interest),
+    );
+    assert!(nodes.await.into_values().any(|item| item.fact.is_some_and(|fact| !fact.labels.is_empty())));
+    let workloads = compare(
+        (&client, &etcd, &new_workloads),
+        "/apis/apps/v1/statefulsets",
+        "",
+        wire::read_stateful_set,
+        wire::read_stateful_set_message,
+    );
+    let replicas: std::collections::BTreeSet<_> =
+        workloads.await.into_values().filter_map(|item| item.fact?.demand.replicas()).collect();
+    assert!(replicas.len() > 2, "{replicas:?}");
+    assert_refused_version_is_readable(&control_plane).await;
+}
+
+/// Compares a list in both encodings, and the events of a watch in which these objects replace others, and some are
+/// deleted. Returns the items of the list.
+async fn compare<K, F>(
+    (client, etcd, changes): (&Client, &Client, &[(String, Value)]),
+    path: &str,
+    as_: &str,
+    from_json: impl Fn(&str) -> Result<Item<K, F>, Malformed>,
+    from_protobuf: impl Fn(&[u8]) -> Result<Item<K, F>, Malformed>,
+) -> BTreeMap<String, Item<K, F>>
+where
+    K: Debug + Eq + Hash + PartialEq + ToString,
+    F: Debug + PartialEq,
+{
+    let read = |object: Encoded<'_>| match object {
+        Encoded::Json(text) => from_json(text).unwrap(),
+        Encoded::Protobuf(message) => from_protobuf(message).unwrap(),
+    };
+    let mut lists = Vec::new();
+    let mut version = String::new();
+    for encoding in [JSON, PROTOBUF] {
+        let list_kind = if as_.is_empty() { String::new() } else { format!("{as_}List") };
+        let message = get(client, path, encoding, &list_kind).await;
+        assert_eq!(matches!(message, Message::Protobuf(_)), encoding == PROTOBUF, "{path}");
+        let page = Page::read(message.as_encoded()).unwrap();
+        page.resource_version().clone_into(&mut version);
+        let items = page.items().map(|object| read(object));
+        lists.push(items.map(|item| (item.key.to_string(), item)).collect::<BTreeMap<_, _>>());
+    }
+    let protobuf = lists.pop().unwrap();
+    let json = lists.pop().unwrap();
+    for (key, item) in &json {
+        assert_eq!(protobuf.get(key), Some(item), "{path} {key}");
+    }
+    assert!(json.len() as u64 >= OBJECTS && protobuf.len() == json.len(), "{path}: {}", protobuf.len());
+
+    let mut watches = Vec::new();
+    for encoding in [JSON, PROTOBUF] {
+        let query = format!("{path}?watch=true&resourceVersion={version}&timeoutSeconds=60");
+        watches.push(send(client, &query, encoding, as_).await);
+    }
+    for batch in changes.chunks(100) {
+        put(etcd, batch).await;
+    }
+    let deletions: Vec<Value> = changes[OBJECTS as usize - 9..]
+        .iter()
+        .map(|(key, _)| json!({"requestDeleteRange": {"key": BASE64_STANDARD.encode(format!("/registry/{key}"))}}))
+        .collect();
+    commit(etcd, &deletions).await;
+    let mut seen = Vec::new();
+    for response in watches {
+        seen.push(events(response, &read).await);
+    }
+    assert!(seen[0].len() as u64 >= OBJECTS + 9, "{path}: {} events", seen[0].len());
+    assert_eq!(seen[0].len(), seen[1].len(), "{path}");
+    for (json, protobuf) in seen[0].iter().zip(&seen[1]) {
+        assert_eq!(json, protobuf, "{path}");
+    }
+    json
+}
+
+/// The events of a watch until nothing more comes.
+async fn events<K, F>(
+    (encoding, body): (Encoding, Body),
+    read: &impl Fn(Encoded<'_>) -> Item<K, F>,
+) -> Vec<(bool, Item<K, F>)> {
+    let (mut body, mut events, mut seen) = (body, Events::new(encoding, 1 << 20), Vec::new());
+    while let Ok(Some(frame)) = timeout(Duration::from_secs(5), body.frame()).await {
+        events.push(&frame.unwrap().into_data().unwrap_or_default());
+        while let Some(event) = events.next_event() {
+            let event = event.unwrap();
+            match Event::of(event.as_encoded()).unwrap() {
+                Event::Applied(object) => seen.push((true, read(object))),
+                Event::Deleted(object) => seen.push((false, read(object))),
+                Event::Bookmark(_) => {}
+                Event::Error { code, message } => panic!("{code} {message}"),
+            }
+        }
+    }
+    seen
+}
+
+/// An API server that has just started knows no earlier versions.
+async fn assert_refused_version_is_readable(control_plane: &ControlPlane) {
+    control_plane.restart(program::API_SERVER).await.unwrap();
+    let client = control_plane.client();
+    let (encoding, mut body) = send(&client, "/api/v1/pods?watch=true&resourceVersion=1", PROTOBUF, "").await;
+    let mut events = Events::new(encoding, 1 << 20);
+    let event = loop {
+        let frame = timeout(TIMEOUT, body.frame()).await.unwrap().unwrap().unwrap();
+        events.push(&frame.into_data().unwrap_or_default());
+        if let Some(event) = events.next_event() {
+            break event.unwrap();
+        }
+    };
+    let event = Event::of(event.as_encoded()).unwrap();
+    assert!(matches!(event, Event::Error { code: 410, .. }), "{event:?}");
+}
+
+async fn send(client: &Client, path: &str, encoding: &str, as_: &str) -> (Encoding, Body) {
+    let as_ = if as_.is_empty() { String::new() } else { format!(";as={as_};g=meta.k8s.io;v=v1") };
+    let request = Request::get(path).header(header::ACCEPT, format!("{encoding}{as_}")).body(Body::empty());
+    let response = client.send(request.unwrap()).await.unwrap();
+    assert!(response.status().is_success(), "{path}: {}", response.status());
+    let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    (Encoding::of(content_type), response.into_body())
+}
+
+async fn get(client: &Client, path: &str, encoding: &str, as_: &str) -> Message {
+    let (encoding, body) = send(client, path, encoding, as_).await;
+    Message::new(encoding, body.collect().await.unwrap().to_bytes().to_vec())
+}
+
+/// The keys that the objects may have.
+fn interest() -> Interest {
+    let interest = Interest::default();
+    let mut index = Index::new(interest.clone());
+    let object = json!({
+        "metadata": {"name": "p", "namespace": "default", "uid": "u", "resourceVersion": "1"},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["zone", "example.com/rack"]},
+            "persistentPodAnnotations": [{"key": "ip"}, {"key": "example.com/x"}],
+        },
+    });
+    let item = wire::read_pps(&object.to_string()).unwrap();
+    index.apply_objects(Update::Begin(0));
+    let key: NamespacedName = item.key;
+    index.apply_objects(Update::Apply(key, item.fact.unwrap()));
+    interest
+}
+
+/// Gives the first Pods an annotation that is no UTF-8.
+async fn store_invalid_text(client: &Client) {
+    for index in 0..5 {
+        let path = format!("/api/v1/namespaces/default/pods/p{index}");
+        let Message::Protobuf(mut bytes) = get(client, &path, PROTOBUF, "").await else {
+            panic!("no protobuf")
+        };
+        let Some(at) = bytes.windows(TO_BREAK.len()).position(|window| window == TO_BREAK.as_bytes()) else {
+            panic!("the Pod has no annotation")
+        };
+        bytes[at..at + TO_BREAK.len()].copy_from_slice(b"a\xff\xfeb\xf0\x9f\xc0z");
+        let request =
+            Request::put(path).header(header::CONTENT_TYPE, PROTOBUF).body(Body::from(bytes)).unwrap();
+        let response = client.send(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        assert!(head.status.is_success(), "{}", String::from_utf8_lossy(&body));
+    }
+}
+
+const TEXTS: [&str; 6] = ["", "a", "true", "ü€𝄞", "\"<&>\\\n\u{2028}", "x-0"];
+const TIMES: [&str; 6] = [
+    "2026-01-07T09:10:13Z",
+    "1970-01-01T00:00:00Z",
+    "1969-12-31T23:59:59Z",
+    "0001-01-01T00:00:00Z",
+    "9999-12-31T23:59:59Z",
+    "2026-01-07T09:10:13+02:00",
+];
+
+fn metadata(random: &mut Random, name: &str) -> Value {
+    let map = |random: &mut Random| -> Value {
+        let keys = ["ip", "zone", "example.com/x", "example.com/rack", "other"];
+        keys.into_iter()
+            .filter_map(|key| (random.below(2) == 0).then(|| (key.to_owned(), json!(*random.one(&TEXTS)))))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    };
+    let mut metadata = json!({
+        "name": name, "namespace": "default", "uid": format!("uid-{name}"), "generation": random.below(3),
+        "creationTimestamp": *random.one(&TIMES), "labels": map(random), "annotations": map(random),
+    });
+    if random.below(4) == 0 {
+        metadata["deletionTimestamp"] = (*random.one(&TIMES)).into();
+        metadata["deletionGracePeriodSeconds"] = 30.into();
+        metadata["finalizers"] = json!(["example.com/keep"]);
+    }
+    if random.below(2) == 0 {
+        metadata["annotations"][pps_core::INJECTED_ANNOTATION] = (*random.one(&["p", "", "ü"])).into();
+    }
+    let owners = ["StatefulSet", "ReplicaSet", "Database", ""];
+    let groups = ["apps/v1", "example.com/v1", ""];
+    metadata["ownerReferences"] = (0..random.below(3))
+        .map(|number| {
+            json!({"apiVersion": *random.one(&groups), "kind": *random.one(&owners), "name": *random.one(&TEXTS),
+                "uid": format!("owner-{number}"), "controller": *random.one(&[json!(null), json!(true), json!(false)])})
+        })
+        .collect();
+    metadata
+}
+
+fn pod(random: &mut Random, index: u64) -> Value {
+    let mut metadata = metadata(random, &format!("p{index}"));
+    if index < 5 {
+        // These are changed through the API, which accepts only valid Pods.
+        metadata = json!({"name": format!("p{index}"), "namespace": "default", "uid": format!("uid-{index}"),
+            "creationTimestamp": TIMES[0], "annotations": {"ip": TO_BREAK}});
+    }
+    let requirement = |random: &mut Random| {
+        json!({"key": *random.one(&["zone", "example.com/rack", ""]), "operator": *random.one(&["In", "NotIn", "Exists", "ü"]),
+            "values": *random.one(&[json!(null), json!([]), json!(["a"]), json!(["a", "", "ü"])])})
+    };
+    let terms: Vec<Value> = (0..random.below(3))
+        .map(|_| {
+            let expressions: Vec<Value> = (0..random.below(3)).map(|_| requirement(random)).collect();
+            json!({"matchExpressions": expressions, "matchFields": [requirement(random)]})
+        })
+        .collect();
+    let affinity = match random.below(4) {
+        0 => json!(null),
+        1 => json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
+            [{"weight": 1, "preference": {"matchExpressions": [requirement(random)]}}]}}),
+        _ => {
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
+            "podAntiAffinity": {}})
+        }
+    };
+    let conditions: Vec<Value> = (0..random.below(4))
+        .map(|_| {
+            json!({"type": *random.one(&["Ready", "PodScheduled", "ü"]), "status": *random.one(&["True", "False", "Unknown", ""]),
+                "lastTransitionTime": *random.one(&[json!(null), json!(TIMES[0]), json!(TIMES[1]), json!(TIMES[2]), json!(TIMES[4])]),
+                "message": *random.one(&TEXTS)})
+        })
+        .collect();
+    let ips: Vec<Value> = (0..random.below(3))
+        .map(|n| json!({"ip": *random.one(&["", "10.0.0.7", "fd00::7"]), "n": n}))
+        .collect();
+    let valid = index < 5;
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+        "spec": {
+            "containers": [{"name": "main", "image": "example.invalid/a:1", "env": [{"name": "A", "value": *random.one(&TEXTS)}],
+                "terminationMessagePolicy": "File", "imagePullPolicy": "IfNotPresent"}],
+            "restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "terminationGracePeriodSeconds": 30,
+            "nodeName": *random.one(&[json!(null), json!(""), json!("node-1"), json!("ü")]),
+            "affinity": affinity,
+            "schedulingGates": *random.one(&[json!(null), json!(null), json!([]), json!([{"name": "hold"}])]),
+        },
+        "status": {
+            "phase": *random.one(&["Pending", "Running", "", "ü"]), "conditions": conditions,
+            "podIP": *random.one(&["", "10.0.0.7"]), "podIPs": ips, "message": *random.one(&TEXTS),
+        },
+    });
+    if valid {
+        pod["spec"]["affinity"] = Value::Null;
+        pod["spec"]["schedulingGates"] = Value::Null;
+        pod["spec"]["nodeName"] = "node-1".into();
+    }
+    pod
+}
+
+fn node(random: &mut Random, index: u64) -> Value {
+    let mut metadata = metadata(random, &format!("n{index}"));
+    metadata["namespace"] = Value::Null;
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"phase": *random.one(&TEXTS)}})
+}
+
+fn stateful_set(random: &mut Random, index: u64) -> Value {
+    let mut metadata = metadata(random, &format!("s{index}"));
+    metadata["annotations"]["kruise.io/auto-generate-persistent-pod-state"] = (*random.one(&TEXTS)).into();
+    let labels = json!({"app": "a"});
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata,
+        "spec": {"replicas": *random.one(&[json!(null), json!(0), json!(3), json!(-1), json!(i32::MAX)]),
+            "ordinals": *random.one(&[json!(null), json!({}), json!({"start": 5}), json!({"start": -5})]),
+            "serviceName": "a", "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "a"}]}}},
+    })
+}
+
+async fn put(etcd: &Client, batch: &[(String, Value)]) {
+    let put = |(key, value): &(String, Value)| {
+        let key = BASE64_STANDARD.encode(format!("/registry/{key}"));
+        json!({"requestPut": {"key": key, "value": BASE64_STANDARD.encode(value.to_string())}})
+    };
+    commit(etcd, &batch.iter().map(put).collect::<Vec<_>>()).await;
+}
+
+async fn commit(etcd: &Client, requests: &[Value]) {
+    let body = json!({"success": requests});
+    let request = Request::post("/v3/kv/txn").body(serde_json::to_vec(&body).unwrap()).unwrap();
+    let response: Value = etcd.request(request).await.unwrap();
+    assert_eq!(response["succeeded"], true, "{response}");
+}
