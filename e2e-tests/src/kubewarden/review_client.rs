@@ -36,7 +36,6 @@ impl ReviewClient {
 
 /// The `AdmissionReview` of a request, as text.
 pub fn review(request: &Value) -> Vec<u8> {
-    let review =
-        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
     review.to_string().into_bytes()
 }
