@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::str::Split;
 
 use super::text::{ABSENT, ANNOTATION, LABEL, SAME_AS_NODE, read_cell, unescape};
 use super::{Bucket, Damaged};
@@ -47,10 +48,11 @@ pub fn read_bucket(bucket: Bucket, text: &str) -> Result<BTreeMap<String, PodSta
     Ok(states)
 }
 
-/// A bucket whose first line has been read.
+/// The lines of a bucket. Nothing is kept of what is read, so that a bucket takes no more memory than its text,
+/// whatever is in it.
 struct Table<'a> {
-    columns: Vec<Column<'a>>,
-    rows: Vec<&'a str>,
+    head: &'a str,
+    lines: Split<'a, char>,
 }
 
 /// What the first line says of a column.
@@ -63,36 +65,41 @@ struct Column<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Pod,
-    Node,
+    Name,
     Label,
     Annotation,
 }
 
-struct Row<'t, 'a> {
-    columns: &'t [Column<'a>],
-    line: usize,
-    cells: Vec<&'a str>,
+struct Row<'a> {
+    number: usize,
+    columns: Split<'a, char>,
+    cells: Split<'a, char>,
 }
 
 impl<'a> Table<'a> {
     fn read(text: &'a str) -> Result<Self, String> {
-        let mut rows: Vec<&str> = text.strip_suffix('\n').ok_or("its end is missing")?.split('\n').collect();
-        let mut words = rows.remove(0).split(' ');
-        let count = words.next().unwrap_or_default();
-        let columns: Option<Vec<Column<'_>>> =
-            words.enumerate().map(|(at, word)| Column::read(at, word)).collect();
-        let columns = columns.filter(|columns| columns.len() >= 2).ok_or("line 1 cannot be read")?;
-        if count.parse() != Ok(rows.len()) {
-            return Err(format!("{} lines follow the first one, which says {count}", rows.len()));
+        let mut lines = text.strip_suffix('\n').ok_or("its end is missing")?.split('\n');
+        let (count, head) = lines.next().and_then(|line| line.split_once(' ')).unwrap_or_default();
+        let mut columns = 0;
+        for word in head.split(' ') {
+            Column::read(columns, word).ok_or("line 1 cannot be read")?;
+            columns += 1;
         }
-        Ok(Self { columns, rows })
+        if columns < 2 {
+            return Err("line 1 cannot be read".into());
+        }
+        let rows = lines.clone().count();
+        if count.parse() != Ok(rows) {
+            return Err(format!("{rows} lines follow the first one, which says {count}"));
+        }
+        Ok(Self { head, lines })
     }
 
-    fn rows(&self) -> impl Iterator<Item = Result<Row<'_, 'a>, String>> {
-        self.rows.iter().enumerate().map(|(at, line)| {
-            let row = Row { columns: &self.columns, line: at + 2, cells: line.split(' ').collect() };
-            if row.cells.len() == row.columns.len() {
+    fn rows(&self) -> impl Iterator<Item = Result<Row<'a>, String>> {
+        let head = self.head;
+        self.lines.clone().enumerate().map(move |(at, line)| {
+            let row = Row { number: at + 2, columns: head.split(' '), cells: line.split(' ') };
+            if row.cells.clone().count() == row.columns.clone().count() {
                 Ok(row)
             } else {
                 Err(row.error("has another number of columns than line 1"))
@@ -103,15 +110,12 @@ impl<'a> Table<'a> {
 
 impl<'a> Column<'a> {
     fn read(at: usize, word: &'a str) -> Option<Self> {
-        let (kind, rest) = match at {
-            0 => (Kind::Pod, word),
-            1 => (Kind::Node, word),
-            _ => match word.strip_prefix(LABEL) {
-                Some(rest) => (Kind::Label, rest),
-                None => (Kind::Annotation, word.strip_prefix(ANNOTATION)?),
-            },
+        let (kind, rest) = match (at, word.strip_prefix(LABEL)) {
+            (0 | 1, _) => (Kind::Name, word),
+            (_, Some(rest)) => (Kind::Label, rest),
+            (_, None) => (Kind::Annotation, word.strip_prefix(ANNOTATION)?),
         };
-        let (key, affixes) = if at < 2 { ("", rest) } else { rest.split_once('=')? };
+        let (key, affixes) = if kind == Kind::Name { ("", rest) } else { rest.split_once('=')? };
         let (prefix, suffix) = affixes.split_once('*').unwrap_or((affixes, ""));
         Some(Self { kind, key: unescape(key)?, prefix: unescape(prefix)?, suffix: unescape(suffix)? })
     }
@@ -121,32 +125,38 @@ impl<'a> Column<'a> {
     }
 }
 
-impl Row<'_, '_> {
+impl<'a> Row<'a> {
     fn error(&self, reason: &str) -> String {
-        format!("line {} {reason}", self.line)
+        format!("line {} {reason}", self.number)
     }
 
-    fn value(&self, at: usize) -> Result<String, String> {
-        self.columns[at].value(self.cells[at]).ok_or_else(|| self.error("cannot be read"))
+    /// Each column with the Pod's cell.
+    fn cells(&self) -> impl Iterator<Item = (Option<Column<'a>>, &'a str)> {
+        let columns = self.columns.clone().enumerate().map(|(at, word)| Column::read(at, word));
+        columns.zip(self.cells.clone())
+    }
+
+    fn name(&self, at: usize) -> Result<String, String> {
+        let name = self.cells().nth(at).and_then(|(column, cell)| column?.value(cell));
+        name.ok_or_else(|| self.error("cannot be read"))
     }
 
     fn pod(&self) -> Result<String, String> {
-        self.value(0)
+        self.name(0)
     }
 
     fn state(&self) -> Result<PodState, String> {
-        let mut state = PodState { node_name: self.value(1)?, ..PodState::default() };
-        for (at, column) in self.columns.iter().enumerate().skip(2) {
-            let map = match column.kind {
-                Kind::Label => &mut state.node_topology_labels,
-                _ => &mut state.annotations,
+        let mut state = PodState { node_name: self.name(1)?, ..PodState::default() };
+        for (column, cell) in self.cells().skip(2).filter(|(_, cell)| *cell != ABSENT) {
+            let unreadable = || self.error("cannot be read");
+            let column = column.ok_or_else(unreadable)?;
+            let is_label = column.kind == Kind::Label;
+            let value = match cell {
+                SAME_AS_NODE if is_label => Some(state.node_name.clone()),
+                _ => column.value(cell),
             };
-            let value = match self.cells[at] {
-                ABSENT => continue,
-                SAME_AS_NODE if column.kind == Kind::Label => state.node_name.clone(),
-                _ => self.value(at)?,
-            };
-            if map.insert(column.key.to_string(), value).is_some() {
+            let map = if is_label { &mut state.node_topology_labels } else { &mut state.annotations };
+            if map.insert(column.key.into_owned(), value.ok_or_else(unreadable)?).is_some() {
                 return Err(self.error("has two values of one key"));
             }
         }
