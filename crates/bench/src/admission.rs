@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use self::floor::Floor;
 use self::form::Form;
-use self::host::Host;
+use self::host::{Host, HostKind};
 use self::lane::{Lane, recorded_states, workload_name};
 use self::load::{Gets, Load, Servers, percentile, run_turn};
 use crate::fixture::NAMESPACE;
@@ -48,7 +48,7 @@ const OBJECTS: [(Form, usize); 7] = [
 const READ_LANE: usize = 1;
 const SMALL_LANE: usize = 2;
 /// Each lane has a turn of this length in each round.
-const TURN: Duration = Duration::from_millis(1_000);
+const TURN: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 10;
 
 /// The cluster, the host and what is sent to it.
@@ -64,7 +64,11 @@ pub(crate) async fn measure(admissions: Option<usize>) -> Result<Vec<(&'static s
     let world = World::start().await?;
     let mut tables = Vec::new();
     let measured = async {
-        for (name, workers) in [("admission one at a time", 1), ("admission eight at a time", 8)] {
+        let names = match world.host.kind {
+            HostKind::PolicyServer => ["admission one at a time", "admission eight at a time"],
+            HostKind::StandIn => ["stand-in one at a time", "stand-in eight at a time"],
+        };
+        for (name, workers) in names.into_iter().zip([1, 8]) {
             tables.push((name, measure_sizes(&world, workers).await?));
         }
         if let Some(admissions) = admissions {
@@ -113,6 +117,14 @@ impl World {
     }
 }
 
+impl World {
+    /// The host and the API server, for headers.
+    fn title(&self) -> String {
+        let version = self.control_plane.version();
+        format!("{}, Kubernetes {}.{}", self.host.kind.title(), version.major, version.minor)
+    }
+}
+
 /// The product's policy and the two floors, installed by `ClusterAdmissionPolicy` objects.
 fn policies(folder: &Path) -> Result<Vec<Value>> {
     let write = |name: &str, wasm: &[u8]| -> Result<String> {
@@ -149,7 +161,7 @@ async fn measure_sizes(world: &World, workers: usize) -> Result<String> {
         let read = servers.gets().await?.since(before);
         let expected = if lane.policy == FLOOR { 0 } else { load.times.len() };
         ensure!(
-            load.errors > 0 || read.count as usize == expected,
+            load.errors > 0 || read.count == expected as u64,
             "{}: {} gets for {} admissions",
             lane.title,
             read.count,
@@ -164,23 +176,23 @@ async fn measure_sizes(world: &World, workers: usize) -> Result<String> {
             load.add(run_turn(host, servers, lane, workers, TURN).await?);
         }
     }
-    let text = size_table(host, lanes, &mut loads, &gets, workers);
+    let text = size_table(world, &mut loads, &gets, workers);
     if let Some(error) = loads.iter().find_map(|load| load.first_error.as_ref()) {
         bail!("some answers were wrong:\n{text}\nThe first one: {error}");
     }
     Ok(text)
 }
 
-fn size_table(host: &Host, lanes: &[Arc<Lane>], loads: &mut [Load], gets: &[Gets], workers: usize) -> String {
+fn size_table(world: &World, loads: &mut [Load], gets: &[Gets], workers: usize) -> String {
     let medians: Vec<Duration> = loads.iter_mut().map(|load| percentile(&mut load.times, 50)).collect();
     let api_server = |load: &Load| load.each(load.api_server);
     let small = api_server(&loads[SMALL_LANE]);
     let mut rows = Vec::new();
-    for (index, lane) in lanes.iter().enumerate() {
+    for (index, lane) in world.lanes.iter().enumerate() {
         let load = &mut loads[index];
         let p99 = percentile(&mut load.times, 99);
         let compared = |value: Duration, base: Duration| ratio(value.as_secs_f64() / base.as_secs_f64());
-        let answered = gets[index].count.max(1.0);
+        let bytes = gets[index].bytes / gets[index].count.max(1);
         rows.push(vec![
             lane.title.clone(),
             count(load.times.len()),
@@ -190,15 +202,12 @@ fn size_table(host: &Host, lanes: &[Arc<Lane>], loads: &mut [Load], gets: &[Gets
             fine_millis(api_server(load)),
             if index < SMALL_LANE { String::new() } else { compared(api_server(load), small) },
             fine_millis(load.each(load.host)),
-            count((gets[index].bytes / answered) as u64),
+            count(bytes),
             load.errors.to_string(),
         ]);
     }
-    let first = format!(
-        "{}, {} at a time",
-        host.title,
-        if workers == 1 { "one".to_owned() } else { workers.to_string() }
-    );
+    let number = if workers == 1 { "one".to_owned() } else { workers.to_string() };
+    let first = format!("{}, {number} at a time", world.title());
     let header = [
         first.as_str(),
         "admissions",

@@ -72,7 +72,7 @@ enum InternalCommand {
     #[command(hide = true)]
     RunLookups(lookup::worker::LookupArgs),
     #[command(hide = true)]
-    RunStandIn(admission::host::StandInArgs),
+    ServeStandIn(admission::host::StandInArgs),
 }
 
 fn main() -> Result<()> {
@@ -80,7 +80,7 @@ fn main() -> Result<()> {
     match &args.internal {
         Some(InternalCommand::RunInstructions { mode, case }) => return instructions::run(*mode, case),
         Some(InternalCommand::RunLookups(args)) => return lookup::worker::run(args),
-        Some(InternalCommand::RunStandIn(args)) => return admission::host::run(args),
+        Some(InternalCommand::ServeStandIn(args)) => return admission::host::run(args),
         None => {}
     }
     let parts = if args.parts.is_empty() { Part::value_variants() } else { &args.parts };

@@ -19,10 +19,26 @@ use serde_json::Value;
 
 const STAND_IN: &str = "stand-in";
 
+/// Which host runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HostKind {
+    PolicyServer,
+    StandIn,
+}
+
+impl HostKind {
+    /// What it is called in tables.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::PolicyServer => "PolicyServer",
+            Self::StandIn => "stand-in",
+        }
+    }
+}
+
 /// A running host.
 pub(super) struct Host {
-    /// What it is called in tables.
-    pub(super) title: &'static str,
+    pub(super) kind: HostKind,
     pub(super) client: ReviewClient,
     pub(super) process: Process,
     /// The file with what it logs.
@@ -40,7 +56,7 @@ impl Host {
         let server = PolicyServer::start(control_plane, program, &policies, &kubeconfig, None)?;
         server.wait_ready(Duration::from_mins(2)).await?;
         Ok(Self {
-            title: "PolicyServer",
+            kind: HostKind::PolicyServer,
             client: ReviewClient::new(server.url(), server.authority())?,
             process: Process::new(i32::try_from(server.pid()?)?)?,
             log: server.log_path(),
@@ -56,7 +72,7 @@ impl Host {
         let [installed, address] =
             ["stand-in-policies.json", "stand-in-address.json"].map(|name| control_plane.folder().join(name));
         fs::write(&installed, serde_json::to_vec(policies)?)?;
-        let mut args = vec!["run-stand-in".to_owned()];
+        let mut args = vec!["serve-stand-in".to_owned()];
         for (flag, path) in
             [("--kubeconfig", &kubeconfig), ("--policies", &installed), ("--address", &address)]
         {
@@ -74,7 +90,7 @@ impl Host {
         })
         .await?;
         Ok(Self {
-            title: "stand-in",
+            kind: HostKind::StandIn,
             client: ReviewClient::new(&address.url, &address.authority)?,
             process: Process::new(i32::try_from(status.pid.context("the stand-in has no process")?)?)?,
             log: supervisor.log_path(STAND_IN),

@@ -34,10 +34,10 @@ pub(super) struct Load {
 }
 
 /// How many gets of PPS the API server has answered, and with how many bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gets {
-    pub(super) count: f64,
-    pub(super) bytes: f64,
+    pub(super) count: u64,
+    pub(super) bytes: u64,
 }
 
 impl Servers {
@@ -60,19 +60,22 @@ impl Servers {
 
 impl Gets {
     fn read(metrics: &str) -> Self {
-        let sum = |name: &str| -> f64 {
+        let sum = |name: &str| -> u64 {
             let lines = metrics.lines().filter(|line| {
                 line.starts_with(name)
                     && line.contains(r#"resource="persistentpodstates""#)
                     && line.contains(r#"verb="GET""#)
             });
-            lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+            let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+            // Large numbers are written with an exponent.
+            values.filter_map(|value| format!("{value:.0}").parse::<u64>().ok()).sum()
         };
         Self { count: sum("apiserver_response_sizes_count{"), bytes: sum("apiserver_response_sizes_sum{") }
     }
 
     pub(super) fn since(self, before: Self) -> Self {
-        Self { count: self.count - before.count, bytes: self.bytes - before.bytes }
+        let Self { count, bytes } = before;
+        Self { count: self.count.saturating_sub(count), bytes: self.bytes.saturating_sub(bytes) }
     }
 }
 
@@ -164,11 +167,11 @@ mod tests {
     #[test]
     fn counts_the_gets_of_pps_only() {
         let metrics = r#"
-apiserver_response_sizes_sum{group="apps.kruise.io",resource="persistentpodstates",scope="resource",verb="GET"} 1500
+apiserver_response_sizes_sum{group="apps.kruise.io",resource="persistentpodstates",scope="resource",verb="GET"} 1.5e+06
 apiserver_response_sizes_sum{group="apps.kruise.io",resource="persistentpodstates",scope="cluster",verb="LIST"} 9
 apiserver_response_sizes_sum{group="",resource="pods",scope="resource",verb="GET"} 9
 apiserver_response_sizes_count{group="apps.kruise.io",resource="persistentpodstates",scope="resource",verb="GET"} 3
 "#;
-        assert_eq!(Gets::read(metrics), Gets { count: 3.0, bytes: 1500.0 });
+        assert_eq!(Gets::read(metrics), Gets { count: 3, bytes: 1_500_000 });
     }
 }
