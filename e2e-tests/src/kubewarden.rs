@@ -14,4 +14,4 @@ pub use controller::{Controller, IMAGE};
 pub use definitions::{NAMESPACE, SERVICE_ACCOUNT, install_definitions, permissive_definition};
 pub use kwctl::find_kwctl;
 pub use policy::Policy;
-pub use review_client::ReviewClient;
+pub use review_client::{ReviewClient, review};

@@ -2,22 +2,25 @@
 
 pub(crate) mod worker;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::Api;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, PostParams};
+use pps_core::PodState;
 use pps_e2e::cluster::proxy::Proxy;
 use pps_e2e::cluster::{Cluster, POLICY_SERVER};
 use pps_e2e::control_plane::{User, program};
 use pps_e2e::scratch::Scratch;
 use procfs::process::Process;
-use serde_json::{Value, json};
+use serde::Deserialize;
 
 use self::worker::{LookupMethod, LookupReport, workload_and_pod};
-use crate::fixture::{alias, object, state};
+use crate::admission::form::{self, Form};
+use crate::fixture::{alias, state};
 use crate::meter::cpu;
 use crate::report::table;
 
@@ -119,25 +122,18 @@ async fn create_pps(
     pods: &[(usize, String)],
 ) -> Result<()> {
     let name = format!("{prefix}{workload}");
-    let template = object(&name, workload, &[]);
-    let object = json!({"apiVersion": template["apiVersion"], "kind": template["kind"],
-        "metadata": {"name": name, "namespace": namespace}, "spec": template["spec"]});
-    api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+    let states = pods.iter().map(|(index, pod)| {
+        let mut state = state(*index);
+        state["annotations"]["pod"] = pod.as_str().into();
+        Ok((pod.clone(), PodState::deserialize(state)?))
+    });
+    let states = states.collect::<Result<BTreeMap<String, PodState>>>()?;
+    form::create(api, &name, workload, &Form::of_new(states.len()).status(&states)).await?;
     if name != workload {
         let mut alias = alias(&name, workload);
         alias["metadata"]["namespace"] = namespace.into();
         api.create(&PostParams::default(), &serde_json::from_value(alias)?).await?;
     }
-    let states: serde_json::Map<String, Value> = pods
-        .iter()
-        .map(|(index, pod)| {
-            let mut state = state(*index);
-            state["annotations"]["pod"] = pod.as_str().into();
-            (pod.clone(), state)
-        })
-        .collect();
-    let status = json!({"status": {"podStates": states, "recorded": pods.len()}});
-    api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
     Ok(())
 }
 

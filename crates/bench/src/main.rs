@@ -2,6 +2,7 @@
 
 #![allow(clippy::cast_precision_loss, reason = "the tables show a few digits only")]
 
+mod admission;
 mod calls;
 mod evaluation;
 mod fixture;
@@ -37,6 +38,9 @@ struct Args {
     /// Skip the largest cluster: 10,000 PPS with 100,000 Pods.
     #[arg(long)]
     small: bool,
+    /// With the part `admission`, also send so many admissions in a row.
+    #[arg(long)]
+    admissions: Option<usize>,
     #[command(subcommand)]
     internal: Option<InternalCommand>,
 }
@@ -55,6 +59,8 @@ enum Part {
     Instructions,
     /// The lookup against a real API server.
     Lookup,
+    /// Admissions through `PolicyServer` (or the stand-in, unless `POLICY_SERVER` names one) and a real API server.
+    Admission,
     /// The sidecar with a real API server.
     Sidecar,
     /// What it costs to list and watch Pods, by encoding.
@@ -72,6 +78,8 @@ enum InternalCommand {
     RunLookups(lookup::worker::LookupArgs),
     #[command(hide = true)]
     RunReading(reading::worker::ReadingArgs),
+    #[command(hide = true)]
+    ServeStandIn(admission::host::StandInArgs),
 }
 
 fn main() -> Result<()> {
@@ -80,12 +88,13 @@ fn main() -> Result<()> {
         Some(InternalCommand::RunInstructions { mode, case }) => return instructions::run(*mode, case),
         Some(InternalCommand::RunLookups(args)) => return lookup::worker::run(args),
         Some(InternalCommand::RunReading(args)) => return reading::worker::run(args),
+        Some(InternalCommand::ServeStandIn(args)) => return admission::host::run(args),
         None => {}
     }
     let parts = if args.parts.is_empty() { Part::value_variants() } else { &args.parts };
     for part in parts {
         eprintln!("measuring: {part:?}");
-        for (name, text) in measure(*part, args.small)? {
+        for (name, text) in measure(*part, &args)? {
             println!("{name}:\n\n{text}\n");
             if let Some(file) = &args.write {
                 report::write(file, name, &text)?;
@@ -95,7 +104,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn measure(part: Part, is_small: bool) -> Result<Vec<(&'static str, String)>> {
+fn measure(part: Part, args: &Args) -> Result<Vec<(&'static str, String)>> {
     let path = policy_path();
     let wasm = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let module = || PolicyModule::load(&wasm);
@@ -118,12 +127,13 @@ fn measure(part: Part, is_small: bool) -> Result<Vec<(&'static str, String)>> {
         }
         Part::Calls => vec![("host calls", calls::count_by_pod_kind(&module()?)?)],
         Part::Instructions => vec![("instructions", instructions::count_all()?)],
-        Part::Sidecar => tokio::runtime::Runtime::new()?.block_on(sidecar::measure(is_small))?,
         Part::Reading => tokio::runtime::Runtime::new()?.block_on(reading::measure())?,
         Part::Writing => {
             let table = tokio::runtime::Runtime::new()?.block_on(reading::writes::measure())?;
             vec![("writing at a start", table)]
         }
+        Part::Sidecar => tokio::runtime::Runtime::new()?.block_on(sidecar::measure(args.small))?,
+        Part::Admission => tokio::runtime::Runtime::new()?.block_on(admission::measure(args.admissions))?,
         Part::Lookup => {
             let runtime = tokio::runtime::Runtime::new()?;
             let (healthy, failing) = runtime.block_on(lookup::measure())?;

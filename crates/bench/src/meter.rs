@@ -1,12 +1,16 @@
 //! CPU time and memory of a process.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
+use nix::time::ClockId;
+use nix::unistd::Pid;
 use procfs::process::Process;
 
-/// CPU time so far, in seconds.
+/// CPU time so far, in seconds, with the kernel's full precision: `/proc` counts in hundredths of a second.
 pub(crate) fn cpu(process: &Process) -> Result<f64> {
-    let stat = process.stat()?;
-    Ok((stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64)
+    let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(process.pid()))?;
+    Ok(Duration::from(clock.now()?).as_secs_f64())
 }
 
 /// Resident memory in bytes: now, and at its peak.

@@ -113,6 +113,16 @@ impl PolicyServer {
         &self.authority
     }
 
+    /// The id of its process.
+    pub fn pid(&self) -> Result<u32> {
+        self.supervisor.status(NAME)?.pid.context("the PolicyServer is not running")
+    }
+
+    /// The file with what it logs.
+    pub fn log_path(&self) -> PathBuf {
+        self.supervisor.log_path(NAME)
+    }
+
     /// What it logged.
     pub fn log(&self) -> String {
         self.supervisor.log(NAME)

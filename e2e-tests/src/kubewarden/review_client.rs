@@ -21,12 +21,21 @@ impl ReviewClient {
 
     /// The answer of the policy with this id to a request.
     pub async fn ask(&self, policy: &str, request: &Value) -> Result<Value> {
-        let review =
-            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+        self.send(policy, review(request)).await
+    }
+
+    /// The same for a review that is written already, see [`review`].
+    pub async fn send(&self, policy: &str, review: Vec<u8>) -> Result<Value> {
         let request = Request::post(format!("/validate/{policy}"))
             .header("content-type", "application/json")
-            .body(review.to_string().into_bytes())?;
+            .body(review)?;
         let mut review: Value = self.0.request(request).await?;
         Ok(review["response"].take())
     }
+}
+
+/// The `AdmissionReview` of a request, as text.
+pub fn review(request: &Value) -> Vec<u8> {
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+    review.to_string().into_bytes()
 }

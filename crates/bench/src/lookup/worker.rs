@@ -12,6 +12,7 @@ use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use persistent_pod_state_policy::Host;
 use persistent_pod_state_policy::cluster::Cluster;
+use pps_core::packed::recorded_state;
 use pps_core::pps::{API_VERSIONS, KIND};
 use pps_core::{PodState, Spec, TargetReference, to_text};
 use pps_e2e::kubewarden::stand_in::{HostCalls, KubernetesHost};
@@ -176,7 +177,7 @@ fn find_in_cache(
         "namespace": namespace,
         "label_selector": null,
         "field_selector": null,
-        "field_masks": ["spec", "status.podStates", "status.targetUID"],
+        "field_masks": ["spec", "status.podStates", "status.packed", "status.targetUID"],
     });
     let response = host.call("kubernetes", "list_resources_by_namespace", &to_text(&request))?;
     let mut list: Value = serde_json::from_str(&response).map_err(|error| error.to_string())?;
@@ -185,7 +186,7 @@ fn find_in_cache(
         |item: &&mut Value| TargetReference::read(&item["spec"]["targetRef"]).is_same_workload(workload);
     let Some(object) = items.iter_mut().find(targets_it).map(Value::take) else { return Ok(None) };
     Spec::deserialize(&object["spec"]).map_err(|error| error.to_string())?;
-    Option::deserialize(&object["status"]["podStates"][pod]).map_err(|error| error.to_string())
+    recorded_state(&object["status"], pod).map_err(|error| error.to_string())
 }
 
 /// Passes the calls of natively compiled policy code to the host.

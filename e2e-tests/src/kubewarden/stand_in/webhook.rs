@@ -166,7 +166,12 @@ impl Webhook {
 
     /// Serves another policy on the same workers, made of the same module. It is not registered.
     pub fn serve_other(&self, policy: &Policy) -> Result<()> {
-        let module = self.shared.module.installed_by(policy)?;
+        self.serve_module(&self.shared.module, policy)
+    }
+
+    /// Serves a policy of another module on the same workers. It is not registered.
+    pub fn serve_module(&self, module: &PolicyModule, policy: &Policy) -> Result<()> {
+        let module = module.installed_by(policy)?;
         check_settings(&module, &policy.settings())?;
         lock(&self.shared.others).push((module, policy.settings()));
         Ok(())
