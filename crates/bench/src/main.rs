@@ -9,6 +9,7 @@ mod growth;
 mod instructions;
 mod lookup;
 mod meter;
+mod openkruise;
 mod report;
 mod sample;
 mod sidecar;
@@ -33,7 +34,7 @@ struct Args {
     /// Also write each table into this file, between the comments `begin NAME` and `end NAME`.
     #[arg(long)]
     write: Option<PathBuf>,
-    /// Skip the largest cluster: 10,000 PPS with 100,000 Pods.
+    /// Skip the largest clusters: 10,000 PPS with 100,000 Pods, and 2,000 PPS beside OpenKruise.
     #[arg(long)]
     small: bool,
     #[command(subcommand)]
@@ -56,6 +57,8 @@ enum Part {
     Lookup,
     /// The sidecar with a real API server.
     Sidecar,
+    /// Beside OpenKruise's manager, in turns on one control plane. Needs `OPENKRUISE_MANAGER`.
+    Openkruise,
 }
 
 /// Commands with which the program starts itself: what they measure needs a process of its own.
@@ -76,6 +79,10 @@ fn main() -> Result<()> {
     }
     let parts = if args.parts.is_empty() { Part::value_variants() } else { &args.parts };
     for part in parts {
+        if *part == Part::Openkruise && args.parts.is_empty() && !openkruise::is_configured() {
+            eprintln!("skipped: {part:?}, because {} is not set", openkruise::MANAGER);
+            continue;
+        }
         eprintln!("measuring: {part:?}");
         for (name, text) in measure(*part, args.small)? {
             println!("{name}:\n\n{text}\n");
@@ -111,6 +118,7 @@ fn measure(part: Part, is_small: bool) -> Result<Vec<(&'static str, String)>> {
         Part::Calls => vec![("host calls", calls::count_by_pod_kind(&module()?)?)],
         Part::Instructions => vec![("instructions", instructions::count_all()?)],
         Part::Sidecar => tokio::runtime::Runtime::new()?.block_on(sidecar::measure(is_small))?,
+        Part::Openkruise => tokio::runtime::Runtime::new()?.block_on(openkruise::measure(is_small))?,
         Part::Lookup => {
             let runtime = tokio::runtime::Runtime::new()?;
             let (healthy, failing) = runtime.block_on(lookup::measure())?;

@@ -1,7 +1,7 @@
 //! The sidecar with a real API server: what it writes, and how much CPU time and memory it takes.
 
 mod events;
-mod layout;
+pub(crate) mod layout;
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use kube::Api;
+use kube::{Api, Client};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use pps_e2e::cluster::proxy::Proxy;
 use pps_e2e::cluster::{SIDECAR, pps_resource};
@@ -153,7 +153,7 @@ impl TestBed {
     }
 }
 
-fn sidecar_path() -> Result<PathBuf> {
+pub(crate) fn sidecar_path() -> Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("pps-sidecar");
     ensure!(path.is_file(), "run `make bench`: {} is not built", path.display());
     Ok(path)
@@ -247,10 +247,9 @@ async fn measure_becoming_ready(rate: Option<u64>) -> Result<Vec<String>> {
     sidecar.wait_until_ready().await?;
     let before = sidecar.wait_until_idle().await?;
     let (sent, writes) = (test_bed.proxy.bytes().0, sidecar.status_writes().await?);
-    let patch = json!({"status": {"conditions": [{"type": "Ready", "status": "True",
-        "lastTransitionTime": "2026-01-07T09:11:00Z"}]}});
     let pods: Vec<usize> = (0..layout.all_pods()).collect();
-    let last = patch_pods(&test_bed, layout, &pods, rate, &PodPatch::Status(patch)).await?;
+    let client = test_bed.control_plane.client();
+    let last = patch_pods(client, layout, &pods, rate, &PodPatch::become_ready()).await?;
     let after = sidecar.wait_until_recorded(layout.all_pods()).await?.saturating_duration_since(last);
     let used = sidecar.wait_until_idle().await? - before;
     Ok(vec![
@@ -292,28 +291,35 @@ async fn measure_start(workloads: usize) -> Result<(Vec<String>, Vec<String>)> {
     for key in ["example.com/heartbeat", "ovn.kubernetes.io/ip_address"] {
         let before = sidecar.wait_until_idle().await?;
         let patch = json!({"metadata": {"annotations": {key: "10.99.0.1"}}});
-        patch_pods(&test_bed, layout, &pods, Some(400), &PodPatch::Object(patch)).await?;
+        let client = test_bed.control_plane.client();
+        patch_pods(client, layout, &pods, Some(400), &PodPatch::Object(patch)).await?;
         let used = sidecar.wait_until_idle().await? - before;
         row.push(format!("{:.2} s", used * 1_000.0 / EVENTS as f64));
     }
     Ok((start, row))
 }
 
-enum PodPatch {
+pub(crate) enum PodPatch {
     Object(Value),
     Status(Value),
 }
 
+impl PodPatch {
+    pub(crate) fn become_ready() -> Self {
+        Self::Status(json!({"status": {"conditions": [{"type": "Ready", "status": "True",
+            "lastTransitionTime": "2026-01-07T09:11:00Z"}]}}))
+    }
+}
+
 /// Patches Pods at a rate per second, or as fast as possible. Returns when the last patch was answered.
-async fn patch_pods(
-    test_bed: &TestBed,
+pub(crate) async fn patch_pods(
+    client: Client,
     layout: ClusterLayout,
     pods: &[usize],
     rate: Option<u64>,
     patch: &PodPatch,
 ) -> Result<Instant> {
-    let api: Api<k8s_openapi::api::core::v1::Pod> =
-        Api::namespaced(test_bed.control_plane.client(), layout.namespace);
+    let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(client, layout.namespace);
     let started = Instant::now();
     let patches = pods.iter().enumerate().map(|(turn, &index)| {
         let (api, name) = (api.clone(), layout.pod_name(index));
@@ -334,6 +340,6 @@ async fn patch_pods(
     Ok(Instant::now())
 }
 
-fn mebibytes(bytes: u64) -> String {
+pub(crate) fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }

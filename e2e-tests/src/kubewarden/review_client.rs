@@ -21,9 +21,14 @@ impl ReviewClient {
 
     /// The answer of the policy with this id to a request.
     pub async fn ask(&self, policy: &str, request: &Value) -> Result<Value> {
+        self.ask_at(&format!("/validate/{policy}"), request).await
+    }
+
+    /// The answer of any webhook at that path.
+    pub async fn ask_at(&self, path: &str, request: &Value) -> Result<Value> {
         let review =
             json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
-        let request = Request::post(format!("/validate/{policy}"))
+        let request = Request::post(path)
             .header("content-type", "application/json")
             .body(review.to_string().into_bytes())?;
         let mut review: Value = self.0.request(request).await?;

@@ -9,47 +9,40 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Case, HOSTNAME, Owner, ZONE, spec};
 
-pub(super) const NODES: usize = 100;
+pub(crate) const NODES: usize = 100;
 /// How many objects one etcd transaction writes; etcd accepts at most 128.
 const BATCH_SIZE: usize = 100;
 
 /// StatefulSets, each with a PPS of its name and its Pods.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ClusterLayout {
-    pub(super) namespace: &'static str,
-    pub(super) workloads: usize,
+pub(crate) struct ClusterLayout {
+    pub(crate) namespace: &'static str,
+    pub(crate) workloads: usize,
     /// Pods per StatefulSet.
-    pub(super) pods: usize,
+    pub(crate) pods: usize,
     /// Whether the Pods are Ready.
-    pub(super) ready: bool,
+    pub(crate) ready: bool,
 }
 
 impl ClusterLayout {
-    pub(super) fn all_pods(self) -> usize {
+    pub(crate) fn all_pods(self) -> usize {
         self.workloads * self.pods
     }
 
-    pub(super) fn pod_name(self, index: usize) -> String {
+    pub(crate) fn pod_name(self, index: usize) -> String {
         format!("db-{}-{}", index / self.pods, index % self.pods)
     }
 
     /// Writes all objects into etcd.
-    pub(super) async fn seed(self, etcd: &str) -> Result<()> {
+    pub(crate) async fn seed(self, etcd: &str) -> Result<()> {
         let client = Client::try_from(Config::new(etcd.parse()?))?;
         let nodes = (0..NODES).map(node);
         let workloads = (0..self.workloads).flat_map(|index| [self.workload(index), self.object(index)]);
         let pods = (0..self.all_pods()).map(|index| self.pod(index));
-        let mut objects = nodes.chain(workloads).chain(pods);
-        let batches = std::iter::from_fn(|| {
-            let batch: Vec<_> = objects.by_ref().take(BATCH_SIZE).collect();
-            (!batch.is_empty()).then_some(batch)
-        });
-        let puts = batches.map(|batch| put(&client, batch));
-        stream::iter(puts).buffer_unordered(4).try_collect::<Vec<()>>().await?;
-        Ok(())
+        put_all(&client, nodes.chain(workloads).chain(pods)).await
     }
 
-    pub(super) fn workload(self, index: usize) -> (String, Value) {
+    pub(crate) fn workload(self, index: usize) -> (String, Value) {
         let name = format!("db-{index}");
         let labels = json!({"app": name});
         let value = json!({
@@ -63,7 +56,7 @@ impl ClusterLayout {
         (format!("statefulsets/{}/{name}", self.namespace), value)
     }
 
-    pub(super) fn object(self, index: usize) -> (String, Value) {
+    pub(crate) fn object(self, index: usize) -> (String, Value) {
         let name = format!("db-{index}");
         let value = json!({
             "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
@@ -73,7 +66,7 @@ impl ClusterLayout {
         (format!("apps.kruise.io/persistentpodstates/{}/{name}", self.namespace), value)
     }
 
-    pub(super) fn pod(self, index: usize) -> (String, Value) {
+    pub(crate) fn pod(self, index: usize) -> (String, Value) {
         let name = self.pod_name(index);
         let workload = format!("db-{}", index / self.pods);
         let owners = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": workload,
@@ -106,7 +99,7 @@ fn node_name(index: usize) -> String {
     format!("worker-{}", index % NODES)
 }
 
-pub(super) fn node(index: usize) -> (String, Value) {
+pub(crate) fn node(index: usize) -> (String, Value) {
     let name = node_name(index);
     let value = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": uid(0, index),
         "creationTimestamp": "2026-01-07T09:10:11Z",
@@ -116,6 +109,17 @@ pub(super) fn node(index: usize) -> (String, Value) {
 
 fn uid(kind: usize, index: usize) -> String {
     format!("{kind:08x}-0000-4000-8000-{index:012x}")
+}
+
+/// Writes objects into etcd.
+pub(crate) async fn put_all(etcd: &Client, mut objects: impl Iterator<Item = (String, Value)>) -> Result<()> {
+    let batches = std::iter::from_fn(|| {
+        let batch: Vec<_> = objects.by_ref().take(BATCH_SIZE).collect();
+        (!batch.is_empty()).then_some(batch)
+    });
+    let puts = batches.map(|batch| put(etcd, batch));
+    stream::iter(puts).buffer_unordered(4).try_collect::<Vec<()>>().await?;
+    Ok(())
 }
 
 async fn put(etcd: &Client, batch: Vec<(String, Value)>) -> Result<()> {
