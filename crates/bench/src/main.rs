@@ -84,21 +84,22 @@ fn main() -> Result<()> {
             continue;
         }
         eprintln!("measuring: {part:?}");
-        for (name, text) in measure(*part, args.small)? {
+        measure(*part, args.small, &|name, text| {
             println!("{name}:\n\n{text}\n");
-            if let Some(file) = &args.write {
-                report::write(file, name, &text)?;
-            }
-        }
+            args.write.as_ref().map_or(Ok(()), |file| report::write(file, name, text))
+        })?;
     }
     Ok(())
 }
 
-fn measure(part: Part, is_small: bool) -> Result<Vec<(&'static str, String)>> {
+/// Takes the name and the text of a finished table.
+type Publish<'a> = &'a dyn Fn(&str, &str) -> Result<()>;
+
+fn measure(part: Part, is_small: bool, publish: Publish<'_>) -> Result<()> {
     let path = policy_path();
     let wasm = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let module = || PolicyModule::load(&wasm);
-    Ok(match part {
+    let tables = match part {
         Part::Size => vec![("size", size_table(&wasm))],
         Part::Evaluation => {
             let module = module()?;
@@ -118,13 +119,17 @@ fn measure(part: Part, is_small: bool) -> Result<Vec<(&'static str, String)>> {
         Part::Calls => vec![("host calls", calls::count_by_pod_kind(&module()?)?)],
         Part::Instructions => vec![("instructions", instructions::count_all()?)],
         Part::Sidecar => tokio::runtime::Runtime::new()?.block_on(sidecar::measure(is_small))?,
-        Part::Openkruise => tokio::runtime::Runtime::new()?.block_on(openkruise::measure(is_small))?,
+        Part::Openkruise => {
+            let runtime = tokio::runtime::Runtime::new()?;
+            return runtime.block_on(openkruise::measure(is_small, publish));
+        }
         Part::Lookup => {
             let runtime = tokio::runtime::Runtime::new()?;
             let (healthy, failing) = runtime.block_on(lookup::measure())?;
             vec![("lookup", healthy), ("failing lookup", failing)]
         }
-    })
+    };
+    tables.iter().try_for_each(|(name, text)| publish(name, text))
 }
 
 fn size_table(wasm: &[u8]) -> String {

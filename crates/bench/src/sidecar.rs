@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use kube::{Api, Client};
 use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::{Api, Client};
 use pps_e2e::cluster::proxy::Proxy;
 use pps_e2e::cluster::{SIDECAR, pps_resource};
 use pps_e2e::control_plane::{self, ControlPlane, User, free_port, program};

@@ -25,11 +25,15 @@ use crate::report::count;
 use crate::sidecar::layout::ClusterLayout;
 
 /// How many Pods one PPS has recorded.
-const SIZES: [ClusterLayout; 4] =
-    [of_size("size-10", 10), of_size("size-100", 100), of_size("size-1000", 1_000), of_size("size-10000", 10_000)];
+const SIZES: [ClusterLayout; 4] = [
+    of_size("size-10", 10),
+    of_size("size-100", 100),
+    of_size("size-1000", 1_000),
+    of_size("size-10000", 10_000),
+];
 const CALLS: usize = 200;
 /// How long a recorder may take until a PPS is complete. It is told to be impossible after that.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 const fn of_size(namespace: &'static str, pods: usize) -> ClusterLayout {
     ClusterLayout { namespace, workloads: 1, pods, ready: true }
@@ -158,7 +162,8 @@ fn their_host(recorder: &Recorder) -> Result<Host> {
 
 /// Kubewarden's `PolicyServer` if `POLICY_SERVER` names it, else its stand-in in this process.
 async fn our_host(bed: &Bed) -> Result<Host> {
-    let mut object = manifests::read(&repository_file("deploy/base/cluster-admission-policy.yaml"))?.remove(0);
+    let mut object =
+        manifests::read(&repository_file("deploy/base/cluster-admission-policy.yaml"))?.remove(0);
     let module = policy_path().canonicalize()?;
     object["spec"]["module"] = json!(format!("file://{}", module.display()));
     let policy = Policy::new(object);

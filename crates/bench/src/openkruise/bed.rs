@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::Settings;
-use super::records::{self, Records};
 use super::recorder::{MANAGER_USER, Product, Recorder};
+use super::records::{self, Records};
 use crate::meter::cpu;
 use crate::sidecar::layout::{ClusterLayout, NODES, node, put_all};
 

@@ -21,7 +21,11 @@ pub(super) enum Unit {
 
 impl Unit {
     fn format(self, value: f64) -> String {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "figures are small and positive")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "figures are small and positive"
+        )]
         let whole = value.round() as u64;
         match self {
             Self::Count => count(whole),
@@ -53,9 +57,9 @@ impl Comparison {
     pub(super) fn table(&self, first: &str, products: &[Product]) -> String {
         let rows = self.rows.iter().map(|(name, unit, figures)| {
             let value = |product: &Product| figures.get(product).map(|values| median(values));
-            let cells = products
-                .iter()
-                .map(|product| value(product).map_or_else(|| "not possible".to_owned(), |value| unit.format(value)));
+            let cells = products.iter().map(|product| {
+                value(product).map_or_else(|| "not possible".to_owned(), |value| unit.format(value))
+            });
             let theirs = products.iter().filter(|product| !product.is_ours()).filter_map(value);
             let theirs = theirs.min_by(f64::total_cmp);
             let (ratio, ahead) = judge(theirs, value(&Product::Ours));

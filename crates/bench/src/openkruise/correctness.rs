@@ -186,7 +186,11 @@ impl Scene<'_> {
 
     async fn wait_until_recorded(&self, pods: usize) -> Result<()> {
         let recorded = self.records.wait(&format!("{}/", self.namespace), pods, REACTION).await?;
-        ensure!(recorded.is_some(), "{} has not recorded {pods} Pods after {REACTION:?}", self.product.title());
+        ensure!(
+            recorded.is_some(),
+            "{} has not recorded {pods} Pods after {REACTION:?}",
+            self.product.title()
+        );
         // So that nothing of the first recording is still under way.
         sleep(Duration::from_secs(1)).await;
         Ok(())

@@ -103,10 +103,14 @@ pub(super) async fn measure_becoming_ready(
         let recorded = wait(&records, &mut recorder, layout.namespace, layout.all_pods()).await?;
         recorder.settle().await?;
         rows.add("writes", Unit::Count, (records.seen().writes(layout.namespace) - writes) as f64);
-        rows.add("last recorded after", Unit::Seconds, recorded.saturating_duration_since(last).as_secs_f64());
+        rows.add(
+            "last recorded after",
+            Unit::Seconds,
+            recorded.saturating_duration_since(last).as_secs_f64(),
+        );
         rows.add_usage(Usage::of(bed, &recorder)? - before);
     }
-    Rows { comparison, scenario: "both", product }.add_memory(&recorder)?;
+    Rows { comparison, scenario: "afterwards", product }.add_memory(&recorder)?;
     recorder.stop().await
 }
 
