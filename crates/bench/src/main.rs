@@ -10,6 +10,7 @@ mod growth;
 mod instructions;
 mod lookup;
 mod meter;
+mod openkruise;
 mod reading;
 mod report;
 mod sample;
@@ -35,7 +36,7 @@ struct Args {
     /// Also write each table into this file, between the comments `begin NAME` and `end NAME`.
     #[arg(long)]
     write: Option<PathBuf>,
-    /// Skip the largest cluster: 10,000 PPS with 100,000 Pods.
+    /// Skip the largest clusters: 10,000 PPS with 100,000 Pods, and 2,000 PPS beside OpenKruise.
     #[arg(long)]
     small: bool,
     /// With the part `admission`, also send so many admissions in a row.
@@ -67,6 +68,8 @@ enum Part {
     Reading,
     /// The writes of a first start, and the same ones from a client that does nothing else.
     Writing,
+    /// Beside OpenKruise's manager, in turns on one control plane. Needs `OPENKRUISE_MANAGER`.
+    Openkruise,
 }
 
 /// Commands with which the program starts itself: what they measure needs a process of its own.
@@ -93,22 +96,27 @@ fn main() -> Result<()> {
     }
     let parts = if args.parts.is_empty() { Part::value_variants() } else { &args.parts };
     for part in parts {
-        eprintln!("measuring: {part:?}");
-        for (name, text) in measure(*part, &args)? {
-            println!("{name}:\n\n{text}\n");
-            if let Some(file) = &args.write {
-                report::write(file, name, &text)?;
-            }
+        if *part == Part::Openkruise && args.parts.is_empty() && !openkruise::is_configured() {
+            eprintln!("skipped: {part:?}, because {} is not set", openkruise::MANAGER);
+            continue;
         }
+        eprintln!("measuring: {part:?}");
+        measure(*part, &args, &|name, text| {
+            println!("{name}:\n\n{text}\n");
+            args.write.as_ref().map_or(Ok(()), |file| report::write(file, name, text))
+        })?;
     }
     Ok(())
 }
 
-fn measure(part: Part, args: &Args) -> Result<Vec<(&'static str, String)>> {
+/// Takes the name and the text of a finished table.
+type Publish<'a> = &'a dyn Fn(&str, &str) -> Result<()>;
+
+fn measure(part: Part, args: &Args, publish: Publish<'_>) -> Result<()> {
     let path = policy_path();
     let wasm = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let module = || PolicyModule::load(&wasm);
-    Ok(match part {
+    let tables = match part {
         Part::Size => vec![("size", size_table(&wasm))],
         Part::Evaluation => {
             let module = module()?;
@@ -134,12 +142,17 @@ fn measure(part: Part, args: &Args) -> Result<Vec<(&'static str, String)>> {
         }
         Part::Sidecar => tokio::runtime::Runtime::new()?.block_on(sidecar::measure(args.small))?,
         Part::Admission => tokio::runtime::Runtime::new()?.block_on(admission::measure(args.admissions))?,
+        Part::Openkruise => {
+            let runtime = tokio::runtime::Runtime::new()?;
+            return runtime.block_on(openkruise::measure(args.small, publish));
+        }
         Part::Lookup => {
             let runtime = tokio::runtime::Runtime::new()?;
             let (healthy, failing) = runtime.block_on(lookup::measure())?;
             vec![("lookup", healthy), ("failing lookup", failing)]
         }
-    })
+    };
+    tables.iter().try_for_each(|(name, text)| publish(name, text))
 }
 
 fn size_table(wasm: &[u8]) -> String {

@@ -26,9 +26,16 @@ impl ReviewClient {
 
     /// The same for a review that is written already, see [`review`].
     pub async fn send(&self, policy: &str, review: Vec<u8>) -> Result<Value> {
-        let request = Request::post(format!("/validate/{policy}"))
-            .header("content-type", "application/json")
-            .body(review)?;
+        self.send_to(&format!("/validate/{policy}"), review).await
+    }
+
+    /// The answer of any webhook at that path.
+    pub async fn ask_at(&self, path: &str, request: &Value) -> Result<Value> {
+        self.send_to(path, review(request)).await
+    }
+
+    async fn send_to(&self, path: &str, review: Vec<u8>) -> Result<Value> {
+        let request = Request::post(path).header("content-type", "application/json").body(review)?;
         let mut review: Value = self.0.request(request).await?;
         Ok(review["response"].take())
     }

@@ -4,7 +4,7 @@ pub(crate) mod cases;
 pub(crate) mod causes;
 pub(crate) mod installed;
 mod pool;
-mod random;
+pub(crate) mod random;
 
 use std::{
     collections::BTreeMap,
