@@ -8,7 +8,6 @@ use pps_core::alias::aliased;
 use pps_core::generate::second_name;
 use pps_core::pps::{API_VERSIONS, KIND};
 use pps_core::{PodState, Spec, TargetReference, is_dns_subdomain, to_text};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::host_error;
@@ -25,14 +24,16 @@ pub trait Host {
 }
 
 /// The waPC host of this Wasm module.
-#[derive(Clone, Copy, Debug)]
-pub struct PolicyServer;
+#[cfg(target_arch = "wasm32")]
+pub(crate) struct PolicyServer;
 
+#[cfg(target_arch = "wasm32")]
 impl Host for PolicyServer {
     fn call(&self, namespace: &str, operation: &str, payload: &str) -> Result<String, String> {
-        let answer = wapc_guest::host_call("kubewarden", namespace, operation, payload.as_bytes());
-        let answer = answer.map_err(|error| error.to_string())?;
-        String::from_utf8(answer).map_err(|error| error.to_string())
+        match crate::wapc::host_call("kubewarden", namespace, operation, payload.as_bytes()) {
+            Ok(answer) => String::from_utf8(answer).map_err(|error| error.to_string()),
+            Err(text) => Err(String::from_utf8_lossy(&text).into_owned()),
+        }
     }
 }
 
@@ -153,12 +154,12 @@ impl VersionedCluster<'_> {
 
     /// Reads what a Pod needs of the object that governs its workload.
     fn read_governing(self, name: &str, object: &Value, pod: &str) -> Result<GoverningPps, LookupError> {
-        let malformed = |error: serde_json::Error| self.get_call(name).malformed(&error);
+        let malformed = |error: String| self.get_call(name).malformed(&error);
         let status = &object["status"];
         Ok(GoverningPps {
             name: name.into(),
             spec: Spec::read_for_injection(&object["spec"]).map_err(malformed)?,
-            state: Option::deserialize(&status["podStates"][pod]).map_err(malformed)?,
+            state: PodState::read(&status["podStates"][pod]).map_err(malformed)?,
             target_uid: status["targetUID"].as_str().map(str::to_owned),
         })
     }

@@ -24,6 +24,7 @@
 //! | [`generate`] | which PPS does an annotated workload ask for? |
 //! | [`validate`] | what is wrong with a PPS that is created or updated? |
 //! | [`protect`] | may a PPS be deleted? |
+//! | [`mod@pick`] | what is in single fields of a large JSON text? |
 //! | [`limits`] | how large may what a user writes be? |
 //! | [`reason`] | the reasons in conditions, Events, metrics and logs |
 //!
@@ -44,6 +45,7 @@ pub mod kinds;
 pub mod limits;
 mod names;
 pub mod owner;
+pub mod pick;
 pub mod plan;
 pub mod pps;
 pub mod protect;
