@@ -4,8 +4,11 @@
 //! for which it waits forever without permission or if the definition is gone, and meanwhile the list holds one of
 //! the workers that all policies share.
 
+use std::fmt;
+
 use pps_core::alias::aliased;
 use pps_core::generate::second_name;
+use pps_core::packed::{Bucket, recorded_state};
 use pps_core::pps::{API_VERSIONS, KIND};
 use pps_core::{PodState, Spec, TargetReference, is_dns_subdomain, to_text};
 use serde_json::{Value, json};
@@ -75,10 +78,12 @@ impl<'a> Cluster<'a> {
     /// If the cluster does not say whether there is such an object.
     pub fn find(self, workload: &TargetReference, pod: &str) -> Result<Option<GoverningPps>, LookupError> {
         // A mask cannot name a field that has a dot in it.
-        let state =
+        let plain =
             if pod.contains('.') { "status.podStates".into() } else { format!("status.podStates.{pod}") };
+        let bucket = format!("status.packed.buckets.{}", Bucket::of(pod));
+        let field_masks = ["spec", &plain, "status.packed.version", &bucket, "status.targetUID"];
         self.in_served_version(|versioned| {
-            let found = versioned.find(workload, &["spec", &state, "status.targetUID"])?;
+            let found = versioned.find(workload, &field_masks)?;
             found.map(|(name, object)| versioned.read_governing(&name, &object, pod)).transpose()
         })
     }
@@ -154,12 +159,12 @@ impl VersionedCluster<'_> {
 
     /// Reads what a Pod needs of the object that governs its workload.
     fn read_governing(self, name: &str, object: &Value, pod: &str) -> Result<GoverningPps, LookupError> {
-        let malformed = |error: String| self.get_call(name).malformed(&error);
+        let malformed = |error: &dyn fmt::Display| self.get_call(name).malformed(error);
         let status = &object["status"];
         Ok(GoverningPps {
             name: name.into(),
-            spec: Spec::read_for_injection(&object["spec"]).map_err(malformed)?,
-            state: PodState::read(&status["podStates"][pod]).map_err(malformed)?,
+            spec: Spec::read_for_injection(&object["spec"]).map_err(|error| malformed(&error))?,
+            state: recorded_state(status, pod).map_err(|error| malformed(&error))?,
             target_uid: status["targetUID"].as_str().map(str::to_owned),
         })
     }

@@ -19,6 +19,7 @@
 //! | [`demand`] | which Pods does a workload's spec ask for? |
 //! | [`whitelist`] | which workload kinds does the whitelist ConfigMap name? |
 //! | [`kinds`] | which of these does the cluster serve, and how are they watched? |
+//! | [`packed`] | how are the states of many Pods stored? |
 //! | [`status`] | what has to be written into the PPS, as a merge patch? |
 //! | [`size`] | how much capacity is left in it? |
 //! | [`generate`] | which PPS does an annotated workload ask for? |
@@ -45,6 +46,7 @@ pub mod kinds;
 pub mod limits;
 mod names;
 pub mod owner;
+pub mod packed;
 pub mod pick;
 pub mod plan;
 pub mod pps;

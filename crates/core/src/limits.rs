@@ -17,6 +17,8 @@ pub const MAX_API_VERSION_LENGTH: usize = 317;
 pub const MAX_KIND_LENGTH: usize = 63;
 /// Entries in `podStates`. What etcd takes in one request is reached long before.
 pub const MAX_POD_STATES: usize = 100_000;
+/// Characters in one bucket of the compact form. What etcd takes in one request is reached before.
+pub const MAX_BUCKET_LENGTH: usize = 2 * 1024 * 1024;
 /// Node labels in one entry: one for each key that a spec can name.
 pub const MAX_RECORDED_LABELS: usize = MAX_TOPOLOGY_KEYS * (1 + MAX_PREFERRED_TERMS);
 /// Characters in the value of a label.

@@ -19,7 +19,7 @@ pub use spec::{
     NodeDeletionPolicy, NodeTopologyTerm, PodAnnotation, PreferredTopologyTerm, RetentionPolicy, Spec,
     TargetReference, ValueFrom, group_of,
 };
-pub use status::{Condition, PodState, Status};
+pub use status::{Condition, Packed, PodState, Status};
 
 /// API group.
 pub const GROUP: &str = "apps.kruise.io";

@@ -72,14 +72,12 @@ pub fn warn_of_label(object: &Value) -> Option<String> {
 /// been dropped. Under the other policies states outlive the Pods, so the number of wanted Pods decides.
 fn has_states_of_existing_pods(object: &Value) -> bool {
     let status = &object["status"];
-    let has_items = |value: &Value| {
-        value.as_object().is_some_and(|items| !items.is_empty())
-            || value.as_array().is_some_and(|items| !items.is_empty())
-    };
+    let has_items = |value: &Value| value.as_object().is_some_and(|items| !items.is_empty());
     let retention = object["spec"]["persistentPodStateRetentionPolicy"].as_str();
     let outlives_pods = matches!(retention, Some("WhenDeleted" | "Retain"));
     let wants_none = status["desired"].as_i64() == Some(0);
-    (has_items(&status["podStates"]) || has_items(&status["packed"])) && !(outlives_pods && wants_none)
+    (has_items(&status["podStates"]) || has_items(&status["packed"]["buckets"]))
+        && !(outlives_pods && wants_none)
 }
 
 #[cfg(test)]
@@ -121,9 +119,16 @@ mod tests {
             ("WhenScaled", recorded(Some(3)), true),
             ("WhenScaled", recorded(None), true),
             ("WhenScaled", recorded(Some(0)), true),
-            ("WhenScaled", json!({"packed": ["web-0"]}), true),
-            ("WhenScaled", json!({"packed": {"0": "web-0"}}), true),
-            ("WhenScaled", json!({"packed": [], "podStates": {}, "desired": 3}), false),
+            (
+                "WhenScaled",
+                json!({"packed": {"version": 1, "buckets": {"ordinals-0": "1 web-0 n\n% %\n"}}}),
+                true,
+            ),
+            (
+                "WhenScaled",
+                json!({"packed": {"version": 1, "buckets": {}}, "podStates": {}, "desired": 3}),
+                false,
+            ),
             ("WhenScaled", json!({"podStates": {}, "desired": 3}), false),
             ("WhenScaled", json!(null), false),
             ("WhenDeleted", recorded(Some(1)), true),

@@ -26,6 +26,10 @@ pub struct Status {
     )))]
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub pod_states: BTreeMap<String, PodState>,
+    /// The states of a large object, in place of podStates. The Pod's name says in which bucket its state is. A state in
+    /// podStates takes precedence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packed: Option<Packed>,
     /// UID of the workload that the states belong to. A workload that was deleted and created again has
     /// another UID.
     #[serde(rename = "targetUID", skip_serializing_if = "Option::is_none")]
@@ -58,6 +62,27 @@ fn limit_values(max: usize) -> impl FnMut(&mut schemars::Schema) {
             values["maxLength"] = max.into();
         }
     }
+}
+
+/// Recorded states in the compact form, see [`packed`](crate::packed).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Packed {
+    /// The version of this form: 1.
+    pub version: i32,
+    /// The states, about a hundred Pods in each bucket. A bucket is a table. Its first line says how many Pods follow, and
+    /// what is in each column: the Pod, the node, labels and annotations by key. What all values of a column begin and end
+    /// with is written there once, around a *. A cell is - if there is no such label or annotation, = for a label that is
+    /// the name of the node, and % if it is empty; %XX stands for a byte.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(
+            extend("x-kubernetes-map-type" = "atomic", "maxProperties" = crate::packed::Bucket::COUNT),
+            transform = limit_values(limits::MAX_BUCKET_LENGTH)
+        )
+    )]
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub buckets: BTreeMap<String, String>,
 }
 
 /// Where a Pod ran, and what is injected when it is created again.

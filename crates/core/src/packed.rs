@@ -1,0 +1,124 @@
+//! The compact form of recorded states, for large objects.
+//!
+//! The API server decodes and encodes an object as a tree at each read and each write. In `podStates` a Pod is several
+//! maps of that tree; here a hundred Pods are one string, at a quarter of the size. The Pod's name alone says in which
+//! [`Bucket`] its state is, so a reader asks for one bucket.
+//!
+//! A bucket is a table in text that people can read. The first line says how many Pods follow, and what is in
+//! each column: the Pod, the node, labels and annotations by key. What all values of a column begin and end with is
+//! written there once, around a `*`:
+//!
+//! ```text
+//! 3 web-* node-* label:kubernetes.io/hostname=* label:topology.kubernetes.io/zone=eu-* annotation:example.io/ip=10.16.*
+//! 0 37 = 1a 0.17
+//! 1 12 = 1b 0.9
+//! 2 4 = 1a -
+//! ```
+//!
+//! A cell is `-` if the Pod has no such label or annotation, `=` for a label that is the name of the node, and `%` if it is
+//! empty. `%` and two hexadecimal digits stand for a byte of UTF-8: all but printable ASCII is written so.
+//!
+//! What does not fit this description is [`Damaged`], and never read as another state. Nothing can be told from a value
+//! that was replaced by another one.
+
+mod bucket;
+mod read;
+mod text;
+mod write;
+
+use std::fmt;
+
+use serde_json::Value;
+
+pub use bucket::Bucket;
+pub use read::{find, read_bucket};
+pub use write::{Row, write_bucket};
+
+use crate::pps::PodState;
+
+/// The version of the form that is described here. An object that has another one is not read.
+pub const VERSION: i32 = 1;
+
+/// From this many states on, an object gets the compact form. The compact form costs the API server less at any size;
+/// smaller objects stay as `OpenKruise` has them, and cost it at most one and a half times as much as one of ten.
+pub const COMPACT_FROM: usize = 25;
+/// Below this many states, an object in the compact form returns to `podStates`.
+pub const COMPACT_UNTIL: usize = 12;
+
+/// Whether an object with so many states should have the compact form. `is_compact` is whether it has it now: between the
+/// two limits it stays as it is.
+pub fn should_be_compact(states: usize, is_compact: bool) -> bool {
+    states >= if is_compact { COMPACT_UNTIL } else { COMPACT_FROM }
+}
+
+/// Why recorded states cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged(pub(crate) String);
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+/// The recorded state of one Pod in the status of an object in JSON, in either form. If both have the Pod, `podStates` is
+/// newer: whoever does not know the compact form writes only that.
+///
+/// Of the compact form it needs only the version and the Pod's bucket.
+///
+/// # Errors
+///
+/// If what the status says about the Pod cannot be read.
+///
+/// ```
+/// use pps_core::packed::recorded_state;
+/// use serde_json::json;
+///
+/// let status = json!({"packed": {"version": 1, "buckets": {"ordinals-0": "1 web-0 node-7\n% %\n"}}});
+/// assert_eq!(recorded_state(&status, "web-0")?.unwrap().node_name, "node-7");
+/// assert_eq!(recorded_state(&status, "web-1")?, None);
+/// # Ok::<(), pps_core::packed::Damaged>(())
+/// ```
+pub fn recorded_state(status: &Value, pod: &str) -> Result<Option<PodState>, Damaged> {
+    let damaged = |reason: &dyn fmt::Display| Damaged(format!("status.podStates.{pod}: {reason}"));
+    if let Some(state) = PodState::read(&status["podStates"][pod]).map_err(|error| damaged(&error))? {
+        return Ok(Some(state));
+    }
+    let packed = &status["packed"];
+    if packed.is_null() {
+        return Ok(None);
+    }
+    check_version(packed["version"].as_i64())?;
+    let bucket = Bucket::of(pod);
+    match &packed["buckets"][bucket.to_string()] {
+        Value::Null => Ok(None),
+        Value::String(text) => find(bucket, text, pod),
+        _ => Err(Damaged::at(bucket, "it is no text")),
+    }
+}
+
+/// Checks the version that an object in the compact form has.
+///
+/// # Errors
+///
+/// If it is not [`VERSION`].
+pub fn check_version(version: Option<i64>) -> Result<(), Damaged> {
+    match version {
+        Some(version) if version == i64::from(VERSION) => Ok(()),
+        Some(version) => Err(Damaged(format!(
+            "status.packed.version is {version}, which this release cannot read: upgrade PersistentPodState"
+        ))),
+        None => Err(Damaged("status.packed.version is missing".into())),
+    }
+}
+
+impl Damaged {
+    fn at(bucket: Bucket, reason: impl fmt::Display) -> Self {
+        Self(format!("status.packed.buckets.{bucket} is damaged: {reason}"))
+    }
+}
+
+#[cfg(test)]
+mod tests;
