@@ -53,6 +53,12 @@ pub const METADATA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metadata.j
 #[unsafe(link_section = "io.kubewarden.metadata")]
 static METADATA_SECTION: [u8; METADATA.len()] = *include_bytes!(concat!(env!("OUT_DIR"), "/metadata.json"));
 
+/// Does nothing: the module has nothing to prepare. Some hosts insist on it.
+#[cfg(target_arch = "wasm32")]
+#[expect(unsafe_code, reason = "the waPC host looks for an export of this name")]
+#[unsafe(no_mangle)]
+pub extern "C" fn wapc_init() {}
+
 /// Entry point of the module.
 #[cfg(target_arch = "wasm32")]
 #[expect(unsafe_code, reason = "the waPC host looks for an export of this name")]

@@ -64,9 +64,10 @@ impl Meter {
         let failed = |error| anyhow!("{error:#}");
         store.set_fuel(budget).map_err(failed)?;
         let instance = self.linker.instantiate(&mut store, &self.module).map_err(failed)?;
+        let init = instance.get_typed_func::<(), ()>(&mut store, "wapc_init").map_err(failed)?;
         let call = instance.get_typed_func::<(u32, u32), u32>(&mut store, "__guest_call").map_err(failed)?;
         let lengths = (u32::try_from(OPERATION.len())?, u32::try_from(payload.len())?);
-        let result = call.call(&mut store, lengths);
+        let result = init.call(&mut store, ()).and_then(|()| call.call(&mut store, lengths));
         let memory = instance.get_memory(&mut store, "memory").context("the policy exports no memory")?;
         Ok(Measurement {
             answer: if matches!(result, Ok(1)) { store.data_mut().response.take() } else { None },
