@@ -70,7 +70,9 @@ pub extern "C" fn __guest_call(operation_length: usize, payload_length: usize) -
 #[cfg(target_arch = "wasm32")]
 fn call(operation: &[u8], payload: &[u8]) -> Result<Vec<u8>, String> {
     match operation {
-        b"validate" => serde_json::to_vec(&admit(payload, &cluster::PolicyServer)).map_err(|error| error.to_string()),
+        b"validate" => {
+            serde_json::to_vec(&admit(payload, &cluster::PolicyServer)).map_err(|error| error.to_string())
+        }
         b"validate_settings" => Ok(validate_settings(payload)),
         b"protocol_version" => Ok(br#""v1""#.to_vec()),
         _ => Err(format!("No handler registered for function {}", String::from_utf8_lossy(operation))),

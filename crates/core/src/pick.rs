@@ -191,7 +191,9 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_object_or_repeats_a_field() {
-        for json in ["", "[]", "7", r#"{"a": 7}"#, r#"{"a": {"b": 1, "b": 2}}"#, r#"{"a": {}} x"#, r#"{"a": {}"#] {
+        for json in
+            ["", "[]", "7", r#"{"a": 7}"#, r#"{"a": {"b": 1, "b": 2}}"#, r#"{"a": {}} x"#, r#"{"a": {}"#]
+        {
             assert_eq!(texts(json, ["a.b"]), None, "{json}");
         }
     }

@@ -158,9 +158,8 @@ impl Review {
                 if was != is {
                     let what = if field == "apiVersion" { "its group" } else { "it" };
                     let was = to_text(&was.into());
-                    let remedy = format!(
-                        "{what} cannot change from {was}; create another PersistentPodState instead"
-                    );
+                    let remedy =
+                        format!("{what} cannot change from {was}; create another PersistentPodState instead");
                     self.refuse(&format!("{PATH}.{field}"), &target[field], &remedy);
                 }
             }

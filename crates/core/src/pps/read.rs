@@ -26,7 +26,9 @@ impl Spec {
         let retains = spec["persistentPodStateRetentionPolicy"] == "Retain";
         Ok(Self {
             target_ref: TargetReference::read(&spec["targetRef"]),
-            required_persistent_topology: (!required.is_null()).then(|| NodeTopologyTerm::read(required)).transpose()?,
+            required_persistent_topology: (!required.is_null())
+                .then(|| NodeTopologyTerm::read(required))
+                .transpose()?,
             preferred_persistent_topology: read_list(&spec["preferredPersistentTopology"], read_preferred)?,
             persistent_pod_annotations: read_list(&spec["persistentPodAnnotations"], read_annotation)?,
             persistent_pod_state_retention_policy: retains.then_some(RetentionPolicy::Retain),
@@ -48,7 +50,11 @@ impl PodState {
         let fields = state.as_object().ok_or_else(|| wrong(state, "an object"))?;
         let field = |name| fields.get(name).unwrap_or(&Value::Null);
         Ok(Some(Self {
-            node_name: if field("nodeName").is_null() { String::new() } else { read_text(field("nodeName"))? },
+            node_name: if field("nodeName").is_null() {
+                String::new()
+            } else {
+                read_text(field("nodeName"))?
+            },
             node_topology_labels: read_texts(field("nodeTopologyLabels"))?,
             annotations: read_texts(field("annotations"))?,
         }))
