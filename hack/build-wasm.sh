@@ -18,6 +18,10 @@ BUILT="$BUILD_DIR/$TARGET/wasm/persistent_pod_state_policy.wasm"
 BUILD=(rustc --locked --profile wasm --lib --crate-type cdylib -p persistent-pod-state-policy
     --target "$TARGET" --target-dir "$BUILD_DIR")
 
+# The memory of a new instance, in bytes: no request of a usual size makes it grow, which would cost the host a system call
+# each time. Pages that are not used cost nothing.
+MEMORY=(-Clink-arg=--initial-memory=2097152)
+
 # remap_paths: sets FLAGS. Panic messages contain paths of source files. Without the folders of this machine,
 # every machine builds the same module, and it is 1 KB smaller. Cargo unpacks packages into one folder for each
 # registry, whose name holds the registry's host and a hash, so a mirror has another one: they are listed here,
@@ -25,7 +29,7 @@ BUILD=(rustc --locked --profile wasm --lib --crate-type cdylib -p persistent-pod
 remap_paths() {
     local folder
     step "fetch the packages" "$CARGO" fetch --locked --target "$TARGET"
-    FLAGS=(--remap-path-prefix=/usr/lib/rustlib/src/rust/library=rust)
+    FLAGS=(--remap-path-prefix=/usr/lib/rustlib/src/rust/library=rust "${MEMORY[@]}")
     for folder in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/; do
         FLAGS+=("--remap-path-prefix=${folder%/}=")
     done
@@ -48,9 +52,10 @@ compile() {
         CARGO=/usr/bin/cargo
         export RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
         remap_paths
-        FLAGS+=(-Clinker=wasm-ld-19)
+        # The standard library is built for size, and a panic is a trap without a message: waPC has no place for one.
+        FLAGS+=(-Clinker=wasm-ld-19 -Zlocation-detail=none -Zunstable-options -Cpanic=immediate-abort)
         step "build the policy and Rust's standard library for $TARGET (the first time takes minutes)" \
-            with_flags "$CARGO" "${BUILD[@]}" -Zbuild-std=std,panic_abort
+            with_flags "$CARGO" "${BUILD[@]}" -Zbuild-std=std -Zbuild-std-features=optimize_for_size
     fi
     if LC_ALL=C grep -aqE '/registry/(src|cache)/|/index\.crates\.io|\.cargo/' "$BUILT"; then
         die "the module names folders of this machine: strings $BUILT | grep -E 'registry|crates|cargo'"

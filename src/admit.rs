@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::admission::Admission;
 use crate::cluster::{Cluster, Host};
-use crate::request::{GroupKind, Payload};
+use crate::request::Payload;
 use crate::response::{Rejection, ValidationResponse};
 use crate::{objects, pods, protection};
 
@@ -15,23 +15,21 @@ pub fn admit(payload: &[u8], host: &dyn Host) -> ValidationResponse {
     // Invalid UTF-8 is refused, not replaced: the Pod would be changed. `from_slice` refuses it as well, but
     // would add 10 KB to the Wasm module.
     let payload = std::str::from_utf8(payload).unwrap_or_default();
-    let Payload { request, settings } = match serde_json::from_str(payload) {
-        Ok(payload) => payload,
+    let request = match Payload::parse(payload) {
+        Ok(request) => request,
         Err(error) => {
             let message = format!("not an admission request in UTF-8: {error}");
             return Rejection { code: 400, message }.into();
         }
     };
     let admission = Admission {
-        cluster: Cluster::new(host, request.namespace.as_deref().unwrap_or_default()),
+        cluster: Cluster::new(host, &request.namespace),
         object: request.object.map_or("null", RawValue::get),
         old_object: request.old_object.map(RawValue::get),
-        settings,
+        settings: request.settings,
     };
-    let GroupKind { group, kind } = &request.kind;
-    let is_subresource = request.sub_resource.is_some_and(|name| !name.is_empty());
-    let result = match (group.as_str(), kind.as_str(), request.operation.as_str()) {
-        _ if is_subresource => Ok(ValidationResponse::accept(Vec::new())),
+    let result = match (request.group.as_str(), request.kind.as_str(), request.operation.as_str()) {
+        _ if !request.sub_resource.is_empty() => Ok(ValidationResponse::accept(Vec::new())),
         ("", "Pod", "CREATE") => pods::admit(&admission),
         (GROUP, KIND, "CREATE") => objects::admit(&Admission { old_object: None, ..admission }),
         (GROUP, KIND, "UPDATE") => objects::admit(&admission),

@@ -1,38 +1,55 @@
 //! The admission request, as PolicyServer sends it.
 
-use serde::Deserialize;
+use pps_core::pick::{pick, read_picked};
 use serde_json::value::RawValue;
 
 /// The parts of PolicyServer's payload that the policy needs.
-#[derive(Deserialize)]
 pub(crate) struct Payload<'a> {
-    #[serde(borrow)]
-    pub(crate) request: Request<'a>,
-    #[serde(borrow)]
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    pub(crate) operation: String,
+    pub(crate) sub_resource: String,
+    pub(crate) namespace: String,
+    pub(crate) object: Option<&'a RawValue>,
+    pub(crate) old_object: Option<&'a RawValue>,
+    pub(crate) user_info: Option<&'a RawValue>,
     pub(crate) settings: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-pub(crate) struct Request<'a> {
-    #[serde(default)]
-    pub(crate) kind: GroupKind,
-    #[serde(default)]
-    pub(crate) operation: String,
-    #[serde(default, alias = "subResource")]
-    pub(crate) sub_resource: Option<String>,
-    #[serde(default)]
-    pub(crate) namespace: Option<String>,
-    #[serde(borrow)]
-    pub(crate) object: Option<&'a RawValue>,
-    #[serde(borrow, alias = "oldObject")]
-    pub(crate) old_object: Option<&'a RawValue>,
-    #[serde(borrow, alias = "userInfo")]
-    pub(crate) user_info: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct GroupKind {
-    pub(crate) group: String,
-    pub(crate) kind: String,
+impl<'a> Payload<'a> {
+    /// Reads a payload in one pass. Some hosts write the names of its fields as the API server does.
+    pub(crate) fn parse(payload: &'a str) -> Result<Self, String> {
+        let paths = [
+            "request.kind.group",
+            "request.kind.kind",
+            "request.operation",
+            "request.namespace",
+            "request.object",
+            "settings",
+            "request.sub_resource",
+            "request.old_object",
+            "request.user_info",
+            "request.subResource",
+            "request.oldObject",
+            "request.userInfo",
+        ];
+        let [group, kind, operation, namespace, object, settings, alternatives @ ..] =
+            pick(payload, paths).map_err(|error| error.to_string())?;
+        let [sub_resource, old_object, user_info, sub_resource_2, old_object_2, user_info_2] = alternatives;
+        if operation.is_none() {
+            return Err("request.operation is missing".into());
+        }
+        let text = |field| read_picked(field).map_err(|error| error.to_string());
+        Ok(Self {
+            group: text(group)?,
+            kind: text(kind)?,
+            operation: text(operation)?,
+            sub_resource: text(sub_resource.or(sub_resource_2))?,
+            namespace: text(namespace)?,
+            object,
+            old_object: old_object.or(old_object_2),
+            user_info: user_info.or(user_info_2),
+            settings,
+        })
+    }
 }

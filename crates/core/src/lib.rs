@@ -25,6 +25,7 @@
 //! | [`generate`] | which PPS does an annotated workload ask for? |
 //! | [`validate`] | what is wrong with a PPS that is created or updated? |
 //! | [`protect`] | may a PPS be deleted? |
+//! | [`mod@pick`] | what is in single fields of a large JSON text? |
 //! | [`limits`] | how large may what a user writes be? |
 //! | [`reason`] | the reasons in conditions, Events, metrics and logs |
 //!
@@ -46,6 +47,7 @@ pub mod limits;
 mod names;
 pub mod owner;
 pub mod packed;
+pub mod pick;
 pub mod plan;
 pub mod pps;
 pub mod protect;

@@ -1,10 +1,9 @@
 //! Which workload a Pod belongs to, and whether its Pods can have recorded states.
 
-use std::fmt;
-
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
+use crate::pick::{pick, pick_within, read_picked};
 use crate::pps::{TargetReference, group_of};
 
 /// The owner of an object, as in `metadata.ownerReferences`.
@@ -24,6 +23,19 @@ pub struct OwnerReference {
 }
 
 impl OwnerReference {
+    /// Reads an owner from JSON.
+    fn parse(owner: &str) -> Result<Self, serde_json::Error> {
+        let paths = ["apiVersion", "kind", "name", "uid", "controller"];
+        let [api_version, kind, name, uid, controller] = pick(owner, paths)?;
+        Ok(Self {
+            api_version: read_picked(api_version)?,
+            kind: read_picked(kind)?,
+            name: read_picked(name)?,
+            uid: read_picked(uid)?,
+            controller: controller.map(|controller| controller.get() == "true"),
+        })
+    }
+
     /// The owner as the target of a PPS.
     pub fn target(&self) -> TargetReference {
         TargetReference {
@@ -80,12 +92,22 @@ impl PodIdentity {
     ///
     /// When the text is not a JSON object, or a field is of the wrong type.
     pub fn parse(pod: &str) -> Result<Self, serde_json::Error> {
-        let mut reader = IdentityReader::default();
-        let mut json = serde_json::Deserializer::from_str(pod);
-        match json.deserialize_map(&mut reader).and_then(|()| json.end()) {
-            Err(error) if !reader.stopped_early => Err(error),
-            _ => Ok(reader.identity),
+        let paths = ["metadata.name", "metadata.ownerReferences"];
+        let [name, owners] = pick_within(pod, "metadata", paths)?;
+        let owners: Vec<&RawValue> =
+            owners.map_or_else(|| Ok(Vec::new()), |owners| serde_json::from_str(owners.get()))?;
+        let mut identity = Self { name: read_picked(name)?, ..Self::default() };
+        for owner in owners {
+            let owner = OwnerReference::parse(owner.get())?;
+            if owner.controller == Some(true) && identity.controller.is_none() {
+                identity.controller = Some(owner);
+            }
         }
+        if identity.stateful_owner().is_some() {
+            let [node_name] = pick(pod, ["spec.nodeName"])?;
+            identity.node_name = read_picked(node_name)?;
+        }
+        Ok(identity)
     }
 
     /// The workload whose PPS could hold a state for this Pod. `None` if the Pod has no controller owner or
@@ -95,66 +117,6 @@ impl PodIdentity {
         self.controller
             .as_ref()
             .filter(|owner| unbound_and_named && has_stable_names(&owner.api_version, &owner.kind))
-    }
-}
-
-#[derive(Default)]
-struct IdentityReader {
-    identity: PodIdentity,
-    /// The rest of the Pod was not read; the parser reports that as an error.
-    stopped_early: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "camelCase")]
-enum Field {
-    Metadata,
-    Spec,
-    #[serde(other)]
-    Other,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PodMetadata {
-    name: Option<String>,
-    owner_references: Option<Vec<OwnerReference>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PodSpec {
-    node_name: Option<String>,
-}
-
-impl<'de> Visitor<'de> for &mut IdentityReader {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a Pod")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut pod: A) -> Result<(), A::Error> {
-        while let Some(field) = pod.next_key()? {
-            match field {
-                Field::Metadata => {
-                    let metadata = pod.next_value::<Option<PodMetadata>>()?.unwrap_or_default();
-                    let mut owners = metadata.owner_references.into_iter().flatten();
-                    self.identity.name = metadata.name.unwrap_or_default();
-                    self.identity.controller = owners.find(|owner| owner.controller == Some(true));
-                    if self.identity.stateful_owner().is_none() {
-                        self.stopped_early = true;
-                        return Ok(());
-                    }
-                }
-                Field::Spec => {
-                    let spec = pod.next_value::<Option<PodSpec>>()?.unwrap_or_default();
-                    self.identity.node_name = spec.node_name.unwrap_or_default();
-                }
-                Field::Other => drop(pod.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(())
     }
 }
 

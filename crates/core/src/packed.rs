@@ -28,7 +28,6 @@ mod write;
 
 use std::fmt;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 pub use bucket::Bucket;
@@ -84,7 +83,7 @@ impl std::error::Error for Damaged {}
 /// ```
 pub fn recorded_state(status: &Value, pod: &str) -> Result<Option<PodState>, Damaged> {
     let damaged = |reason: &dyn fmt::Display| Damaged(format!("status.podStates.{pod}: {reason}"));
-    if let Some(state) = Option::deserialize(&status["podStates"][pod]).map_err(|error| damaged(&error))? {
+    if let Some(state) = PodState::read(&status["podStates"][pod]).map_err(|error| damaged(&error))? {
         return Ok(Some(state));
     }
     let packed = &status["packed"];

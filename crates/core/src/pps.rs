@@ -6,8 +6,10 @@
 
 mod excess;
 mod null;
+mod read;
 mod spec;
 mod status;
+mod value;
 
 use serde::Deserialize;
 use serde_json::Value;

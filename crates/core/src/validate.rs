@@ -157,9 +157,9 @@ impl Review {
             for (field, was, is) in immutable {
                 if was != is {
                     let what = if field == "apiVersion" { "its group" } else { "it" };
-                    let remedy = format!(
-                        "{what} cannot change from {was:?}; create another PersistentPodState instead"
-                    );
+                    let was = to_text(&was.into());
+                    let remedy =
+                        format!("{what} cannot change from {was}; create another PersistentPodState instead");
                     self.refuse(&format!("{PATH}.{field}"), &target[field], &remedy);
                 }
             }
@@ -281,7 +281,7 @@ impl Review {
                 Some(label) if is_label_key(label) => {
                     if let Some(successor) = successor_of(label) {
                         self.warnings.push(format!(
-                            "{path} is {label:?}: this label is deprecated; use {successor:?} (new nodes have only that one)"
+                            "{path} is \"{label}\": this label is deprecated; use \"{successor}\" (new nodes have only that one)"
                         ));
                     }
                 }

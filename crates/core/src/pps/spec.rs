@@ -12,6 +12,7 @@ use serde_json::Value;
 #[cfg(feature = "schema")]
 use crate::limits;
 use crate::pps::null::null_as_default;
+use crate::pps::value::{ReadResult, read_list, read_text};
 
 /// The workload whose Pods return to where they ran, and what is persisted of each Pod. At least one
 /// topology or one annotation is required.
@@ -120,14 +121,10 @@ struct Spellings {
     keys: Option<Vec<String>>,
 }
 
-// Not derived from `Spellings`: that would add 1.3 KB to the Wasm module.
+// Not derived from `Spellings`, so that `null` counts as missing in each.
 impl<'de> Deserialize<'de> for NodeTopologyTerm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let term = Value::deserialize(deserializer)?;
-        let keys = ["nodeTopologyKeys", "keys"].into_iter().map(|spelling| &term[spelling]);
-        let keys = keys.into_iter().find(|keys| !keys.is_null());
-        let node_topology_keys = keys.map(Vec::deserialize).transpose().map_err(de::Error::custom)?;
-        Ok(Self { node_topology_keys: node_topology_keys.unwrap_or_default() })
+        Self::read(&Value::deserialize(deserializer)?).map_err(de::Error::custom)
     }
 }
 
@@ -232,30 +229,6 @@ pub enum NodeDeletionPolicy {
 }
 
 impl Spec {
-    /// Reads what an injection needs. Nobody may have validated the spec, and the definition may be OpenKruise's or that
-    /// of a newer version, which know other values: what an injection does not need prevents no Pod. A retention policy
-    /// that is not known is not set. Where the states come from and when they are dropped is not read at all.
-    ///
-    /// # Errors
-    ///
-    /// If a topology, or the list of annotations, has another shape.
-    pub fn read_for_injection(spec: &Value) -> Result<Self, serde_json::Error> {
-        let annotations: Vec<Value> = null_as_default(&spec["persistentPodAnnotations"])?;
-        let annotations = annotations.iter().map(|item| {
-            let key = String::deserialize(if item.is_string() { item } else { &item["key"] })?;
-            Ok(PodAnnotation { key, value_from: None })
-        });
-        let retains = spec["persistentPodStateRetentionPolicy"] == "Retain";
-        Ok(Self {
-            target_ref: TargetReference::read(&spec["targetRef"]),
-            required_persistent_topology: Option::deserialize(&spec["requiredPersistentTopology"])?,
-            preferred_persistent_topology: null_as_default(&spec["preferredPersistentTopology"])?,
-            persistent_pod_annotations: annotations.collect::<Result<_, serde_json::Error>>()?,
-            persistent_pod_state_retention_policy: retains.then_some(RetentionPolicy::Retain),
-            node_deletion_policy: None,
-        })
-    }
-
     /// The retention policy in force.
     pub fn retention(&self) -> RetentionPolicy {
         self.persistent_pod_state_retention_policy.unwrap_or_default()
@@ -280,6 +253,15 @@ impl Spec {
 }
 
 impl NodeTopologyTerm {
+    /// Reads the keys under one of their two names.
+    pub(super) fn read(term: &Value) -> ReadResult<Self> {
+        let mut keys = &term["nodeTopologyKeys"];
+        if keys.is_null() {
+            keys = &term["keys"];
+        }
+        Ok(Self { node_topology_keys: read_list(keys, read_text)? })
+    }
+
     fn keys(&self) -> impl Iterator<Item = &str> {
         self.node_topology_keys.iter().map(String::as_str)
     }
