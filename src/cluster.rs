@@ -27,16 +27,14 @@ pub trait Host {
 }
 
 /// The waPC host of this Wasm module.
-#[cfg(target_arch = "wasm32")]
-pub(crate) struct PolicyServer;
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyServer;
 
-#[cfg(target_arch = "wasm32")]
 impl Host for PolicyServer {
     fn call(&self, namespace: &str, operation: &str, payload: &str) -> Result<String, String> {
-        match crate::wapc::host_call("kubewarden", namespace, operation, payload.as_bytes()) {
-            Ok(answer) => String::from_utf8(answer).map_err(|error| error.to_string()),
-            Err(text) => Err(String::from_utf8_lossy(&text).into_owned()),
-        }
+        let answer = wapc_guest::host_call("kubewarden", namespace, operation, payload.as_bytes());
+        let answer = answer.map_err(|error| error.to_string())?;
+        String::from_utf8(answer).map_err(|error| error.to_string())
     }
 }
 

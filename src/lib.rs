@@ -23,22 +23,19 @@ pub mod admit;
 pub mod cluster;
 mod host_error;
 pub mod lookup_error;
-#[cfg(target_arch = "wasm32")]
-mod memory;
 mod objects;
 mod pods;
 mod protection;
 mod request;
 mod response;
 pub mod settings;
-#[cfg(target_arch = "wasm32")]
-mod wapc;
 
-use pps_core::to_text;
-use serde_json::json;
+use kubewarden_policy_sdk::protocol_version_guest;
+use kubewarden_policy_sdk::settings::SettingsValidationResponse;
+use wapc_guest::{CallResult, register_function};
 
 pub use admit::admit;
-pub use cluster::Host;
+pub use cluster::{Host, PolicyServer};
 pub use lookup_error::LookupError;
 pub use response::ValidationResponse;
 pub use settings::Settings;
@@ -53,36 +50,23 @@ pub const METADATA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metadata.j
 #[unsafe(link_section = "io.kubewarden.metadata")]
 static METADATA_SECTION: [u8; METADATA.len()] = *include_bytes!(concat!(env!("OUT_DIR"), "/metadata.json"));
 
-/// Does nothing: the module has nothing to prepare. Some hosts insist on it.
-#[cfg(target_arch = "wasm32")]
+/// Entry point of the module: registers the functions that the host can call.
 #[expect(unsafe_code, reason = "the waPC host looks for an export of this name")]
 #[unsafe(no_mangle)]
-pub extern "C" fn wapc_init() {}
-
-/// Entry point of the module.
-#[cfg(target_arch = "wasm32")]
-#[expect(unsafe_code, reason = "the waPC host looks for an export of this name")]
-#[unsafe(no_mangle)]
-pub extern "C" fn __guest_call(operation_length: usize, payload_length: usize) -> i32 {
-    wapc::answer(operation_length, payload_length, call)
+pub extern "C" fn wapc_init() {
+    register_function("validate", validate);
+    register_function("validate_settings", validate_settings);
+    register_function("protocol_version", protocol_version_guest);
 }
 
-#[cfg(target_arch = "wasm32")]
-fn call(operation: &[u8], payload: &[u8]) -> Result<Vec<u8>, String> {
-    match operation {
-        b"validate" => {
-            serde_json::to_vec(&admit(payload, &cluster::PolicyServer)).map_err(|error| error.to_string())
-        }
-        b"validate_settings" => Ok(validate_settings(payload)),
-        b"protocol_version" => Ok(br#""v1""#.to_vec()),
-        _ => Err(format!("No handler registered for function {}", String::from_utf8_lossy(operation))),
-    }
+fn validate(payload: &[u8]) -> CallResult {
+    Ok(serde_json::to_vec(&admit(payload, &PolicyServer))?)
 }
 
 /// Answers whether the settings are valid. Never fails: the host shows the message of a response, but not
 /// that of an error.
-pub fn validate_settings(payload: &[u8]) -> Vec<u8> {
+fn validate_settings(payload: &[u8]) -> CallResult {
     let error = Settings::parse(&String::from_utf8_lossy(payload)).err();
     let message = error.map(|error| error.to_string());
-    to_text(&json!({"valid": message.is_none(), "message": message})).into_bytes()
+    Ok(serde_json::to_vec(&SettingsValidationResponse { valid: message.is_none(), message })?)
 }

@@ -107,7 +107,6 @@ impl<'ast> Visit<'ast> for Mentions {
             Item::Const(item) => (&item.attrs, Some(&item.ident)),
             Item::Enum(item) => (&item.attrs, Some(&item.ident)),
             Item::Fn(item) => (&item.attrs, Some(&item.sig.ident)),
-            Item::ForeignMod(item) => (&item.attrs, None),
             Item::Impl(item) => (&item.attrs, None),
             Item::Macro(item) => (&item.attrs, item.ident.as_ref()),
             Item::Static(item) => (&item.attrs, Some(&item.ident)),

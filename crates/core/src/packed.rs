@@ -22,6 +22,7 @@
 //! that was replaced by another one.
 
 mod bucket;
+mod damaged;
 mod read;
 mod text;
 mod write;
@@ -31,6 +32,7 @@ use std::fmt;
 use serde_json::Value;
 
 pub use bucket::Bucket;
+pub use damaged::Damaged;
 pub use read::{find, read_bucket};
 pub use write::{Row, write_bucket};
 
@@ -50,18 +52,6 @@ pub const COMPACT_UNTIL: usize = 12;
 pub fn should_be_compact(states: usize, is_compact: bool) -> bool {
     states >= if is_compact { COMPACT_UNTIL } else { COMPACT_FROM }
 }
-
-/// Why recorded states cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damaged(pub(crate) String);
-
-impl fmt::Display for Damaged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Damaged {}
 
 /// The recorded state of one Pod in the status of an object in JSON, in either form. If both have the Pod, `podStates` is
 /// newer: whoever does not know the compact form writes only that.
@@ -122,12 +112,6 @@ pub fn check_version(version: Option<i64>) -> Result<(), Damaged> {
             "status.packed.version is {version}, which this release cannot read: upgrade PersistentPodState"
         ))),
         None => Err(Damaged("status.packed.version is missing".into())),
-    }
-}
-
-impl Damaged {
-    fn at(bucket: Bucket, reason: impl fmt::Display) -> Self {
-        Self(format!("status.packed.buckets.{bucket} is damaged: {reason}"))
     }
 }
 

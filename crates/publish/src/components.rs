@@ -132,7 +132,7 @@ mod tests {
         let components = list(&source, crate::policy::PACKAGE, crate::policy::TARGET).unwrap();
         let names: BTreeSet<&str> = components.packages.keys().map(|(name, _)| name.as_str()).collect();
         assert_eq!(components.root.name.as_str(), crate::policy::PACKAGE);
-        for present in ["pps-core", "serde_core", "serde_json"] {
+        for present in ["kubewarden-policy-sdk", "pps-core", "serde_json", "wapc-guest"] {
             assert!(names.contains(present), "{present} is not in {names:?}");
         }
         // Used only by the sidecar, tests, build scripts and another feature of pps-core; the last is a

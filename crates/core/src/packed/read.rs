@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::str::Split;
 
+use super::bucket::Bucket;
+use super::damaged::Damaged;
 use super::text::{ABSENT, ANNOTATION, LABEL, SAME_AS_NODE, is_short, read_cell, unescape};
-use super::{Bucket, Damaged};
+
 use crate::limits::MAX_UNPACKED_LENGTH;
 use crate::pps::PodState;
 
