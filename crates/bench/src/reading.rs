@@ -25,7 +25,7 @@ use crate::report::{count, table};
 use crate::sidecar::layout::ClusterLayout;
 use crate::sidecar::{PodPatch, TestBed, mebibytes, patch_pods};
 
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 2;
 /// How many irrelevant changes each watch shows.
 const CHANGES: usize = 2_000;
 
