@@ -25,7 +25,7 @@ use crate::report::{count, table};
 use crate::sidecar::layout::ClusterLayout;
 use crate::sidecar::{PodPatch, TestBed, mebibytes, patch_pods};
 
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 2;
 /// How many irrelevant changes each watch shows.
 const CHANGES: usize = 2_000;
 
@@ -132,6 +132,13 @@ impl Lane {
         self.received += test_bed.proxy.bytes().1 - received;
         self.served += servers.iter().map(cpu).sum::<Result<f64>>()? - served;
         self.server_growth += memory(&servers[0])?.1.saturating_sub(resident);
+        eprintln!(
+            "    so far: {} bytes, servers {:.2} s, reader {:.2} s and {}",
+            self.received,
+            self.served,
+            self.used,
+            mebibytes(self.growth)
+        );
         Ok(())
     }
 
@@ -162,6 +169,10 @@ impl Lane {
         }
         self.received += test_bed.proxy.bytes().1 - received;
         self.served += servers.iter().map(cpu).sum::<Result<f64>>()? - served;
+        eprintln!(
+            "    so far: {} bytes, servers {:.2} s, reader {:.2} s",
+            self.received, self.served, self.used
+        );
         Ok(())
     }
 

@@ -36,6 +36,7 @@ pub(crate) async fn measure() -> Result<String> {
         let title = "sidecar, from its start";
         let mut cells = row(title, time, writes, now.0 - sent.0, now.1 - sent.1, after - before);
         cells.push(mebibytes(memory(&sidecar.process)?.1));
+        eprintln!("    {cells:?}");
         rows.push(cells);
         bodies = statuses(test_bed.control_plane.client()).await?;
         drop(sidecar);
@@ -128,5 +129,6 @@ async fn send_patches(bodies: &[(String, Value)], concurrency: usize) -> Result<
     let writes = answers.len() as u64;
     let mut cells = row(&title, time, writes, now.0 - bytes.0, now.1 - bytes.1, served(&test_bed)? - before);
     cells.push(String::new());
+    eprintln!("    {cells:?}");
     Ok(cells)
 }

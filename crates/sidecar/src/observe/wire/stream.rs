@@ -2,6 +2,7 @@
 //! or frames of protobuf. The objects in them stay unread, so that each can be read alone.
 
 mod events;
+mod page;
 
 use std::borrow::Cow;
 
@@ -9,25 +10,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 pub use self::events::Events;
+pub use self::page::Page;
 use super::encoding::Encoded;
 use super::object::{Malformed, describe};
 use super::protobuf::{Damaged, Fields, open};
 use super::status::Refusal;
-
-/// One page of a list.
-#[derive(Debug)]
-pub struct Page<'a> {
-    metadata: PageMetadata,
-    items: Items<'a>,
-}
-
-/// The objects of a page, unread.
-#[derive(Debug)]
-enum Items<'a> {
-    Json(Vec<&'a RawValue>),
-    /// The list, in which they are one kind of fields.
-    Protobuf(Fields<'a>),
-}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -35,71 +22,6 @@ struct PageMetadata {
     resource_version: Option<String>,
     #[serde(rename = "continue")]
     continue_token: Option<String>,
-}
-
-impl<'a> Page<'a> {
-    /// Reads a page. Fails if it is no list, or if its place in time is unknown, so that it could not be watched from.
-    pub fn read(page: Encoded<'a>) -> Result<Self, Malformed> {
-        let page = match page {
-            Encoded::Json(text) => Self::read_json(text).map_err(|error| Malformed(describe(&error)))?,
-            Encoded::Protobuf(bytes) => Self::read_message(open(bytes)?)?,
-        };
-        if page.resource_version().is_empty() {
-            return Err(Malformed("the list has no resource version".into()));
-        }
-        Ok(page)
-    }
-
-    fn read_json(text: &'a str) -> serde_json::Result<Self> {
-        #[derive(Deserialize)]
-        struct JsonPage<'a> {
-            #[serde(default)]
-            metadata: PageMetadata,
-            #[serde(borrow, default)]
-            items: Option<Vec<&'a RawValue>>,
-        }
-        let JsonPage { metadata, items } = serde_json::from_str(text)?;
-        Ok(Self { metadata, items: Items::Json(items.unwrap_or_default()) })
-    }
-
-    fn read_message(message: &'a [u8]) -> Result<Self, Damaged> {
-        let mut metadata = PageMetadata::default();
-        for field in Fields::of(message) {
-            match field? {
-                (1, value) => {
-                    for field in value.fields()? {
-                        match field? {
-                            (2, value) => metadata.resource_version = value.some_text()?,
-                            (3, value) => metadata.continue_token = value.some_text()?,
-                            _ => {}
-                        }
-                    }
-                }
-                (2, value) => drop(value.bytes()?),
-                _ => {}
-            }
-        }
-        Ok(Self { metadata, items: Items::Protobuf(Fields::of(message)) })
-    }
-
-    pub fn resource_version(&self) -> &str {
-        self.metadata.resource_version.as_deref().unwrap_or_default()
-    }
-
-    /// The token that gives the next page; none for the last one.
-    pub fn continue_token(&self) -> Option<&str> {
-        self.metadata.continue_token.as_deref().filter(|token| !token.is_empty())
-    }
-
-    pub fn items(&self) -> Box<dyn Iterator<Item = Encoded<'a>> + Send + '_> {
-        match &self.items {
-            Items::Json(items) => Box::new(items.iter().map(|item| Encoded::Json(item.get()))),
-            Items::Protobuf(fields) => Box::new(fields.clone().filter_map(|field| match field {
-                Ok((2, value)) => value.bytes().ok().map(Encoded::Protobuf),
-                _ => None,
-            })),
-        }
-    }
 }
 
 /// One event of a watch.
@@ -272,40 +194,8 @@ mod tests {
     use super::super::protobuf::tests::{envelope, message, number};
     use super::*;
 
-    #[test]
-    fn reads_a_page_whose_objects_are_nested_deeper_than_the_parser_follows() {
-        let deep = format!("{}1{}", "[".repeat(2000), "]".repeat(2000));
-        let text = format!(
-            r#"{{"kind": "List", "metadata": {{"resourceVersion": "7", "continue": "t"}}, "items": [{deep}, {{}}]}}"#
-        );
-        let page = Page::read(Encoded::Json(&text)).unwrap();
-        assert_eq!((page.resource_version(), page.continue_token()), ("7", Some("t")));
-        assert_eq!(page.items().collect::<Vec<_>>(), [Encoded::Json(&deep), Encoded::Json("{}")]);
-        let last = Page::read(Encoded::Json(
-            r#"{"metadata": {"resourceVersion": "7", "continue": ""}, "items": null}"#,
-        ))
-        .unwrap();
-        assert_eq!((last.continue_token(), last.items().count()), (None, 0));
-        assert!(Page::read(Encoded::Json(r#"{"metadata": {}, "items": []}"#)).is_err());
-        assert!(Page::read(Encoded::Json("<html>")).is_err());
-    }
-
     fn frame(kind: &str, object: &[u8]) -> Vec<u8> {
         message(&[(1, kind.as_bytes()), (2, &message(&[(1, &envelope(object))]))])
-    }
-
-    #[test]
-    fn reads_a_page_of_protobuf_whose_objects_are_damaged() {
-        let list = message(&[(1, &message(&[(2, b"7"), (3, b"t")])), (2, b"\xff\xff"), (2, b"")]);
-        let page = envelope(&list);
-        let page = Page::read(Encoded::Protobuf(&page)).unwrap();
-        assert_eq!((page.resource_version(), page.continue_token()), ("7", Some("t")));
-        let expected = [Encoded::Protobuf(b"\xff\xff"), Encoded::Protobuf(b"")];
-        assert_eq!(page.items().collect::<Vec<_>>(), expected);
-        let cut_short = &list[..list.len() - 1];
-        for other in [envelope(cut_short), envelope(&message(&[(2, b"")])), b"{}".to_vec(), Vec::new()] {
-            assert!(Page::read(Encoded::Protobuf(&other)).is_err(), "{other:?}");
-        }
     }
 
     #[test]
