@@ -1,5 +1,7 @@
 //! Write: the only place that writes to the API server, apart from the Lease. Decides nothing.
 
+#[cfg(test)]
+mod compact_form_tests;
 pub(crate) mod events;
 mod failure;
 pub(crate) mod reads;
