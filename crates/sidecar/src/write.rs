@@ -22,9 +22,9 @@ use tokio::time::timeout;
 
 pub(crate) use self::failure::Failure;
 use self::failure::{classify, no_answer};
-use crate::decide::index::{StatusWrite, StoredForm};
+use crate::decide::index::StatusWrite;
 use crate::decide::{GeneratedPps, PodEviction};
-use crate::facts::{NamespacedName, PpsFact, WorkloadKey};
+use crate::facts::{NamespacedName, PpsFact, StoredForm, WorkloadKey};
 use crate::lead::Permit;
 use crate::observe::wire::{Pod, PpsObject};
 
@@ -240,8 +240,11 @@ impl StoredPps {
 
 fn status_request(write: &StatusWrite, dry_run: bool) -> Result<http::Request<Vec<u8>>, kube::Error> {
     let url = <PpsObject as kube::Resource>::url_path(&(), Some(&write.key.namespace));
-    let params =
-        PatchParams { field_manager: Some(generate::FIELD_MANAGER.into()), dry_run, ..PatchParams::default() };
+    let params = PatchParams {
+        field_manager: Some(generate::FIELD_MANAGER.into()),
+        dry_run,
+        ..PatchParams::default()
+    };
     Request::new(url)
         .patch_subresource("status", &write.key.name, &params, &Patch::Merge(&write.patch))
         .map_err(kube::Error::BuildRequest)

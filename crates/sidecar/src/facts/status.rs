@@ -43,6 +43,19 @@ pub enum Form {
     Pruned(BTreeSet<Arc<str>>),
 }
 
+/// In which form a write leaves all states of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredForm {
+    Plain,
+    Compact,
+}
+
+impl StoredForm {
+    pub(crate) fn of(form: &Form) -> Self {
+        if form.is_compact() { Self::Compact } else { Self::Plain }
+    }
+}
+
 impl Form {
     /// The Pods whose states are in `podStates` beside others that are not.
     pub(crate) fn overlaid(&self) -> Option<&BTreeSet<Arc<str>>> {
@@ -99,7 +112,9 @@ impl From<ReadStatus> for PpsStatus {
     fn from(status: ReadStatus) -> Self {
         let (mut pod_states, mut form) = (status.pod_states, Form::Plain);
         if let Some(packed) = &status.packed {
-            match check_version(Some(packed.version.into())).and_then(|()| States::read_buckets(&packed.buckets)) {
+            match check_version(Some(packed.version.into()))
+                .and_then(|()| States::read_buckets(&packed.buckets))
+            {
                 Ok(states) => {
                     form = Form::Compact(pod_states.nodes().map(|(pod, _)| pod.clone()).collect());
                     pod_states.add_missing(&states);

@@ -32,7 +32,10 @@ impl Server {
             http::Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap()
         };
         if let Some(code) = self.code {
-            return response(code, json!({"kind": "Status", "status": "Failure", "code": code, "reason": "", "message": "no"}));
+            return response(
+                code,
+                json!({"kind": "Status", "status": "Failure", "code": code, "reason": "", "message": "no"}),
+            );
         }
         let mut status = json!({});
         json_patch::merge(&mut status, &body["status"]);
@@ -95,14 +98,18 @@ async fn a_move_that_would_be_pruned_is_not_sent() {
 async fn a_move_that_was_pruned_all_the_same_is_reported() {
     let server = Server { pruned_when_told: true, ..Server::default() };
     let (result, dry_runs) = server.move_to_compact_form().await;
-    assert!(matches!(&result, WriteResult::CompactFormDropped(_, Some(version)) if version == "8"), "{result:?}");
+    assert!(
+        matches!(&result, WriteResult::CompactFormDropped(_, Some(version)) if version == "8"),
+        "{result:?}"
+    );
     assert_eq!(dry_runs, [true, false]);
 }
 
 #[tokio::test]
 async fn a_dry_run_that_fails_is_a_write_that_fails_unless_it_is_refused() {
     for (code, is_dropped) in [(400, true), (422, true), (409, false), (503, false)] {
-        let (result, dry_runs) = Server { code: Some(code), ..Server::default() }.move_to_compact_form().await;
+        let (result, dry_runs) =
+            Server { code: Some(code), ..Server::default() }.move_to_compact_form().await;
         match result {
             WriteResult::CompactFormDropped(_, None) => assert!(is_dropped, "{code}"),
             WriteResult::Status(_, Err(_)) => assert!(!is_dropped, "{code}"),

@@ -55,7 +55,8 @@ pub fn object_fact(object: PpsObject) -> PpsFact {
 
 /// Whether some client has written the compact form, and none has removed it.
 fn claims_packed(entries: &[ManagedFieldsEntry]) -> bool {
-    let status = |entry: &ManagedFieldsEntry| entry.fields_v1.as_ref()?.0.get("f:status")?.get("f:packed").map(drop);
+    let status =
+        |entry: &ManagedFieldsEntry| entry.fields_v1.as_ref()?.0.get("f:status")?.get("f:packed").map(drop);
     entries.iter().any(|entry| status(entry).is_some())
 }
 
@@ -269,7 +270,10 @@ mod tests {
         for (packed, message) in [
             (json!({"version": 2, "buckets": {}}), "status.packed.version is 2"),
             (json!({"version": 1, "buckets": {"hunter2": ""}}), "status.packed.buckets is damaged"),
-            (json!({"version": 1, "buckets": {"ordinals-0": "hunter2"}}), "status.packed.buckets.ordinals-0 is damaged"),
+            (
+                json!({"version": 1, "buckets": {"ordinals-0": "hunter2"}}),
+                "status.packed.buckets.ordinals-0 is damaged",
+            ),
             (json!({"version": 1, "buckets": {"ordinals-0": ["hunter2"]}}), "status: expected a string"),
             (json!("hunter2"), "status: expected struct Packed"),
         ] {

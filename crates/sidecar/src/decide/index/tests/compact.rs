@@ -3,8 +3,7 @@
 use pps_core::packed::{Bucket, COMPACT_FROM, COMPACT_UNTIL, recorded_state};
 
 use super::*;
-use crate::decide::index::StoredForm;
-use crate::facts::Form;
+use crate::facts::{Form, StoredForm};
 
 /// An API server that merges patches, and perhaps prunes `packed`.
 struct Server {
@@ -78,13 +77,19 @@ impl Server {
     /// The states that the policy would find for the Pods that the sidecar knows.
     fn stored(&self) -> Value {
         let known = self.world.states("p");
-        let found = known.iter().filter_map(|pod| Some((pod.clone(), json!(recorded_state(&self.status, pod).unwrap()?))));
+        let found = known
+            .iter()
+            .filter_map(|pod| Some((pod.clone(), json!(recorded_state(&self.status, pod).unwrap()?))));
         let found: serde_json::Map<String, Value> = found.collect();
         if found.is_empty() { Value::Null } else { found.into() }
     }
 
     fn buckets(&self) -> Vec<String> {
-        self.status["packed"]["buckets"].as_object().into_iter().flat_map(|buckets| buckets.keys().cloned()).collect()
+        self.status["packed"]["buckets"]
+            .as_object()
+            .into_iter()
+            .flat_map(|buckets| buckets.keys().cloned())
+            .collect()
     }
 
     /// The object as a watch reports it; `claims` is whether its managed fields have the compact form.
@@ -129,7 +134,10 @@ fn a_large_object_moves_to_the_compact_form_in_one_write() {
     assert_eq!(writes[0].patch["status"]["podStates"], Value::Null);
     assert_eq!(writes[0].patch["status"]["packed"]["version"], 1);
     assert!(writes[0].patch["status"].as_object().unwrap().contains_key("podStates"));
-    assert_eq!((server.buckets(), server.status["recorded"].clone()), (vec!["ordinals-0".to_owned()], json!(from)));
+    assert_eq!(
+        (server.buckets(), server.status["recorded"].clone()),
+        (vec!["ordinals-0".to_owned()], json!(from))
+    );
     assert!(server.world.index.sizes().0 < before / 3 * 2, "the size that is reported shrinks");
     assert!(server.form().is_compact());
 }
@@ -258,7 +266,10 @@ fn a_state_that_another_writer_puts_into_pod_states_takes_precedence_and_is_fold
     let mut server = Server::with(150);
     server.status["podStates"] = json!({"w-7": {"nodeName": "node-9"}, "w-120": {"nodeName": "node-9"}});
     server.report(true);
-    assert_eq!(server.world.index.objects[&key("p")].fact.status.pod_states.get("w-7").unwrap().node_name, "node-9");
+    assert_eq!(
+        server.world.index.objects[&key("p")].fact.status.pod_states.get("w-7").unwrap().node_name,
+        "node-9"
+    );
     let writes = server.settle();
     assert_eq!(moves(&writes), [None]);
     // The Pods run elsewhere, so both are recorded again.
@@ -274,7 +285,11 @@ fn a_state_that_another_writer_puts_into_pod_states_takes_precedence_and_is_fold
     assert!(server.settle().is_empty(), "a state of a Pod that does not run stays");
     server.world.pod("w-8", ready_on("node-2"));
     server.settle();
-    assert_eq!(server.status["podStates"], json!({"w-120": {"nodeName": "node-9"}}), "its bucket is not written");
+    assert_eq!(
+        server.status["podStates"],
+        json!({"w-120": {"nodeName": "node-9"}}),
+        "its bucket is not written"
+    );
     assert_eq!(recorded_state(&server.status, "w-7").unwrap().unwrap().node_name, "node-9");
     server.world.index.allow_compact_form(false);
     server.settle();
@@ -306,7 +321,10 @@ fn what_was_pruned_all_the_same_is_written_back_at_once() {
     server.world.index.on_compact_form_dropped(&key("p"), "uid-p", Some(&version));
     assert!(server.world.index.take_work().statuses.contains(&key("p")));
     let write = server.write().unwrap();
-    assert_eq!((write.moves_to, write.patch["metadata"]["resourceVersion"].as_str()), (Some(StoredForm::Plain), Some(&*version)));
+    assert_eq!(
+        (write.moves_to, write.patch["metadata"]["resourceVersion"].as_str()),
+        (Some(StoredForm::Plain), Some(&*version))
+    );
     server.accept(&write);
     assert_eq!(server.status["podStates"].as_object().unwrap().len(), 100);
 }
@@ -436,7 +454,10 @@ fn a_damaged_object_is_not_written() {
     assert!(server.write().is_none());
     assert_eq!(server.world.index.unreadable_count(), 1);
     let reported = server.world.index.take_work().notices;
-    assert!(reported.iter().any(|notice| notice.message.contains("status.packed.buckets.ordinals-0 is damaged")), "{reported:?}");
+    assert!(
+        reported.iter().any(|notice| notice.message.contains("status.packed.buckets.ordinals-0 is damaged")),
+        "{reported:?}"
+    );
 }
 
 #[test]
