@@ -139,7 +139,7 @@ pub struct Args {
     )]
     pub max_object_size: usize,
 
-    /// In which form the states of large objects are stored. auto: in status.packed, from about 50 Pods
+    /// In which form the states of large objects are stored. auto: in status.packed, from about 25 Pods
     /// on, as short text that costs the API server little. never: all states are in status.podStates,
     /// and objects that have status.packed are moved back, as far as they fit. OpenKruise reads only
     /// status.podStates: use never before you return to it.

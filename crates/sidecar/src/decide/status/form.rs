@@ -12,15 +12,6 @@ use super::view::View;
 use crate::decide::inventory::{ChangedStates, EntryChange, OBJECT_OVERHEAD, Sizes, size_of_bucket};
 use crate::facts::Form;
 
-/// Whether objects may have the compact form.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CompactForm {
-    /// The administrator has switched it off.
-    pub(crate) is_off: bool,
-    /// Whether the definition of PersistentPodState keeps it, if that is known.
-    pub(crate) is_kept: Option<bool>,
-}
-
 /// What becomes of the form.
 pub(super) enum FormDecision {
     /// The object keeps the form that it has.

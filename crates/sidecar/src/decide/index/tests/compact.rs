@@ -1,10 +1,12 @@
 //! Objects in the compact form: when they get it, what is written in it, and the way back.
 
+use std::time::{Duration, Instant};
+
 use pps_core::packed::{Bucket, COMPACT_FROM, COMPACT_UNTIL, recorded_state};
 
 use super::*;
-use crate::decide::index::StoredForm;
-use crate::facts::Form;
+use crate::decide::schedule::{Batch, Candidates};
+use crate::facts::{Form, StoredForm};
 
 /// An API server that merges patches, and perhaps prunes `packed`.
 struct Server {
@@ -475,4 +477,43 @@ fn the_sizes_are_those_of_what_is_stored() {
         assert!(sizes.plain.abs_diff(plain) < plain / 50, "{} {plain}", sizes.plain);
     }
     assert_eq!(Bucket::of("w-259").to_string(), "ordinals-200");
+}
+
+/// How many writes, and how many bytes of patches, it takes until 1,000 Pods are recorded that become Ready one after the
+/// other, 50 in a second. In simulated time; the API server answers after 10 ms.
+fn record_a_thousand_pods(compact: bool) -> (usize, usize) {
+    let mut server = Server::new(1000);
+    server.world.index.allow_compact_form(compact);
+    server.settle();
+    let (mut batch, start) = (Batch::default(), Instant::now());
+    let (mut writes, mut bytes, mut in_flight) = (0, 0, None);
+    for millisecond in (0..25_000).step_by(10) {
+        let now = start + Duration::from_millis(millisecond);
+        if let Some(write) = in_flight.take() {
+            let write: StatusWrite = write;
+            server.accept(&write);
+            batch.written(&write.key, write.cost, now);
+        }
+        if millisecond % 20 == 0 && millisecond < 20_000 {
+            server.ready(millisecond / 20..millisecond / 20 + 1);
+        }
+        for key in server.world.index.take_work().statuses {
+            batch.mark(&key, now);
+        }
+        if batch.take(Candidates::All, now).is_some()
+            && let Some(write) = server.write()
+        {
+            (writes, bytes) = (writes + 1, bytes + write.patch.to_string().len());
+            in_flight = Some(write);
+        }
+    }
+    assert_eq!(server.world.states("p").len(), 1000);
+    (writes, bytes)
+}
+
+#[test]
+fn the_compact_form_takes_no_more_writes_and_few_more_bytes() {
+    let (plain, compact) = (record_a_thousand_pods(false), record_a_thousand_pods(true));
+    assert!(compact.0 <= 50 && compact.0 <= plain.0 + 2, "{plain:?} {compact:?}");
+    assert!(compact.1 <= 300_000, "{plain:?} {compact:?}");
 }
