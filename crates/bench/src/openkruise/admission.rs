@@ -34,7 +34,7 @@ const SIZES: [ClusterLayout; 4] = [
 const CALLS: usize = 200;
 /// How long a recorder may take until all sizes are complete, counted from its first record. What is not complete then
 /// counts as impossible.
-const LIMIT: Duration = Duration::from_secs(40);
+const LIMIT: Duration = Duration::from_mins(1);
 
 const fn of_size(namespace: &'static str, pods: usize) -> ClusterLayout {
     ClusterLayout { namespace, workloads: 1, pods, ready: true }
