@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
+use kube::api::{ApiResource, DynamicObject, GetParams, ListParams, PostParams};
 use kube::{Api, Client};
 use pps_e2e::cluster::{POLICY_SERVER, SIDECAR};
 use pps_e2e::control_plane::{self, ControlPlane, User, Version, program};
@@ -120,14 +121,16 @@ impl Bed {
         }
         self.define(product).await?;
         let records = Records::follow(&self.etcd).await?;
-        for (number, layout) in [CANARY].iter().chain(layouts).enumerate() {
+        // The canary comes last: the API server reads etcd's changes in order, so it knows all when it knows the canary.
+        for (number, layout) in layouts.iter().chain([&CANARY]).enumerate() {
             manifests::ensure_namespace(&self.client(), layout.namespace).await?;
             let objects = (0..layout.workloads).flat_map(|index| {
                 let (key, object) = layout.object(index);
                 [layout.workload(index), (key, in_its_form(product, object))]
             });
             let all = objects.chain((0..layout.all_pods()).map(|index| layout.pod(index)));
-            put_all(&self.etcd, all.map(|object| with_other_uids(number, object))).await?;
+            let series = self.turns * 16 + number;
+            put_all(&self.etcd, all.map(|object| with_other_uids(series, object))).await?;
         }
         self.wait_until_served(product, layouts).await?;
         self.settle().await?;
@@ -163,12 +166,13 @@ impl Bed {
         let all: Api<DynamicObject> = Api::all_with(self.client(), &resource);
         let listed = all.list_metadata(&ListParams::default()).await?.items.len();
         ensure!(listed == expected + 1, "listed {listed} PPS, not {}", expected + 1);
-        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::all(self.client());
-        let expected: usize = layouts.iter().map(|layout| layout.all_pods()).sum();
-        wait_for("the API server to know the Pods", Duration::from_mins(1), async || {
-            let params = ListParams::default().match_any();
-            let listed = pods.list_metadata(&params).await?.items.len();
-            Ok(Progress::when(listed == expected + 1, (), listed))
+        let pods: Api<Pod> = Api::namespaced(self.client(), CANARY.namespace);
+        let (_, pod) = with_other_uids(self.turns * 16 + layouts.len(), CANARY.pod(0));
+        let uid = pod["metadata"]["uid"].as_str();
+        wait_for("the API server to know the Pods", Duration::from_mins(5), async || {
+            // From its cache, not from etcd.
+            let pod = pods.get_with("db-0-0", &GetParams::any()).await?;
+            Ok(Progress::when(pod.metadata.uid.as_deref() == uid, (), format!("{:?}", pod.metadata.uid)))
         })
         .await
     }
@@ -244,8 +248,8 @@ pub(super) fn in_its_form(product: Product, mut object: Value) -> Value {
     object
 }
 
-/// Layouts number their objects alike, so each gets UIDs of its own.
-fn with_other_uids(layout: usize, (key, object): (String, Value)) -> (String, Value) {
-    let other = object.to_string().replace("-0000-4000-8000-", &format!("-{layout:04x}-4000-8000-"));
+/// Layouts number their objects alike, so each gets UIDs of its own in each turn.
+fn with_other_uids(series: usize, (key, object): (String, Value)) -> (String, Value) {
+    let other = object.to_string().replace("-0000-4000-8000-", &format!("-{series:04x}-4000-8000-"));
     (key, serde_json::from_str(&other).unwrap_or(object))
 }
