@@ -58,7 +58,8 @@ pub(super) async fn measure(world: &World, admissions: usize) -> Result<Vec<(&'s
         eprintln!("  {}", row.join(", "));
         parts.push(row);
     }
-    let gets = servers.gets().await?.since(before).count;
+    let made = servers.gets().await?.zip(before).map(|(after, before)| after.since(before).count);
+    let gets = made.unwrap_or(admissions as u64);
     let errors: usize = by_lane.iter().map(|load| load.errors).sum();
     let first = format!("admissions: {}", world.title());
     let header =

@@ -51,10 +51,11 @@ impl Servers {
         })
     }
 
-    /// Reads the API server's counters of gets.
-    pub(super) async fn gets(&self) -> Result<Gets> {
+    /// Reads the API server's counters of gets; nothing if it has counted none. Kubernetes 1.20 counts lists only.
+    pub(super) async fn gets(&self) -> Result<Option<Gets>> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
-        Ok(Gets::read(&self.admin.request_text(request).await?))
+        let gets = Gets::read(&self.admin.request_text(request).await?);
+        Ok(Some(gets).filter(|gets| gets.count > 0))
     }
 }
 
