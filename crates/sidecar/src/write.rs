@@ -238,8 +238,11 @@ impl StoredPps {
 
 fn status_request(write: &StatusWrite, dry_run: bool) -> Result<http::Request<Vec<u8>>, kube::Error> {
     let url = <PpsObject as kube::Resource>::url_path(&(), Some(&write.key.namespace));
-    let params =
-        PatchParams { field_manager: Some(generate::FIELD_MANAGER.into()), dry_run, ..PatchParams::default() };
+    let params = PatchParams {
+        field_manager: Some(generate::FIELD_MANAGER.into()),
+        dry_run,
+        ..PatchParams::default()
+    };
     Request::new(url)
         .patch_subresource("status", &write.key.name, &params, &Patch::Merge(&write.patch))
         .map_err(kube::Error::BuildRequest)

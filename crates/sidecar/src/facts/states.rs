@@ -319,7 +319,12 @@ mod tests {
         }
         assert_eq!((inserted.len(), inserted.buckets().count()), (0, 0));
         let twice: States =
-            serde_json::from_str(r#"{"w-0": {"nodeName": "a"}, "w-1": {}, "w-0": {"nodeName": "b"}}"#).unwrap();
-        assert_eq!((twice.len(), twice.get("w-0")), (2, Some(on("b"))), "the last one counts, as in the API server");
+            serde_json::from_str(r#"{"w-0": {"nodeName": "a"}, "w-1": {}, "w-0": {"nodeName": "b"}}"#)
+                .unwrap();
+        assert_eq!(
+            (twice.len(), twice.get("w-0")),
+            (2, Some(on("b"))),
+            "the last one counts, as in the API server"
+        );
     }
 }

@@ -99,7 +99,9 @@ impl From<ReadStatus> for PpsStatus {
     fn from(status: ReadStatus) -> Self {
         let (mut pod_states, mut form) = (status.pod_states, Form::Plain);
         if let Some(packed) = &status.packed {
-            match check_version(Some(packed.version.into())).and_then(|()| States::read_buckets(&packed.buckets)) {
+            match check_version(Some(packed.version.into()))
+                .and_then(|()| States::read_buckets(&packed.buckets))
+            {
                 Ok(states) => {
                     form = Form::Compact(pod_states.nodes().map(|(pod, _)| pod.clone()).collect());
                     pod_states.add_missing(&states);

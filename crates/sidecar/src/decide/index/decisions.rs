@@ -12,8 +12,8 @@ use crate::decide::alias;
 use crate::decide::generated_pps::{self, GeneratedPps};
 use crate::decide::inventory::TrackedPps;
 use crate::decide::pod_eviction::{self, PodEviction};
-use crate::decide::status::{DropCheck, View, decide, is_blocked};
 use crate::decide::schedule::write_cost;
+use crate::decide::status::{DropCheck, View, decide, is_blocked};
 use crate::facts::{Form, NamespacedName, WorkloadKey};
 
 /// In which form the states of an object are stored.
@@ -103,7 +103,8 @@ impl Index {
         }
         let fact = &object.fact;
         let after = StoredForm::of(&decision.write.form);
-        let is_moved = after != StoredForm::of(&fact.status.form) || matches!(fact.status.form, Form::Pruned(_));
+        let is_moved =
+            after != StoredForm::of(&fact.status.form) || matches!(fact.status.form, Form::Pruned(_));
         let write = StatusWrite {
             key: key.clone(),
             uid: fact.uid.clone(),

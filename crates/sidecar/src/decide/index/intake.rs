@@ -292,7 +292,8 @@ impl Index {
             .get(key)
             .is_some_and(|known| known.fact.uid == fact.uid && known.fact.unreadable.is_none());
         let may_be_hidden = fact.status.claims_packed && !fact.status.form.is_compact();
-        if may_be_hidden && !is_known && self.compact_form.is_kept != Some(true) && fact.unreadable.is_none() {
+        if may_be_hidden && !is_known && self.compact_form.is_kept != Some(true) && fact.unreadable.is_none()
+        {
             fact.hide();
         }
         let workload = WorkloadKey::of_target(&key.namespace, &fact.spec.target_ref);

@@ -70,8 +70,7 @@ pub(crate) struct FittedChanges {
 impl Sizes {
     fn of(status: &PpsStatus) -> Self {
         let plain = status.pod_states.size();
-        let stored =
-            if status.form == Form::Plain { plain } else { compact_size(&status.pod_states) };
+        let stored = if status.form == Form::Plain { plain } else { compact_size(&status.pod_states) };
         Self { stored, plain }
     }
 }
@@ -150,7 +149,8 @@ impl Capacity {
                 buckets.entry(Bucket::of(&change.pod)).or_default().push(change);
             }
             for (bucket, growing) in buckets {
-                let size = |some: &[EntryChange]| ChangedStates::new(states, fitted.iter().chain(some)).size(bucket);
+                let size =
+                    |some: &[EntryChange]| ChangedStates::new(states, fitted.iter().chain(some)).size(bucket);
                 let before = size(&[]);
                 // The size follows from all texts of a bucket together.
                 let (mut count, mut after) = (growing.len(), size(&growing));

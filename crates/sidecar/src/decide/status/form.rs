@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pps_core::limits::MAX_BUCKET_LENGTH;
-use pps_core::packed::{Bucket, VERSION, should_be_compact};
+use pps_core::packed::{Bucket, COMPACT_FROM, COMPACT_UNTIL, VERSION};
 use serde_json::{Map, Value, json};
 
 use super::header::recorded_after;
@@ -13,12 +13,27 @@ use crate::decide::inventory::{ChangedStates, EntryChange, OBJECT_OVERHEAD, Size
 use crate::facts::Form;
 
 /// Whether objects may have the compact form.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CompactForm {
     /// The administrator has switched it off.
     pub(crate) is_off: bool,
     /// Whether the definition of PersistentPodState keeps it, if that is known.
     pub(crate) is_kept: Option<bool>,
+    /// From how many states on an object gets it, and below how many it loses it.
+    pub(crate) limits: (usize, usize),
+}
+
+impl Default for CompactForm {
+    fn default() -> Self {
+        Self { is_off: false, is_kept: None, limits: (COMPACT_FROM, COMPACT_UNTIL) }
+    }
+}
+
+impl CompactForm {
+    /// Whether an object with so many states should have it. Between the limits an object stays as it is.
+    fn suits(self, states: usize, is_compact: bool) -> bool {
+        states >= if is_compact { self.limits.1 } else { self.limits.0 }
+    }
 }
 
 /// What becomes of the form.
@@ -53,7 +68,7 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
     match &status.form {
         Form::Plain => {
             if !may_become_compact
-                || !should_be_compact(recorded, false)
+                || !rules.suits(recorded, false)
                 || pps.compaction.saves_nothing(recorded, pps.dirty.is_all())
             {
                 return stay;
@@ -77,7 +92,7 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
             };
             let should_move = rules.is_off
                 || rules.is_kept == Some(false)
-                || !should_be_compact(recorded, true)
+                || !rules.suits(recorded, true)
                 || stored > plain
                 || is_unwritable();
             if !should_move {
@@ -91,7 +106,7 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
             }
         }
         Form::Pruned(_) => {
-            if may_become_compact && (should_be_compact(recorded, true) || !fits()) {
+            if may_become_compact && (rules.suits(recorded, true) || !fits()) {
                 let states = ChangedStates::new(&status.pod_states, changes);
                 FormDecision::ToCompact(states.texts().collect())
             } else if fits() {

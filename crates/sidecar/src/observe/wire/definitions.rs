@@ -117,9 +117,11 @@ fn keeps_packed(versions: &[Version]) -> bool {
     own.is_some_and(|own| {
         let root = &own.schema.root;
         root.preserves_unknown_fields
-            || root.properties.status.as_ref().is_some_and(|status| {
-                status.preserves_unknown_fields || status.properties.packed.is_some()
-            })
+            || root
+                .properties
+                .status
+                .as_ref()
+                .is_some_and(|status| status.preserves_unknown_fields || status.properties.packed.is_some())
     })
 }
 
@@ -211,7 +213,8 @@ mod tests {
     #[test]
     fn finds_the_compact_form_in_the_schema() {
         let keeps = |versions: serde_json::Value| {
-            let definition: CustomResourceDefinition = from_value(json!({"spec": {"versions": versions}})).unwrap();
+            let definition: CustomResourceDefinition =
+                from_value(json!({"spec": {"versions": versions}})).unwrap();
             definition_fact(definition).keeps_packed
         };
         let version = |schema: serde_json::Value| json!([{"name": "v1alpha1", "served": true, "schema": {"openAPIV3Schema": schema}}]);

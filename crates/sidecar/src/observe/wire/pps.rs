@@ -55,7 +55,8 @@ pub fn object_fact(object: PpsObject) -> PpsFact {
 
 /// Whether some client has written the compact form, and none has removed it.
 fn claims_packed(entries: &[ManagedFieldsEntry]) -> bool {
-    let status = |entry: &ManagedFieldsEntry| entry.fields_v1.as_ref()?.0.get("f:status")?.get("f:packed").map(drop);
+    let status =
+        |entry: &ManagedFieldsEntry| entry.fields_v1.as_ref()?.0.get("f:status")?.get("f:packed").map(drop);
     entries.iter().any(|entry| status(entry).is_some())
 }
 
