@@ -106,8 +106,9 @@ pub fn recorded_state(status: &Value, pod: &str) -> Result<Option<PodState>, Dam
 ///
 /// If no bucket can have it. The message does not repeat the name, which may be anything.
 pub fn parse_bucket(name: &str) -> Result<Bucket, Damaged> {
-    Bucket::parse(name)
-        .ok_or_else(|| Damaged("status.packed.buckets is damaged: no bucket can have one of the names".into()))
+    Bucket::parse(name).ok_or_else(|| {
+        Damaged("status.packed.buckets is damaged: no bucket can have one of the names".into())
+    })
 }
 
 /// Checks the version that an object in the compact form has.

@@ -18,7 +18,7 @@ mod status;
 pub mod store;
 
 pub use self::keys::{GroupKind, NamespacedName, WorkloadKey};
-pub use self::status::{Form, PpsStatus};
+pub use self::status::{Form, PpsStatus, StoredForm};
 
 /// The part of a Pod from which its state is recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! Write: the only place that writes to the API server, apart from the Lease. Decides nothing.
 
+#[cfg(test)]
+mod compact_form_tests;
 pub(crate) mod events;
 mod failure;
 pub(crate) mod reads;
@@ -20,9 +22,9 @@ use tokio::time::timeout;
 
 pub(crate) use self::failure::Failure;
 use self::failure::{classify, no_answer};
-use crate::decide::index::{StatusWrite, StoredForm};
+use crate::decide::index::StatusWrite;
 use crate::decide::{GeneratedPps, PodEviction};
-use crate::facts::{NamespacedName, PpsFact, WorkloadKey};
+use crate::facts::{NamespacedName, PpsFact, StoredForm, WorkloadKey};
 use crate::lead::Permit;
 use crate::observe::wire::{Pod, PpsObject};
 

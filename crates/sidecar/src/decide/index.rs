@@ -20,13 +20,12 @@ use std::sync::Arc;
 
 use pps_core::Reason;
 
-pub use self::decisions::{StatusWrite, StoredForm};
+pub use self::decisions::StatusWrite;
 pub use self::totals::Totals;
 use super::alias::Aliases;
-use super::inventory::{Dirty, KindCoverage, NodeAbsences, Pods, TrackedPps, Workloads};
+use super::inventory::{CompactForm, Dirty, KindCoverage, NodeAbsences, Pods, TrackedPps, Workloads};
 use super::notices::Notices;
 pub use super::placement::Placement;
-use super::status::CompactForm;
 pub use super::status::DropCheck;
 use crate::facts::interest::{Interest, NewKeys};
 use crate::facts::interner::Interner;

@@ -2,6 +2,7 @@
 
 mod capacity;
 mod changed_states;
+mod compaction;
 mod dirty;
 mod node_absences;
 mod pods;
@@ -11,6 +12,7 @@ mod workloads;
 
 pub(crate) use self::capacity::{EntryChange, FittedChanges, OBJECT_OVERHEAD, Sizes};
 pub(crate) use self::changed_states::{ChangedStates, size_of as size_of_bucket};
+pub(crate) use self::compaction::CompactForm;
 pub(crate) use self::dirty::Dirty;
 pub(crate) use self::node_absences::{Absence, NodeAbsences, forgets_nodes};
 pub(crate) use self::pods::Pods;

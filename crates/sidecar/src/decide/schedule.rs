@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-use super::index::StoredForm;
+use crate::facts::StoredForm;
 
 /// The window of an object without entries.
 const BASE: Duration = Duration::from_millis(250);

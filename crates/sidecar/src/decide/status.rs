@@ -22,7 +22,6 @@ use serde_json::{Map, Value};
 
 pub use self::drop_check::DropCheck;
 use self::entries::EntryDecisions;
-pub(crate) use self::form::CompactForm;
 use self::form::FormDecision;
 pub(crate) use self::view::View;
 use super::inventory::{FittedChanges, InFlight, Renewal};

@@ -43,6 +43,19 @@ pub enum Form {
     Pruned(BTreeSet<Arc<str>>),
 }
 
+/// In which form a write leaves all states of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredForm {
+    Plain,
+    Compact,
+}
+
+impl StoredForm {
+    pub(crate) fn of(form: &Form) -> Self {
+        if form.is_compact() { Self::Compact } else { Self::Plain }
+    }
+}
+
 impl Form {
     /// The Pods whose states are in `podStates` beside others that are not.
     pub(crate) fn overlaid(&self) -> Option<&BTreeSet<Arc<str>>> {

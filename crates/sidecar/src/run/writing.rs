@@ -8,8 +8,8 @@ use tracing::{debug, info, warn};
 
 use super::worker::Worker;
 use crate::decide::GeneratedPps;
-use crate::decide::index::{StatusWrite, StoredForm};
-use crate::facts::{NamespacedName, WorkloadKey};
+use crate::decide::index::StatusWrite;
+use crate::facts::{NamespacedName, StoredForm, WorkloadKey};
 use crate::telemetry::metrics::{DropCheckOutcome, WriteOutcome, WrittenResource};
 use crate::write::{ApplyResult, Failure, WriteResult};
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use pps_core::pps::PodState;
 use pps_core::status::RECORDING;
-use pps_sidecar::decide::index::{Index, StatusWrite, StoredForm};
+use pps_sidecar::decide::index::{Index, StatusWrite};
 use pps_sidecar::facts::interest::Interest;
-use pps_sidecar::facts::{NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
+use pps_sidecar::facts::{NamespacedName, NodeFact, PodFact, PpsFact, StoredForm, WorkloadFact};
 
 use super::cluster::{
     Cluster, NAMED_NODES, Name, Node, PPS_OBJECTS, PatchResponse, Pod, Pps, WORKLOADS, Workload,

@@ -14,20 +14,7 @@ use crate::decide::inventory::TrackedPps;
 use crate::decide::pod_eviction::{self, PodEviction};
 use crate::decide::schedule::write_cost;
 use crate::decide::status::{DropCheck, View, decide, is_blocked};
-use crate::facts::{Form, NamespacedName, WorkloadKey};
-
-/// In which form the states of an object are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoredForm {
-    Plain,
-    Compact,
-}
-
-impl StoredForm {
-    fn of(form: &Form) -> Self {
-        if form.is_compact() { Self::Compact } else { Self::Plain }
-    }
-}
+use crate::facts::{Form, NamespacedName, StoredForm, WorkloadKey};
 
 /// A status to be written.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,6 +2,7 @@
 
 mod aliases;
 mod capacity;
+mod compact;
 mod condition;
 mod generated;
 mod interest;

@@ -7,6 +7,7 @@ use pps_core::Spec;
 use pps_core::pps::{Condition, RetentionPolicy};
 
 use super::capacity::{Capacity, EntryChange, Sizes};
+use super::compaction::Compaction;
 use super::dirty::Dirty;
 use super::renewals::Renewals;
 use crate::facts::interner::Interner;
@@ -38,30 +39,6 @@ pub(crate) struct TrackedPps {
     in_flight: Option<InFlight>,
     /// What a watch reported while a write was on its way, perhaps because of that very write.
     superseding: Option<(PpsFact, Source)>,
-}
-
-/// What speaks against another form of an object than it has.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Compaction {
-    /// The API server has not stored the compact form, although the definition seems to have it.
-    pub(crate) is_held: bool,
-    /// The API server has refused `podStates` of this size as too large.
-    pub(crate) refused_plain_size: Option<usize>,
-    /// With so many states the compact form was no smaller.
-    pub(crate) saved_nothing_at: Option<usize>,
-}
-
-impl Compaction {
-    /// Whether the API server has refused to store another form than the object has.
-    pub(crate) fn is_refused(self) -> bool {
-        self.is_held || self.refused_plain_size.is_some()
-    }
-
-    /// Whether the compact form of so many states is known to be no smaller. The states are examined again when there are
-    /// twice as many, or when all are `examined` anyway.
-    pub(crate) fn saves_nothing(self, states: usize, examined: bool) -> bool {
-        !examined && self.saved_nothing_at.is_some_and(|before| states < 2 * before)
-    }
 }
 
 /// Where a version of an object comes from.

@@ -4,37 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pps_core::limits::MAX_BUCKET_LENGTH;
-use pps_core::packed::{Bucket, COMPACT_FROM, COMPACT_UNTIL, VERSION};
+use pps_core::packed::{Bucket, VERSION};
 use serde_json::{Map, Value, json};
 
 use super::header::recorded_after;
 use super::view::View;
 use crate::decide::inventory::{ChangedStates, EntryChange, OBJECT_OVERHEAD, Sizes, size_of_bucket};
 use crate::facts::Form;
-
-/// Whether objects may have the compact form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CompactForm {
-    /// The administrator has switched it off.
-    pub(crate) is_off: bool,
-    /// Whether the definition of PersistentPodState keeps it, if that is known.
-    pub(crate) is_kept: Option<bool>,
-    /// From how many states on an object gets it, and below how many it loses it.
-    pub(crate) limits: (usize, usize),
-}
-
-impl Default for CompactForm {
-    fn default() -> Self {
-        Self { is_off: false, is_kept: None, limits: (COMPACT_FROM, COMPACT_UNTIL) }
-    }
-}
-
-impl CompactForm {
-    /// Whether an object with so many states should have it. Between the limits an object stays as it is.
-    fn suits(self, states: usize, is_compact: bool) -> bool {
-        states >= if is_compact { self.limits.1 } else { self.limits.0 }
-    }
-}
 
 /// What becomes of the form.
 pub(super) enum FormDecision {

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use pps_core::pps::{NodeDeletionPolicy, PodState};
 use pps_core::workload::{PodLocation, PodOwnership, WorkloadPresence, forgets_state};
 
-use super::form::CompactForm;
-use crate::decide::inventory::{Absence, KindCoverage, NodeAbsences, Pods, TrackedPps};
+use crate::decide::inventory::{Absence, CompactForm, KindCoverage, NodeAbsences, Pods, TrackedPps};
 use crate::facts::store::Store;
 use crate::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact};
 

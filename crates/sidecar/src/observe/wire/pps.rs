@@ -86,6 +86,7 @@ pub fn read_pps(text: &str) -> Result<Item<NamespacedName, Box<PpsFact>>, Malfor
     if let (Some(error), Some(fact)) = (&mut item.unreadable, &mut item.fact) {
         *error = format!("{}: {error}", malformed_part(text));
         fact.unreadable = Some(error.clone());
+        fact.status = PpsStatus::default();
     } else if let Some(fact) = &item.fact {
         item.unreadable.clone_from(&fact.unreadable);
     }
@@ -247,6 +248,41 @@ mod tests {
         );
         assert!(read_pps(r#"{"metadata": 5}"#).is_err());
         assert!(read_pps(r#"{"metadata": {"namespace": "n"}, "spec": {}}"#).is_err());
+    }
+
+    #[test]
+    fn reads_both_forms_of_states_and_pod_states_take_precedence() {
+        let read = |status: serde_json::Value| {
+            let metadata = json!({"name": "p", "namespace": "n", "managedFields": [
+                {"manager": "m", "fieldsV1": {"f:status": {"f:packed": {}}}}]});
+            let spec = json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"}});
+            read_pps(&json!({"metadata": metadata, "spec": spec, "status": status}).to_string()).unwrap()
+        };
+        let item = read(json!({
+            "podStates": {"w-1": {"nodeName": "b"}},
+            "packed": {"version": 1, "buckets": {"ordinals-0": "2 w-* a\n0 %\n1 %\n", "hash-29": "1 queue-x7k2p c\n% %\n"}},
+        }));
+        let status = item.fact.unwrap().status;
+        let node = |pod: &str| status.pod_states.get(pod).unwrap().node_name;
+        assert_eq!([node("w-0"), node("w-1"), node("queue-x7k2p")], ["a", "b", "c"]);
+        assert_eq!(status.form, crate::facts::Form::Compact(["w-1".into()].into()));
+        assert!(status.claims_packed);
+        for (packed, message) in [
+            (json!({"version": 2, "buckets": {}}), "status.packed.version is 2"),
+            (json!({"version": 1, "buckets": {"hunter2": ""}}), "status.packed.buckets is damaged"),
+            (
+                json!({"version": 1, "buckets": {"ordinals-0": "hunter2"}}),
+                "status.packed.buckets.ordinals-0 is damaged",
+            ),
+            (json!({"version": 1, "buckets": {"ordinals-0": ["hunter2"]}}), "status: expected a string"),
+            (json!("hunter2"), "status: expected struct Packed"),
+        ] {
+            let item = read(json!({"podStates": {"w-1": {}}, "packed": packed}));
+            let (error, fact) = (item.unreadable.unwrap(), item.fact.unwrap());
+            assert!(error.starts_with(message) && !error.contains("hunter2"), "{error}");
+            assert_eq!((fact.unreadable, fact.status), (Some(error), PpsStatus::default()));
+            assert_eq!(fact.spec.target_ref.name, "w");
+        }
     }
 
     #[test]

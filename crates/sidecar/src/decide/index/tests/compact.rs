@@ -1,0 +1,477 @@
+//! Objects in the compact form: when they get it, what is written in it, and the way back.
+
+use pps_core::packed::{Bucket, COMPACT_FROM, COMPACT_UNTIL, recorded_state};
+
+use super::*;
+use crate::facts::{Form, StoredForm};
+
+/// An API server that merges patches, and perhaps prunes `packed`.
+struct Server {
+    world: World,
+    /// The status of the object `p`.
+    status: Value,
+    prunes: bool,
+}
+
+impl Server {
+    fn new(replicas: u64) -> Self {
+        let mut world = World::new();
+        world.index.allow_compact_form(true);
+        world.index.set_compact_form_kept(true);
+        world.workload("w", "uid-w", replicas, &[]);
+        world.object("p", &spec("w"), &json!({}));
+        Self { world, status: json!({}), prunes: false }
+    }
+
+    /// One whose object has so many states of ready Pods, and has settled.
+    fn with(pods: u64) -> Self {
+        let mut server = Self::new(pods);
+        server.ready(0..pods);
+        server.settle();
+        server
+    }
+
+    fn ready(&mut self, pods: std::ops::Range<u64>) {
+        for pod in pods {
+            self.world.pod(&format!("w-{pod}"), ready_on(["node-1", "node-2"][pod as usize % 2]));
+        }
+    }
+
+    fn write(&mut self) -> Option<StatusWrite> {
+        self.world.index.status_write(&key("p"), NOW)
+    }
+
+    fn store(&mut self, write: &StatusWrite) {
+        let mut status = self.status.clone();
+        json_patch::merge(&mut status, &write.patch["status"]);
+        if self.prunes {
+            status.as_object_mut().unwrap().remove("packed");
+        }
+        self.status = status;
+        self.world.version += 1;
+    }
+
+    /// Stores a write, and checks that what the sidecar knows is what the API server has.
+    fn accept(&mut self, write: &StatusWrite) {
+        self.store(write);
+        let version = self.world.version.to_string();
+        self.world.index.on_status_written(&key("p"), "uid-p", &version);
+        assert_eq!(self.stored(), self.known());
+    }
+
+    fn settle(&mut self) -> Vec<StatusWrite> {
+        let mut writes = Vec::new();
+        while let Some(write) = self.write() {
+            self.accept(&write);
+            writes.push(write);
+        }
+        writes
+    }
+
+    /// The states that the sidecar knows.
+    fn known(&self) -> Value {
+        let mut status = self.world.status("p");
+        status["podStates"].take()
+    }
+
+    /// The states that the policy would find for the Pods that the sidecar knows.
+    fn stored(&self) -> Value {
+        let known = self.world.states("p");
+        let found = known
+            .iter()
+            .filter_map(|pod| Some((pod.clone(), json!(recorded_state(&self.status, pod).unwrap()?))));
+        let found: serde_json::Map<String, Value> = found.collect();
+        if found.is_empty() { Value::Null } else { found.into() }
+    }
+
+    fn buckets(&self) -> Vec<String> {
+        self.status["packed"]["buckets"]
+            .as_object()
+            .into_iter()
+            .flat_map(|buckets| buckets.keys().cloned())
+            .collect()
+    }
+
+    /// The object as a watch reports it; `claims` is whether its managed fields have the compact form.
+    fn report(&mut self, claims: bool) {
+        let fields = json!({"f:status": {"f:packed": {".": {}, "f:buckets": {}, "f:version": {}}}});
+        let managed = json!([{"manager": "pps-sidecar", "operation": "Update", "fieldsV1": fields}]);
+        let mut metadata = json!({"uid": "uid-p", "creationTimestamp": "2026-01-01T00:00:00Z"});
+        if claims {
+            metadata["managedFields"] = managed;
+        }
+        let status = self.status.clone();
+        self.world.object_with("p", &metadata, &spec("w"), &status);
+    }
+
+    /// A complete list.
+    fn relist(&mut self, claims: bool) {
+        self.world.index.apply_objects(Update::Begin(0));
+        self.report(claims);
+        self.world.index.apply_objects(Update::Done);
+    }
+
+    fn form(&self) -> &Form {
+        &self.world.index.objects[&key("p")].fact.status.form
+    }
+}
+
+fn moves(writes: &[StatusWrite]) -> Vec<Option<StoredForm>> {
+    writes.iter().map(|write| write.moves_to).collect()
+}
+
+#[test]
+fn a_large_object_moves_to_the_compact_form_in_one_write() {
+    let from = COMPACT_FROM as u64;
+    let mut server = Server::with(from - 1);
+    assert_eq!((server.form(), &server.status["packed"]), (&Form::Plain, &Value::Null));
+    server.world.workload("w", "uid-w", 300, &[]);
+    server.settle();
+    server.ready(from - 1..from);
+    let before = server.world.index.sizes().0;
+    let writes = server.settle();
+    assert_eq!(moves(&writes), [Some(StoredForm::Compact)]);
+    assert_eq!(writes[0].patch["status"]["podStates"], Value::Null);
+    assert_eq!(writes[0].patch["status"]["packed"]["version"], 1);
+    assert!(writes[0].patch["status"].as_object().unwrap().contains_key("podStates"));
+    assert_eq!(
+        (server.buckets(), server.status["recorded"].clone()),
+        (vec!["ordinals-0".to_owned()], json!(from))
+    );
+    assert!(server.world.index.sizes().0 < before / 3 * 2, "the size that is reported shrinks");
+    assert!(server.form().is_compact());
+}
+
+#[test]
+fn a_small_object_moves_back_and_not_at_each_change() {
+    let (from, until) = (COMPACT_FROM as u64, COMPACT_UNTIL as u64);
+    let mut server = Server::with(from);
+    for pods in [from - 1, until] {
+        server.world.workload("w", "uid-w", pods, &[]);
+        for pod in pods..from {
+            server.world.index.apply_pods(Update::Delete(key(&format!("w-{pod}"))));
+        }
+        assert_eq!(moves(&server.settle()), [None]);
+        assert!(server.form().is_compact());
+    }
+    server.world.index.apply_pods(Update::Delete(key(&format!("w-{}", until - 1))));
+    server.world.workload("w", "uid-w", until - 1, &[]);
+    assert_eq!(moves(&server.settle()), [Some(StoredForm::Plain)]);
+    assert_eq!((server.status.get("packed"), server.form()), (None, &Form::Plain));
+    assert_eq!(server.status["podStates"].as_object().unwrap().len() as u64, until - 1);
+}
+
+#[test]
+fn a_change_writes_only_its_bucket() {
+    let mut small = Server::with(200);
+    let mut large = Server::with(5000);
+    let bytes = |server: &mut Server| {
+        let moved = PodFact { annotations: vec![("ip".into(), "10.0.0.2".into())], ..ready_on("node-1") };
+        server.world.pod("w-100", moved);
+        let write = server.write().unwrap();
+        assert_eq!(write.patch["status"].as_object().unwrap().keys().collect::<Vec<_>>(), ["packed"]);
+        let packed = &write.patch["status"]["packed"];
+        assert_eq!(packed["buckets"].as_object().unwrap().keys().collect::<Vec<_>>(), ["ordinals-100"]);
+        assert_eq!(packed.get("version"), None, "only an object that has the rest takes it");
+        server.accept(&write);
+        write.patch.to_string().len()
+    };
+    let (small, large_bytes) = (bytes(&mut small), bytes(&mut large));
+    assert!(large_bytes < small + 10, "{small} {large_bytes}");
+    assert!(large_bytes < 100 * 40, "{large_bytes}");
+    assert_eq!(large.buckets().len(), 50);
+}
+
+#[test]
+fn a_bucket_that_becomes_empty_is_removed() {
+    let mut server = Server::with(120);
+    assert_eq!(server.buckets(), ["ordinals-0", "ordinals-100"]);
+    for pod in 100..120 {
+        server.world.index.apply_pods(Update::Delete(key(&format!("w-{pod}"))));
+    }
+    server.world.workload("w", "uid-w", 100, &[]);
+    server.settle();
+    assert_eq!(server.buckets(), ["ordinals-0"]);
+    for pod in 0..100 {
+        server.world.index.apply_pods(Update::Delete(key(&format!("w-{pod}"))));
+    }
+    server.world.workload("w", "uid-w", 0, &[]);
+    assert_eq!(moves(&server.settle()), [Some(StoredForm::Plain)]);
+    assert_eq!((server.status.get("packed"), server.known()), (None, Value::Null));
+}
+
+#[test]
+fn no_object_gets_the_compact_form_unless_the_definition_is_known_to_keep_it() {
+    for is_kept in [None, Some(false)] {
+        let mut server = Server::new(100);
+        server.world.index.compact_form.is_kept = is_kept;
+        server.ready(0..100);
+        assert_eq!(moves(&server.settle()), [None]);
+        server.world.index.set_compact_form_kept(true);
+        assert!(server.world.index.take_work().statuses.contains(&key("p")));
+        assert_eq!(moves(&server.settle()), [Some(StoredForm::Compact)], "a change takes effect at once");
+    }
+}
+
+#[test]
+fn never_moves_all_objects_back_as_far_as_they_fit() {
+    let mut server = Server::with(100);
+    server.world.index.allow_compact_form(false);
+    assert!(server.world.index.take_work().statuses.contains(&key("p")));
+    assert_eq!(moves(&server.settle()), [Some(StoredForm::Plain)]);
+
+    let mut server = Server::with(300);
+    let compact = server.world.index.sizes().0;
+    server.world.index.limit_object_size(2 * compact);
+    server.world.index.allow_compact_form(false);
+    assert_eq!(moves(&server.settle()), [None]);
+    let condition = &server.status["conditions"][0];
+    assert_eq!(condition["reason"], "NearCapacity");
+    assert!(condition["message"].as_str().unwrap().contains("keeps the compact form"), "{condition}");
+    // What only the API server knows.
+    server.world.index.limit_object_size(1000 * compact);
+    server.world.index.mark(&key("p"), TrackedPps::reconsider_form);
+    let write = server.write().unwrap();
+    assert_eq!(write.moves_to, Some(StoredForm::Plain));
+    server.world.index.on_status_too_large(&key("p"), "uid-p");
+    assert!(server.settle().iter().all(|write| write.moves_to.is_none()));
+    server.world.index.retry_exceeded();
+    assert_eq!(moves(&server.settle()), [Some(StoredForm::Plain)]);
+}
+
+#[test]
+fn states_that_the_compact_form_makes_no_smaller_stay_plain() {
+    let mut server = Server::new(200);
+    for pod in 0..60_u32 {
+        // Nothing but the value, which has to be escaped.
+        let value = "é".repeat(200) + &pod.to_string();
+        let annotations = vec![("ip".into(), value.into())];
+        server.world.pod(&format!("w-{pod}"), PodFact { annotations, ..ready_on("node-1") });
+    }
+    assert_eq!(moves(&server.settle()), [None]);
+    assert_eq!(server.world.index.objects[&key("p")].compaction.saved_nothing_at, Some(60));
+    server.ready(60..119);
+    assert_eq!(moves(&server.settle()), [None]);
+    // One that has it loses it.
+    let mut server = Server::with(60);
+    for pod in 0..60_u32 {
+        let annotations = vec![("ip".into(), ("é".repeat(200) + &pod.to_string()).into())];
+        server.world.pod(&format!("w-{pod}"), PodFact { annotations, ..ready_on("node-1") });
+    }
+    assert_eq!(moves(&server.settle()), [None, Some(StoredForm::Plain)]);
+}
+
+#[test]
+fn a_state_that_another_writer_puts_into_pod_states_takes_precedence_and_is_folded_in() {
+    let mut server = Server::with(150);
+    server.status["podStates"] = json!({"w-7": {"nodeName": "node-9"}, "w-120": {"nodeName": "node-9"}});
+    server.report(true);
+    assert_eq!(
+        server.world.index.objects[&key("p")].fact.status.pod_states.get("w-7").unwrap().node_name,
+        "node-9"
+    );
+    let writes = server.settle();
+    assert_eq!(moves(&writes), [None]);
+    // The Pods run elsewhere, so both are recorded again.
+    assert_eq!(server.status["podStates"], json!({}));
+    assert_eq!(recorded_state(&server.status, "w-7").unwrap().unwrap().node_name, "node-2");
+
+    for pod in ["w-7", "w-120"] {
+        server.world.index.apply_pods(Update::Delete(key(pod)));
+    }
+    server.settle();
+    server.status["podStates"] = json!({"w-7": {"nodeName": "node-9"}, "w-120": {"nodeName": "node-9"}});
+    server.report(true);
+    assert!(server.settle().is_empty(), "a state of a Pod that does not run stays");
+    server.world.pod("w-8", ready_on("node-2"));
+    server.settle();
+    assert_eq!(
+        server.status["podStates"],
+        json!({"w-120": {"nodeName": "node-9"}}),
+        "its bucket is not written"
+    );
+    assert_eq!(recorded_state(&server.status, "w-7").unwrap().unwrap().node_name, "node-9");
+    server.world.index.allow_compact_form(false);
+    server.settle();
+    assert_eq!(server.status["podStates"]["w-120"], json!({"nodeName": "node-9"}));
+}
+
+#[test]
+fn what_the_definition_would_prune_is_not_sent() {
+    let mut server = Server::new(100);
+    server.ready(0..100);
+    let write = server.write().unwrap();
+    assert_eq!(write.moves_to, Some(StoredForm::Compact));
+    server.world.index.on_compact_form_dropped(&key("p"), "uid-p", None);
+    assert!(server.world.index.take_work().statuses.contains(&key("p")));
+    assert_eq!(moves(&server.settle()), [None]);
+    assert_eq!(server.status["podStates"].as_object().unwrap().len(), 100);
+    server.world.index.retry_exceeded();
+    assert_eq!(moves(&server.settle()), [Some(StoredForm::Compact)], "tried again now and then");
+}
+
+#[test]
+fn what_was_pruned_all_the_same_is_written_back_at_once() {
+    let mut server = Server::new(100);
+    server.ready(0..100);
+    let write = server.write().unwrap();
+    server.prunes = true;
+    server.store(&write);
+    let version = server.world.version.to_string();
+    server.world.index.on_compact_form_dropped(&key("p"), "uid-p", Some(&version));
+    assert!(server.world.index.take_work().statuses.contains(&key("p")));
+    let write = server.write().unwrap();
+    assert_eq!(
+        (write.moves_to, write.patch["metadata"]["resourceVersion"].as_str()),
+        (Some(StoredForm::Plain), Some(&*version))
+    );
+    server.accept(&write);
+    assert_eq!(server.status["podStates"].as_object().unwrap().len(), 100);
+}
+
+#[test]
+fn states_that_a_definition_hides_are_kept_and_written_back() {
+    // The watch of the definitions may be faster or slower than that of the objects.
+    for definition_is_known in [true, false] {
+        let mut server = Server::with(100);
+        let (packed, known) = (server.status["packed"].clone(), server.known());
+        // The Pods are gone, so that nobody could record them again.
+        for pod in 0..100 {
+            server.world.index.apply_pods(Update::Delete(key(&format!("w-{pod}"))));
+        }
+        server.settle();
+        server.status.as_object_mut().unwrap().remove("packed");
+        server.world.version -= 1;
+        if definition_is_known {
+            server.world.index.set_compact_form_kept(false);
+        }
+        server.relist(true);
+        assert_eq!(server.form(), &Form::Pruned([].into()));
+        assert_eq!(server.known(), known, "no state is dropped");
+        let writes = server.settle();
+        if definition_is_known {
+            assert_eq!(moves(&writes), [Some(StoredForm::Plain)]);
+            assert_eq!(server.status["podStates"], known);
+            // The API server may go on to say who has written the compact form.
+            server.relist(true);
+            assert!(server.settle().is_empty());
+            assert_eq!(server.form(), &Form::Plain);
+        } else {
+            // What the dry run of that write would show is not known here.
+            assert_eq!(moves(&writes), [Some(StoredForm::Compact)]);
+            assert_eq!(server.status["packed"], packed);
+        }
+    }
+}
+
+#[test]
+fn a_definition_that_comes_back_shows_the_states_again() {
+    let mut server = Server::with(100);
+    let whole = server.status.clone();
+    server.world.index.limit_object_size(4 * 1024);
+    server.status.as_object_mut().unwrap().remove("packed");
+    server.world.index.set_compact_form_kept(false);
+    server.world.index.take_work();
+    server.relist(true);
+    // They are too many for podStates: any write would end what the API server still has.
+    server.world.pod("w-3", ready_on("node-1"));
+    assert!(server.write().is_none());
+    let notices = server.world.index.take_work().notices;
+    assert!(notices.iter().any(|notice| notice.reason == Reason::UnreadableObject), "{notices:?}");
+    assert!(!server.world.index.objects[&key("p")].dirty.is_clean(), "and nothing is forgotten");
+    server.status = whole;
+    server.world.index.set_compact_form_kept(true);
+    server.relist(true);
+    assert_eq!(moves(&server.settle()), [None]);
+    assert_eq!(recorded_state(&server.status, "w-3").unwrap().unwrap().node_name, "node-1");
+}
+
+#[test]
+fn nothing_is_written_to_an_object_whose_states_are_hidden_from_a_new_process() {
+    for is_kept in [None, Some(false)] {
+        let mut server = Server::new(100);
+        server.world.index.compact_form.is_kept = is_kept;
+        server.world.index.apply_objects(Update::Delete(key("p")));
+        server.ready(0..100);
+        server.world.index.take_work();
+        server.report(true);
+        assert!(server.write().is_none());
+        assert_eq!(server.world.index.unreadable_count(), 1);
+        let reported = server.world.index.take_work().notices;
+        assert_eq!(reported.len(), usize::from(is_kept.is_some()), "not before it is certain: {reported:?}");
+        server.world.index.set_compact_form_kept(true);
+        assert_eq!(server.world.index.unreadable_count(), 0);
+        assert_eq!(moves(&server.settle()), [Some(StoredForm::Compact)]);
+    }
+    // Without that mark it is an object like any other.
+    let mut server = Server::new(100);
+    server.world.index.set_compact_form_kept(false);
+    server.world.index.apply_objects(Update::Delete(key("p")));
+    server.report(false);
+    server.ready(0..3);
+    assert_eq!(moves(&server.settle()), [None]);
+}
+
+#[test]
+fn a_client_that_removes_the_compact_form_is_believed() {
+    let mut server = Server::with(60);
+    server.status.as_object_mut().unwrap().remove("packed");
+    server.report(false);
+    assert_eq!(server.known(), Value::Null);
+    assert_eq!(moves(&server.settle()), [Some(StoredForm::Compact)], "of the Pods that run");
+}
+
+#[test]
+fn as_many_compact_states_are_written_as_fit() {
+    let mut server = Server::with(100);
+    server.world.workload("w", "uid-w", 2000, &[]);
+    server.settle();
+    let limit = 4 * server.world.index.sizes().0;
+    server.ready(100..2000);
+    let mut refused = 0;
+    while let Some(write) = server.write() {
+        let mut after = server.status.clone();
+        json_patch::merge(&mut after, &write.patch["status"]);
+        if after.to_string().len() > limit {
+            refused += 1;
+            assert!(refused < 30, "no progress");
+            server.world.index.on_status_too_large(&key("p"), "uid-p");
+        } else {
+            server.accept(&write);
+        }
+    }
+    let stored = server.status.to_string().len();
+    assert!(refused > 0 && stored > limit - 12 * 1024, "{stored} of {limit}");
+    assert_eq!(server.status["conditions"][0]["reason"], "CapacityExceeded");
+}
+
+#[test]
+fn a_damaged_object_is_not_written() {
+    let mut server = Server::with(60);
+    server.status["packed"]["buckets"]["ordinals-0"] = "1 web-* n\n".into();
+    server.report(true);
+    server.ready(0..1);
+    assert!(server.write().is_none());
+    assert_eq!(server.world.index.unreadable_count(), 1);
+    let reported = server.world.index.take_work().notices;
+    assert!(
+        reported.iter().any(|notice| notice.message.contains("status.packed.buckets.ordinals-0 is damaged")),
+        "{reported:?}"
+    );
+}
+
+#[test]
+fn the_sizes_are_those_of_what_is_stored() {
+    let mut server = Server::with(COMPACT_FROM as u64 - 1);
+    for pods in [COMPACT_FROM as u64, 130, 260] {
+        server.world.workload("w", "uid-w", pods, &[]);
+        server.ready(0..pods);
+        server.settle();
+        let sizes = server.world.index.objects[&key("p")].capacity.sizes();
+        let stored = server.status["packed"]["buckets"].to_string().len() - 1;
+        assert_eq!(sizes.stored, stored);
+        let plain = server.known().to_string().len();
+        assert!(sizes.plain.abs_diff(plain) < plain / 50, "{} {plain}", sizes.plain);
+    }
+    assert_eq!(Bucket::of("w-259").to_string(), "ordinals-200");
+}
