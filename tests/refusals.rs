@@ -7,18 +7,19 @@ use std::fs;
 use std::path::Path;
 
 /// The files that make messages.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     "src/admission.rs",
     "src/admit.rs",
     "src/lookup_error.rs",
     "src/objects.rs",
     "src/pods.rs",
     "src/protection.rs",
+    "crates/core/src/packed.rs",
     "crates/core/src/protect.rs",
 ];
 
 /// Texts in these files that refuse nothing, or are only a part of a message that has a row.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 16] = [
     // What follows a text that has a row.
     "is refused",
     ", or set settings.onLookupFailure to \"accept\" to",
@@ -29,6 +30,7 @@ const OTHERS: [&str; 15] = [
     // In parentheses, what the host has said.
     "failed",
     "the answer is not a valid",
+    "it is no text",
     // Warnings and the log.
     "this Pod starts without its recorded state",
     "accepted without this check",

@@ -550,3 +550,38 @@ async fn permissions_of(client: &Client, namespace: &str) -> anyhow::Result<Perm
     }
     Ok(permissions)
 }
+
+#[tokio::test]
+async fn the_compact_form_is_stored_exactly_and_a_definition_without_it_prunes_it() {
+    let cluster = cluster().await;
+    let api = cluster.pps_api("default");
+    create(&api, "web", &spec_with(&json!({}))).await.unwrap();
+    let buckets = json!({
+        "ordinals-0": "2 web-* node-* label:zone=* annotation:ip=10.0.0.*\n0 1 a 7\n1 2 %C3%A9%0A -\n",
+        "hash-63": " \u{85}\u{2028}\u{feff}<>&\"\\\t\r\n\u{0}é🦀 trailing \n\n",
+        "ordinals-102300": "",
+    });
+    let packed = json!({"version": 1, "buckets": buckets});
+    let patched = patch_status(&api, "web", &json!({"packed": packed})).await.unwrap();
+    assert_eq!(patched.data["status"]["packed"], packed);
+    assert_eq!(api.get("web").await.unwrap().data["status"]["packed"], packed);
+    // A merge patch of one bucket keeps the others, although the map is atomic.
+    let one = json!({"packed": {"buckets": {"ordinals-0": "1 web-0 n\n% %\n", "hash-63": null}}});
+    let patched = patch_status(&api, "web", &one).await.unwrap();
+    let expected = json!({"ordinals-0": "1 web-0 n\n% %\n", "ordinals-102300": ""});
+    assert_eq!(patched.data["status"]["packed"], json!({"version": 1, "buckets": expected}));
+    for (refused, named) in [
+        (json!({"packed": {"version": "1"}}), "packed.version"),
+        (json!({"packed": {"version": null}}), "packed.version"),
+        (json!({"packed": {"buckets": {"ordinals-0": 7}}}), "packed.buckets.ordinals-0"),
+    ] {
+        let refusal = patch_status(&api, "web", &refused).await.unwrap_err().to_string();
+        assert!(refusal.contains(named), "{refused}: {refusal}");
+    }
+
+    replace_definition(&cluster, &openkruise_definition(), false).await;
+    assert_eq!(api.get("web").await.unwrap().data["status"].get("packed"), None);
+    let status = json!({"observedGeneration": 1, "packed": packed});
+    let patched = patch_status(&api, "web", &status).await.unwrap();
+    assert_eq!(patched.data["status"].get("packed"), None);
+}

@@ -12,6 +12,7 @@ mod contention;
 mod crd_deletion;
 mod end_state;
 mod fleet;
+mod forms;
 mod kills;
 mod network;
 mod node_recreation;
@@ -40,6 +41,20 @@ async fn records_everything_after_sidecar_kills() {
         support::run_in_turn(scenarios![&cluster; kills::records_everything_despite_repeated_leader_kills])
             .await;
     result.unwrap();
+}
+
+#[tokio::test]
+async fn keeps_every_state_while_objects_move_between_the_forms() {
+    let cluster = without_policy().start().await.unwrap();
+    let network = network::Network::new(cluster).await;
+    support::run_in_turn(scenarios![&network; forms::keeps_every_state_despite_kills_and_lost_answers])
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_upgrade_to_the_compact_form_and_back_keeps_every_state() {
+    forms::upgrades_and_goes_back().await;
 }
 
 #[tokio::test]

@@ -236,6 +236,16 @@ impl Simulation {
                 expected.status["conditions"] = object.status["conditions"].clone();
                 expected.version = object.version;
             }
+            // A new process may find that the compact form saves something by now.
+            let is_compact = |status: &Value| !status["packed"].is_null();
+            if is_new_process
+                && is_compact(&object.status)
+                && !is_compact(&expected.status)
+                && parse_status(&object.status) == parse_status(&expected.status)
+            {
+                expected.status = object.status.clone();
+                expected.version = object.version;
+            }
             assert_eq!(*object, expected, "{name} was written although nothing had changed");
         }
     }
@@ -274,6 +284,7 @@ fn assert_at_rest(simulation: &mut Simulation) {
     simulation.assert_up_to_date();
     simulation.assert_generated();
     simulation.assert_aliases();
+    simulation.assert_forms();
     for (name, _) in PPS_OBJECTS {
         if simulation.cluster.objects.contains_key(name) {
             assert!(!simulation.decide(name), "{name}: a write is needed that the index did not announce");

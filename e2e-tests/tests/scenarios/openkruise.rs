@@ -33,7 +33,7 @@ pub(crate) fn definition() -> Scratch {
     remove(&mut spec["persistentPodAnnotations"]["items"]["properties"], "valueFrom");
     spec["persistentPodStateRetentionPolicy"]["enum"] = json!(["WhenScaled", "WhenDeleted"]);
     let status = &mut properties["status"]["properties"];
-    for field in ["targetUID", "recorded", "desired", "conditions"] {
+    for field in ["targetUID", "recorded", "desired", "conditions", "packed"] {
         remove(status, field);
     }
     remove(&mut status["podStates"], "x-kubernetes-map-type");

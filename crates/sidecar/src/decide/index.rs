@@ -132,6 +132,11 @@ impl Index {
         self.set_compact_form(CompactForm { is_kept: Some(is_kept), ..self.compact_form });
     }
 
+    /// Sets from how many states on an object gets the compact form, and below how many it loses it.
+    pub fn set_compact_form_limits(&mut self, from: usize, until: usize) {
+        self.set_compact_form(CompactForm { limits: (from, until), ..self.compact_form });
+    }
+
     fn set_compact_form(&mut self, compact_form: CompactForm) {
         if std::mem::replace(&mut self.compact_form, compact_form) == compact_form {
             return;

@@ -8,7 +8,7 @@ use pps_core::pps::PodState;
 use pps_core::status::RECORDING;
 use pps_sidecar::decide::index::{Index, StatusWrite};
 use pps_sidecar::facts::interest::Interest;
-use pps_sidecar::facts::{NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
+use pps_sidecar::facts::{NamespacedName, NodeFact, PodFact, PpsFact, StoredForm, WorkloadFact};
 
 use super::cluster::{
     Cluster, NAMED_NODES, Name, Node, PPS_OBJECTS, PatchResponse, Pod, Pps, WORKLOADS, Workload,
@@ -24,7 +24,10 @@ mod watches;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 /// At rest, no PPS may need more writes than this: each missing Node may be confirmed alone.
-const MAX_WRITES_AT_REST: usize = 3 + NAMED_NODES.len();
+const MAX_WRITES_AT_REST: usize = 4 + NAMED_NODES.len();
+/// From so many states on, an object gets the compact form, and below so many it loses it.
+const COMPACT_FROM: usize = 3;
+const COMPACT_UNTIL: usize = 2;
 
 /// A write that the index has handed out.
 #[derive(Debug)]
@@ -68,6 +71,10 @@ pub(crate) struct Simulation {
     stalled: BTreeSet<usize>,
     /// Whether Pods cannot be read for now.
     are_reads_failing: bool,
+    /// Whether the process is started with `--compact-states never`.
+    pub(crate) is_compact_form_off: bool,
+    /// Whether the API server would not store the compact form as it is sent.
+    pub(crate) is_compact_form_refused: bool,
     /// Requests whose sender no longer waits for the response. The API server may still serve them.
     abandoned: Vec<(Name, StatusWrite, Option<String>)>,
     writes: [usize; PPS_OBJECTS.len()],
@@ -101,6 +108,8 @@ impl Simulation {
             generated: Vec::new(),
             stalled: BTreeSet::new(),
             are_reads_failing: false,
+            is_compact_form_off: false,
+            is_compact_form_refused: false,
             abandoned: Vec::new(),
             writes: [0; PPS_OBJECTS.len()],
         };
@@ -143,6 +152,9 @@ impl Simulation {
     }
 
     fn start_watches(&mut self, other_kinds: &BTreeSet<usize>) {
+        self.index.allow_compact_form(!self.is_compact_form_off);
+        self.index.set_compact_form_limits(COMPACT_FROM, COMPACT_UNTIL);
+        self.index.set_compact_form_kept(true);
         self.snapshot.kinds.insert(0, WatchCache::default());
         for number in other_kinds {
             self.watch_kind(*number);
@@ -334,6 +346,15 @@ impl Simulation {
             self.take_work();
             return;
         }
+        if self.is_compact_form_refused && self.pending[number].write.moves_to == Some(StoredForm::Compact) {
+            let pending = self.pending.swap_remove(number);
+            self.index.on_compact_form_dropped(&key(pending.name), &pending.uid, None);
+            if let Some((watched, is_listed)) = pending.watched {
+                self.update_known_pps(pending.name, watched, is_listed);
+            }
+            self.take_work();
+            return;
+        }
         let pending = &mut self.pending[number];
         let name = pending.name;
         self.cluster.assert_drops_no_needed_state(name, &pending.write.patch);
@@ -455,6 +476,9 @@ impl Simulation {
     pub(crate) fn settle(&mut self) {
         self.finish_discovery();
         self.are_reads_failing = false;
+        self.is_compact_form_refused = false;
+        self.index.retry_exceeded();
+        self.take_work();
         self.stalled.clear();
         while let Some(count) = self.pending.len().checked_sub(1) {
             self.serve_write(0);
@@ -545,6 +569,24 @@ impl Simulation {
             }
         }
         any
+    }
+
+    /// Asserts that each object has the form that it should have, once nothing is left to write.
+    pub(crate) fn assert_forms(&self) {
+        for (name, object) in self.cluster.objects.iter().filter(|(_, object)| !object.terminating) {
+            let is_compact = !object.status["packed"].is_null();
+            let states = parse_status(&object.status).pod_states.len();
+            assert!(
+                !is_compact || (states >= COMPACT_UNTIL && !self.is_compact_form_off),
+                "{name} has {states} states in the compact form: {}",
+                object.status
+            );
+        }
+    }
+
+    /// Whether any object has the compact form.
+    pub(crate) fn has_compact_objects(&self) -> bool {
+        self.cluster.objects.values().any(|object| !object.status["packed"].is_null())
     }
 
     /// Asserts that the watches have delivered the whole cluster, and that the index counts the same.

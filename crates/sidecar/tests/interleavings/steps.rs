@@ -54,6 +54,10 @@ pub(crate) enum Step {
     Generate(u8),
     ServeGenerated,
     Restart,
+    /// The process is started again, with the other choice of forms.
+    SwitchForms,
+    /// The API server refuses to store the compact form as it is sent, or no longer refuses it.
+    ToggleRefusedForm,
 }
 
 /// A change in the cluster.
@@ -150,6 +154,9 @@ fn status_patch(number: u8) -> impl Strategy<Value = Value> {
     prop_oneof![
         4 => entry,
         2 => any::<u8>().prop_map(|pod| json!({"podStates": {pick(&PODS, pod).0: null}})),
+        // As docs/operations.md says.
+        1 => any::<u8>().prop_map(|pod| json!({"podStates": {pick(&PODS, pod).0: {"nodeName": null, "nodeTopologyLabels": null, "annotations": null}}})),
+        1 => Just(json!({"podStates": null, "packed": null})),
         1 => Just(json!({"podStates": null, "targetUID": null, "recorded": null, "desired": null, "conditions": null})),
         1 => Just(json!({"conditions": [{"type": "Theirs", "status": "True", "reason": "R", "lastTransitionTime": "2026-01-01T00:00:00Z"}]})),
         1 => Just(json!({"targetUID": "uid-theirs", "recorded": 99})),
@@ -258,6 +265,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         4 => (0_u8..3).prop_map(Step::Generate),
         2 => Just(Step::ServeGenerated),
         1 => Just(Step::Restart),
+        1 => Just(Step::SwitchForms),
+        1 => Just(Step::ToggleRefusedForm),
     ]
 }
 
@@ -333,6 +342,11 @@ impl Simulation {
             }
             Step::ServeGenerated => self.serve_generated(0),
             Step::Restart => self.restart(),
+            Step::SwitchForms => {
+                self.is_compact_form_off = !self.is_compact_form_off;
+                self.restart();
+            }
+            Step::ToggleRefusedForm => self.is_compact_form_refused = !self.is_compact_form_refused,
         }
     }
 

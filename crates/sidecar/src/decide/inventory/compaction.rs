@@ -1,12 +1,29 @@
 //! What speaks for and against the compact form of recorded states.
 
+use pps_core::packed::{COMPACT_FROM, COMPACT_UNTIL};
+
 /// Whether objects may have the compact form.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CompactForm {
     /// The administrator has switched it off.
     pub(crate) is_off: bool,
     /// Whether the definition of PersistentPodState keeps it, if that is known.
     pub(crate) is_kept: Option<bool>,
+    /// From how many states on an object gets it, and below how many it loses it.
+    pub(crate) limits: (usize, usize),
+}
+
+impl Default for CompactForm {
+    fn default() -> Self {
+        Self { is_off: false, is_kept: None, limits: (COMPACT_FROM, COMPACT_UNTIL) }
+    }
+}
+
+impl CompactForm {
+    /// Whether an object with so many states should have it. Between the limits an object stays as it is.
+    pub(crate) fn suits(self, states: usize, is_compact: bool) -> bool {
+        states >= if is_compact { self.limits.1 } else { self.limits.0 }
+    }
 }
 
 /// What speaks against another form of an object than it has.

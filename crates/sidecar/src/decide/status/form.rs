@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pps_core::limits::MAX_BUCKET_LENGTH;
-use pps_core::packed::{Bucket, VERSION, should_be_compact};
+use pps_core::packed::{Bucket, VERSION};
 use serde_json::{Map, Value, json};
 
 use super::header::recorded_after;
@@ -44,7 +44,7 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
     match &status.form {
         Form::Plain => {
             if !may_become_compact
-                || !should_be_compact(recorded, false)
+                || !rules.suits(recorded, false)
                 || pps.compaction.saves_nothing(recorded, pps.dirty.is_all())
             {
                 return stay;
@@ -68,7 +68,7 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
             };
             let should_move = rules.is_off
                 || rules.is_kept == Some(false)
-                || !should_be_compact(recorded, true)
+                || !rules.suits(recorded, true)
                 || stored > plain
                 || is_unwritable();
             if !should_move {
@@ -82,7 +82,7 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
             }
         }
         Form::Pruned(_) => {
-            if may_become_compact && (should_be_compact(recorded, true) || !fits()) {
+            if may_become_compact && (rules.suits(recorded, true) || !fits()) {
                 let states = ChangedStates::new(&status.pod_states, changes);
                 FormDecision::ToCompact(states.texts().collect())
             } else if fits() {

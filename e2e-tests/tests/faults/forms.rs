@@ -1,0 +1,234 @@
+//! Objects move between `podStates` and the compact form, while something fails.
+
+use std::{collections::BTreeMap, env, time::Duration};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, api::DeleteParams};
+use pps_core::packed::COMPACT_FROM;
+use pps_e2e::{
+    cluster::{Cluster, SIDECAR},
+    manifests,
+    recorded::recorded_states,
+    repository::repository_file,
+    sidecar::{NAMESPACE, Sidecar, SidecarOptions},
+    wait::{Progress, wait_for},
+};
+use serde_json::Value;
+
+use super::network::Network;
+use crate::{
+    scenarios::openkruise,
+    support::{HOSTNAME, IP_ANNOTATION, Pool, Random, TIMEOUT, ZONE, homes, note, places},
+};
+
+const PATIENCE: Duration = Duration::from_mins(4);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Form {
+    Plain,
+    Compact,
+}
+
+impl Form {
+    fn of(status: &Value) -> Self {
+        if status["packed"].is_null() { Self::Plain } else { Self::Compact }
+    }
+
+    fn flag(self) -> Vec<String> {
+        let value = if self == Self::Plain { "never" } else { "auto" };
+        vec![format!("--compact-states={value}")]
+    }
+}
+
+/// The states of an object, each as the policy reads it.
+async fn states(pool: &Pool<'_>, name: &str) -> BTreeMap<String, Value> {
+    recorded_states(&pool.pps(name).await.unwrap().data["status"]).unwrap()
+}
+
+/// Waits until an object has this form and no entry of the other one, and returns its states.
+async fn moved(pool: &Pool<'_>, name: &str, form: Form) -> BTreeMap<String, Value> {
+    wait_for(&format!("{name} to be {form:?}"), PATIENCE, async || {
+        let pps = pool.pps(name).await?;
+        let status = &pps.data["status"];
+        let is_moved = Form::of(status) == form && (form == Form::Plain || status["podStates"].is_null());
+        Ok(Progress::when(is_moved, recorded_states(status)?, status["conditions"].to_string()))
+    })
+    .await
+    .unwrap()
+}
+
+/// Whoever reads an object at any moment sees every state: the sidecar is killed again and again while objects move over
+/// and back, and answers get lost.
+pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &Network) {
+    const SETS: [(&str, u32); 3] = [("web-a", 40), ("web-b", 60), ("web-c", 30)];
+    let rounds = env::var("PPS_E2E_KILLS").map_or(16, |count| count.parse().unwrap());
+    let cluster = &network.cluster;
+    let pool = Pool::new(cluster, "forms", 4, 2).await;
+    for (name, replicas) in SETS {
+        let set = pool.stateful_set(name, replicas).persistent(ZONE, HOSTNAME, IP_ANNOTATION);
+        cluster.create_stateful_set(&set).await.unwrap();
+    }
+    let mut expected = BTreeMap::new();
+    for (name, replicas) in SETS {
+        cluster.wait_ready(pool.namespace, name, replicas as usize, PATIENCE).await.unwrap();
+        expected.insert(name, pool.recorded_within(name, name, PATIENCE).await);
+        moved(&pool, name, Form::Compact).await;
+    }
+    network.sidecar().kill().await.unwrap();
+
+    let mut random = Random::of("kills while objects move");
+    let (mut seen, mut form) = (BTreeMap::new(), Form::Compact);
+    let check = async || {
+        let mut forms = Vec::new();
+        for (name, states_before) in &expected {
+            let status = &pool.pps(name).await.unwrap().data["status"];
+            assert_eq!(&recorded_states(status).unwrap(), states_before, "{name}: {status}");
+            forms.push(Form::of(status));
+        }
+        forms
+    };
+    for round in 0..rounds {
+        form = if form == Form::Compact { Form::Plain } else { Form::Compact };
+        let sidecar = start(network, form, round).await;
+        // Reads while it moves them, too.
+        let until = Duration::from_millis(random.below(1500));
+        let loses_answers = random.below(3) == 0;
+        let watching = async {
+            loop {
+                check().await;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let _ = tokio::time::timeout(until, watching).await;
+        if loses_answers {
+            network.proxy.swallow();
+            tokio::time::sleep(Duration::from_millis(random.below(500))).await;
+        }
+        sidecar.kill().await.unwrap();
+        network.proxy.mend();
+        let forms = check().await;
+        let there = forms.iter().filter(|one| **one == form).count();
+        *seen.entry(there).or_insert(0) += 1;
+        if there == forms.len() {
+            continue;
+        }
+        // Half of the time, the next process finds them half moved.
+        if random.below(2) == 0 {
+            let sidecar = start(network, form, 1000 + round).await;
+            for (name, _) in SETS {
+                moved(&pool, name, form).await;
+            }
+            sidecar.kill().await.unwrap();
+            check().await;
+        }
+    }
+    note(&format!("{rounds} kills; objects that had moved at each: {seen:?}"));
+    let last = start(network, Form::Compact, 9999).await;
+    for (name, _) in SETS {
+        assert_eq!(moved(&pool, name, Form::Compact).await, expected[name]);
+    }
+    last.terminate(TIMEOUT).await.unwrap();
+}
+
+/// Starts a sidecar that leads at once.
+async fn start(network: &Network, form: Form, number: u32) -> Sidecar {
+    let leases: Api<Lease> = Api::namespaced(network.cluster.client(), NAMESPACE);
+    // Waiting until it expires would take longer than everything else.
+    let _ = leases.delete("pps-sidecar", &DeleteParams::default()).await;
+    let kubeconfig = Some(network.proxy.kubeconfig(&network.cluster.control_plane, SIDECAR).unwrap());
+    let name = format!("pps-sidecar-{number}");
+    let options = SidecarOptions { name, kubeconfig, args: form.flag(), ..SidecarOptions::default() };
+    let sidecar = network.cluster.run_sidecar(options).unwrap();
+    sidecar.wait_leading(TIMEOUT).await.unwrap();
+    sidecar
+}
+
+/// This product's definition as it was before there was a compact form.
+fn former_definition() -> Value {
+    let mut definition = ours();
+    for version in definition["spec"]["versions"].as_array_mut().unwrap() {
+        let status = &mut version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
+        assert!(status.as_object_mut().unwrap().remove("packed").is_some());
+    }
+    definition
+}
+
+fn ours() -> Value {
+    manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0)
+}
+
+async fn put_definition(cluster: &Cluster, definition: &Value) {
+    cluster.apply_objects(std::slice::from_ref(definition)).await.unwrap();
+}
+
+/// A new sidecar takes over from the present one.
+async fn restart(cluster: &mut Cluster, name: &str, form: Form) {
+    cluster.sidecar().unwrap().terminate(TIMEOUT).await.unwrap();
+    let options = SidecarOptions { name: name.to_owned(), args: form.flag(), ..SidecarOptions::default() };
+    cluster.start_sidecar(options).await.unwrap();
+    cluster.sidecar().unwrap().wait_leading(TIMEOUT).await.unwrap();
+}
+
+/// The way of a cluster: the definition and the form of before, the new ones, and back, to OpenKruise's definition. In between
+/// Pods are created again, and return to their nodes.
+pub(crate) async fn upgrades_and_goes_back() {
+    let former = pps_e2e::scratch::Scratch::file("former.yaml", former_definition().to_string()).unwrap();
+    let cluster = Cluster::builder().crd(former.path()).product();
+    let mut cluster = cluster.start().await.unwrap();
+    let namespace = "moving";
+    let replicas: usize = 110;
+    assert!(replicas > 100 && replicas > 2 * COMPACT_FROM, "two buckets");
+    let before = {
+        let pool = Pool::new(&cluster, namespace, 6, 2).await;
+        let set = pool.stateful_set("web", u32::try_from(replicas).unwrap());
+        let set = set.persistent(HOSTNAME, ZONE, IP_ANNOTATION);
+        cluster.create_stateful_set(&set).await.unwrap();
+        cluster.wait_ready(namespace, "web", replicas, PATIENCE).await.unwrap();
+        let before = pool.recorded_within("web", "web", PATIENCE).await;
+        assert_eq!((before.len(), moved(&pool, "web", Form::Plain).await), (replicas, before.clone()));
+        before
+    };
+    // Some Pods return to their nodes, in whatever form their states are.
+    let return_home = async |cluster: &Cluster, pods: &[&str]| {
+        let pool = Pool { cluster, namespace };
+        let former = cluster.pods(namespace, "web").await.unwrap();
+        pool.load_all(homes(&former).values()).await;
+        let again = pool.recreate("web", pods).await;
+        assert_eq!(places(&again), places(&former));
+        pool.recorded_within("web", "web", PATIENCE).await;
+    };
+
+    put_definition(&cluster, &ours()).await;
+    let pool = Pool { cluster: &cluster, namespace };
+    assert_eq!(moved(&pool, "web", Form::Compact).await, before);
+    return_home(&cluster, &["web-0", "web-99", "web-100", "web-109"]).await;
+    assert_eq!(states(&pool, "web").await, before);
+
+    restart(&mut cluster, "never", Form::Plain).await;
+    let pool = Pool { cluster: &cluster, namespace };
+    assert_eq!(moved(&pool, "web", Form::Plain).await, before);
+    let openkruises = openkruise::definition();
+    let openkruises = manifests::read(openkruises.path()).unwrap().remove(0);
+    put_definition(&cluster, &openkruises).await;
+    return_home(&cluster, &["web-1", "web-101"]).await;
+    assert_eq!(states(&pool, "web").await, before);
+
+    // The wrong order: that definition is put over compact objects.
+    put_definition(&cluster, &ours()).await;
+    restart(&mut cluster, "auto", Form::Compact).await;
+    let pool = Pool { cluster: &cluster, namespace };
+    assert_eq!(moved(&pool, "web", Form::Compact).await, before);
+    put_definition(&cluster, &openkruises).await;
+    wait_for("the states to be back", PATIENCE, async || {
+        let states = cluster.pod_states(namespace, "web").await?;
+        Ok(Progress::when(states == before, (), format!("{} states", states.len())))
+    })
+    .await
+    .unwrap();
+    return_home(&cluster, &["web-2", "web-102"]).await;
+    let status = pool.pps("web").await.unwrap().data["status"].clone();
+    let fields: Vec<&String> = status.as_object().unwrap().keys().collect();
+    assert_eq!(fields, ["observedGeneration", "podStates"]);
+    put_definition(&cluster, &ours()).await;
+    assert_eq!(moved(&pool, "web", Form::Compact).await, before);
+}
