@@ -8,6 +8,7 @@ use crate::whitelist::{Entry, KEY};
 
 /// The part of a `CustomResourceDefinition` that says how to watch its kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Definition {
     /// API group.
     pub group: String,

@@ -155,7 +155,7 @@ impl<'p> Visitor<'_> for Key<'p> {
             match rest {
                 Some("") => return Ok(Step::Read(index)),
                 Some(rest) if rest.starts_with('.') => {
-                    let parent = &path[..self.parent.len() + name.len() + 1];
+                    let parent = &path[..=self.parent.len() + name.len()];
                     return Ok(Step::Enter { parent, is_last: self.last == Some(name) });
                 }
                 _ => {}

@@ -140,16 +140,14 @@ fn asking(pod: &str) -> Value {
 pub(crate) fn bucket_of(pod: &str) -> String {
     let digits = pod.rsplit_once('-').map_or("", |(_, digits)| digits);
     // Without a sign and leading zeros.
-    match digits.parse::<u32>().ok().filter(|number| number.to_string() == digits) {
-        Some(number) => format!("ordinals-{}", number / 100 % 1024 * 100),
-        None => {
-            let mut hash: u32 = 2_166_136_261;
-            for byte in pod.as_bytes() {
-                hash = (hash ^ u32::from(*byte)).wrapping_mul(16_777_619);
-            }
-            format!("hash-{}", hash % 64)
-        }
+    if let Some(number) = digits.parse::<u32>().ok().filter(|number| number.to_string() == digits) {
+        return format!("ordinals-{}", number / 100 % 1024 * 100);
     }
+    let mut hash: u32 = 2_166_136_261;
+    for byte in pod.as_bytes() {
+        hash = (hash ^ u32::from(*byte)).wrapping_mul(16_777_619);
+    }
+    format!("hash-{}", hash % 64)
 }
 
 /// The state of a Pod in a status as the host sends it, in either form. `None` if the policy must not read it.

@@ -82,9 +82,10 @@ fn bucket_text(pods: &[&str]) -> String {
         pods.len()
     );
     for pod in pods {
-        let name: String = pod.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let escape = |byte: u8| format!("%{byte:02X}");
+        let name: String = pod.bytes().map(escape).collect();
         let name = if name.is_empty() { "%" } else { &name };
-        text.push_str(&format!("{name} % a 1 b x 10.0.0.7 %C3%A9\"\\ % true\n"));
+        text += &[name, " % a 1 b x 10.0.0.7 %C3%A9\"\\ % true\n"].concat();
     }
     text
 }

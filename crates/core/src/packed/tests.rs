@@ -176,7 +176,8 @@ fn a_bucket_stands_for_little_more_than_its_length() {
     let bucket = Bucket::of("x-0");
     let long = "x".repeat(1 << 20);
     let error = |text: &str| read_bucket(bucket, text).unwrap_err().to_string();
-    let lines = |count: u32| (0..count).map(|pod| format!("{pod} %\n")).collect::<String>();
+    let line = |pod: u32| format!("{pod} %\n");
+    let lines = |count: u32| (0..count).map(line).collect::<String>();
     let text = format!("100 {long}-* n\n{}", lines(100));
     assert_eq!(
         error(&text),

@@ -23,8 +23,9 @@ pub(super) fn all() -> Vec<HostileCase> {
     };
     let numbered = |line: fn(usize) -> String, count: usize| (1..=count).map(line).collect::<String>();
     let cells = |cell: &str, count: usize| cell.repeat(count);
-    let many_columns = (0..1000).map(|at| format!(" annotation:key-{at}=*")).collect::<String>();
-    let columns_of_the_node = |count: usize| (0..count).map(|at| format!(" label:{at}=")).collect::<String>();
+    let columns = |column: fn(usize) -> String, count: usize| (0..count).map(column).collect::<String>();
+    let many_columns = columns(|at| format!(" annotation:key-{at}=*"), 1000);
+    let columns_of_the_node = |count: usize| columns(|at| format!(" label:{at}="), count);
     let mut cases = vec![
         damaged("a bucket of two megabytes in one line", "x".repeat(2 * MEGABYTE)),
         damaged("a bucket whose first line is a million blanks", format!("1{}\n0 %\n", " ".repeat(MEGABYTE))),
@@ -63,7 +64,7 @@ pub(super) fn all() -> Vec<HostileCase> {
             format!("1000 {COLUMNS}{many_columns}\n{lines}")
         }),
         changed("a bucket of 100,000 columns", {
-            let columns = (0..100_000).map(|at| format!(" annotation:{at}=*")).collect::<String>();
+            let columns = columns(|at| format!(" annotation:{at}=*"), 100_000);
             format!("1 {COLUMNS}{columns}\n{}{}\n", LINE.trim_end(), cells(" a", 100_000))
         }),
         damaged("200,000 columns of one key", {

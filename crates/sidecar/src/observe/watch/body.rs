@@ -46,7 +46,7 @@ pub(super) async fn collect(headers: &HeaderMap, mut body: Body, most: usize) ->
     let plain = Bounded { bytes: Vec::new(), most, is_full: false };
     let mut output = match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
         None | Some(b"" | b"identity") => Output::Plain(plain),
-        Some(coding) if coding.eq_ignore_ascii_case(b"gzip") => Output::Gzip(GzDecoder::new(plain)),
+        Some(coding) if coding.eq_ignore_ascii_case(b"gzip") => Output::Gzip(Box::new(GzDecoder::new(plain))),
         Some(_) => return Err(unreadable("it has a content encoding that was not asked for")),
     };
     while let Some(data) = next_data(&mut body).await? {
@@ -69,7 +69,7 @@ fn unreadable(why: &str) -> WatchError {
 
 enum Output {
     Plain(Bounded),
-    Gzip(GzDecoder<Bounded>),
+    Gzip(Box<GzDecoder<Bounded>>),
 }
 
 impl Output {
@@ -172,7 +172,7 @@ mod tests {
         let bomb = gzip(&vec![0; 64 << 20]);
         assert!(bomb.len() < 400_000, "{}", bomb.len());
         let bounded = Bounded { bytes: Vec::new(), most: 1 << 20, is_full: false };
-        let mut output = Output::Gzip(GzDecoder::new(bounded));
+        let mut output = Output::Gzip(Box::new(GzDecoder::new(bounded)));
         assert!(matches!(output.write(&bomb), Err(WatchError::TooLarge(_))));
         let Output::Gzip(decoder) = output else { unreachable!() };
         assert!(decoder.get_ref().bytes.capacity() <= 2 << 20);
