@@ -36,7 +36,7 @@ impl Server {
 
     fn ready(&mut self, pods: std::ops::Range<u64>) {
         for pod in pods {
-            self.world.pod(&format!("w-{pod}"), ready_on(["node-1", "node-2"][pod as usize % 2]));
+            self.world.pod(&format!("w-{pod}"), ready_on(if pod % 2 == 0 { "node-1" } else { "node-2" }));
         }
     }
 
