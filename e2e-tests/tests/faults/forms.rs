@@ -89,6 +89,7 @@ pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &N
     };
     for round in 0..rounds {
         form = if form == Form::Compact { Form::Plain } else { Form::Compact };
+        network.proxy.slow_down(Duration::from_millis(random.below(60)));
         let sidecar = start(network, form, round).await;
         // Reads while it moves them, too. It dies when so many have moved, or a moment later.
         let deadly = usize::try_from(random.below(3)).unwrap();
@@ -122,6 +123,7 @@ pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &N
         }
     }
     note(&format!("{rounds} kills; objects that had moved at each: {seen:?}"));
+    network.proxy.slow_down(Duration::ZERO);
     let last = start(network, Form::Compact, 9999).await;
     for (name, _) in SETS {
         assert_eq!(moved(&pool, name, Form::Compact).await, expected[name]);
