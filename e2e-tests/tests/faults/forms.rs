@@ -89,21 +89,20 @@ pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &N
     };
     for round in 0..rounds {
         form = if form == Form::Compact { Form::Plain } else { Form::Compact };
+        network.proxy.slow_down(Duration::from_millis(random.below(60)));
         let sidecar = start(network, form, round).await;
-        // Reads while it moves them, too.
-        let until = Duration::from_millis(random.below(1500));
-        let loses_answers = random.below(3) == 0;
+        // Reads while it moves them, too. It dies when so many have moved, or a moment later.
+        let deadly = usize::try_from(random.below(3)).unwrap();
         let watching = async {
-            loop {
-                check().await;
-                tokio::time::sleep(Duration::from_millis(20)).await;
+            while check().await.iter().filter(|one| **one == form).count() < deadly {}
+            let loses_answers = random.below(3) == 0;
+            if loses_answers {
+                network.proxy.swallow();
             }
+            tokio::time::sleep(Duration::from_millis(random.below(if deadly == 0 { 1500 } else { 30 })))
+                .await;
         };
-        let _ = tokio::time::timeout(until, watching).await;
-        if loses_answers {
-            network.proxy.swallow();
-            tokio::time::sleep(Duration::from_millis(random.below(500))).await;
-        }
+        let _ = tokio::time::timeout(TIMEOUT, watching).await;
         sidecar.kill().await.unwrap();
         network.proxy.mend();
         let forms = check().await;
@@ -115,6 +114,7 @@ pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &N
         // Half of the time, the next process finds them half moved.
         if random.below(2) == 0 {
             let sidecar = start(network, form, 1000 + round).await;
+            sidecar.wait_leading(TIMEOUT).await.unwrap();
             for (name, _) in SETS {
                 moved(&pool, name, form).await;
             }
@@ -123,6 +123,7 @@ pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &N
         }
     }
     note(&format!("{rounds} kills; objects that had moved at each: {seen:?}"));
+    network.proxy.slow_down(Duration::ZERO);
     let last = start(network, Form::Compact, 9999).await;
     for (name, _) in SETS {
         assert_eq!(moved(&pool, name, Form::Compact).await, expected[name]);
@@ -130,7 +131,7 @@ pub(crate) async fn keeps_every_state_despite_kills_and_lost_answers(network: &N
     last.terminate(TIMEOUT).await.unwrap();
 }
 
-/// Starts a sidecar that leads at once.
+/// Starts a sidecar that soon leads.
 async fn start(network: &Network, form: Form, number: u32) -> Sidecar {
     let leases: Api<Lease> = Api::namespaced(network.cluster.client(), NAMESPACE);
     // Waiting until it expires would take longer than everything else.
@@ -138,9 +139,7 @@ async fn start(network: &Network, form: Form, number: u32) -> Sidecar {
     let kubeconfig = Some(network.proxy.kubeconfig(&network.cluster.control_plane, SIDECAR).unwrap());
     let name = format!("pps-sidecar-{number}");
     let options = SidecarOptions { name, kubeconfig, args: form.flag(), ..SidecarOptions::default() };
-    let sidecar = network.cluster.run_sidecar(options).unwrap();
-    sidecar.wait_leading(TIMEOUT).await.unwrap();
-    sidecar
+    network.cluster.run_sidecar(options).unwrap()
 }
 
 /// This product's definition as it was before there was a compact form.
