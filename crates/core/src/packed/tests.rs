@@ -168,7 +168,7 @@ fn reads_no_other_version_and_no_other_shape() {
         assert!(error.starts_with(message), "{error}");
     }
     let error = recorded_state(&json!({"podStates": {"web-0": 7}}), "web-0").unwrap_err().to_string();
-    assert!(error.starts_with("status.podStates.web-0: invalid type"), "{error}");
+    assert!(error.starts_with("status.podStates.web-0: 7 is not an object"), "{error}");
 }
 
 #[test]

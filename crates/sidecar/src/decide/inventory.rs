@@ -10,8 +10,8 @@ mod renewals;
 mod tracked_pps;
 mod workloads;
 
-pub(crate) use self::capacity::{EntryChange, FittedChanges, OBJECT_OVERHEAD, Sizes};
-pub(crate) use self::changed_states::{ChangedStates, size_of as size_of_bucket};
+pub(crate) use self::capacity::{FittedChanges, OBJECT_OVERHEAD, Sizes};
+pub(crate) use self::changed_states::{ChangedStates, EntryChange, size_of as size_of_bucket};
 pub(crate) use self::compaction::CompactForm;
 pub(crate) use self::dirty::Dirty;
 pub(crate) use self::node_absences::{Absence, NodeAbsences, forgets_nodes};

@@ -11,9 +11,8 @@ use pps_core::Reason;
 use pps_core::packed::Bucket;
 use pps_core::pps::PodState;
 use pps_core::size::entry_size;
-use serde_json::Value;
 
-use super::changed_states::{ChangedStates, compact_size};
+use super::changed_states::{ChangedStates, EntryChange, compact_size};
 use crate::facts::states::States;
 use crate::facts::{Form, PpsStatus};
 
@@ -21,18 +20,6 @@ use crate::facts::{Form, PpsStatus};
 pub(crate) const OBJECT_OVERHEAD: usize = 2 * 1024;
 /// Steps smaller than this are not tried: the condition has to fit, too.
 const LEAST_STEP: usize = 4 * 1024;
-
-/// A change of one entry.
-#[derive(Clone, Debug)]
-pub(crate) struct EntryChange {
-    pub(crate) pod: Arc<str>,
-    /// The new state; none if the entry is dropped.
-    pub(crate) after: Option<PodState>,
-    /// The merge patch of the entry.
-    pub(crate) patch: Value,
-    /// Since when the Pod has been Ready, in Unix seconds, if this is the first record of it on its node.
-    pub(crate) ready_since: Option<i64>,
-}
 
 /// Sizes of the states of an object, in bytes of JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

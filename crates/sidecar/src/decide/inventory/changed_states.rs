@@ -1,13 +1,26 @@
 //! The states of an object after some changes, as the buckets of the compact form.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use pps_core::packed::{Bucket, Row, write_bucket};
 use pps_core::pps::PodState;
 use pps_core::size::bucket_size;
+use serde_json::Value;
 
-use super::capacity::EntryChange;
 use crate::facts::states::States;
+
+/// A change of one entry.
+#[derive(Clone, Debug)]
+pub(crate) struct EntryChange {
+    pub(crate) pod: Arc<str>,
+    /// The new state; none if the entry is dropped.
+    pub(crate) after: Option<PodState>,
+    /// The merge patch of the entry.
+    pub(crate) patch: Value,
+    /// Since when the Pod has been Ready, in Unix seconds, if this is the first record of it on its node.
+    pub(crate) ready_since: Option<i64>,
+}
 
 /// The states of an object after some changes.
 pub(crate) struct ChangedStates<'a> {

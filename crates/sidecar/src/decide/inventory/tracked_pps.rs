@@ -6,7 +6,8 @@ use std::sync::Arc;
 use pps_core::Spec;
 use pps_core::pps::{Condition, RetentionPolicy};
 
-use super::capacity::{Capacity, EntryChange, Sizes};
+use super::capacity::{Capacity, Sizes};
+use super::changed_states::EntryChange;
 use super::compaction::Compaction;
 use super::dirty::Dirty;
 use super::renewals::Renewals;
