@@ -20,6 +20,8 @@ const PROTOBUF_METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=Par
 const PROTOBUF_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
+const NOT_ASKED_FOR: &str = "it has a Content-Encoding that was not asked for";
+
 /// Asks for protobuf.
 pub(super) fn prefer_protobuf(request: &mut Request<Vec<u8>>, only_metadata: bool, is_list: bool) {
     let accept = match (only_metadata, is_list) {
@@ -38,16 +40,39 @@ pub(super) fn accept_gzip(request: &mut Request<Vec<u8>>) {
 
 /// How a body is encoded, apart from compression.
 pub(super) fn encoding_of(headers: &HeaderMap) -> Encoding {
-    Encoding::of(headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()))
+    Encoding::of(content_type(headers))
+}
+
+/// How the objects in an answer are encoded.
+pub(super) fn encoding_of_objects(headers: &HeaderMap, takes_protobuf: bool) -> Result<Encoding, WatchError> {
+    Encoding::of_objects(content_type(headers), takes_protobuf).map_err(WatchError::Malformed)
+}
+
+fn content_type(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())
+}
+
+/// Fails if a body is compressed that should arrive as it is sent.
+pub(super) fn expect_uncompressed(headers: &HeaderMap) -> Result<(), WatchError> {
+    match coding(headers) {
+        None => Ok(()),
+        Some(_) => Err(unreadable(NOT_ASKED_FOR)),
+    }
+}
+
+/// How a body is compressed.
+fn coding(headers: &HeaderMap) -> Option<&[u8]> {
+    let coding = headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes);
+    coding.filter(|coding| !coding.is_empty() && *coding != b"identity")
 }
 
 /// Reads a body of at most this many bytes, decompressed if it is compressed.
 pub(super) async fn collect(headers: &HeaderMap, mut body: Body, most: usize) -> Result<Vec<u8>, WatchError> {
     let plain = Bounded { bytes: Vec::new(), most, is_full: false };
-    let mut output = match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
-        None | Some(b"" | b"identity") => Output::Plain(plain),
+    let mut output = match coding(headers) {
+        None => Output::Plain(plain),
         Some(coding) if coding.eq_ignore_ascii_case(b"gzip") => Output::Gzip(Box::new(GzDecoder::new(plain))),
-        Some(_) => return Err(unreadable("it has a content encoding that was not asked for")),
+        Some(_) => return Err(unreadable(NOT_ASKED_FOR)),
     };
     while let Some(data) = next_data(&mut body).await? {
         output.write(&data)?;
