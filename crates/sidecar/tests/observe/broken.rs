@@ -53,12 +53,12 @@ fn record_after_failures(api: &Api, errors: &[&str]) -> Sidecar {
 }
 
 #[test]
-fn reports_and_retries_lists_that_are_something_else_than_their_headers_say() {
+fn reports_and_retries_lists_that_are_neither_json_nor_protobuf() {
     let api = api(
         &[
-            || Answer::Encoded(200, PROTOBUF, br#"{"metadata":{"resourceVersion":"1"},"items":[]}"#.to_vec()),
+            || Answer::Encoded(200, PROTOBUF, b"k8x\0".to_vec()),
             || Answer::Encoded(200, "Content-Type: text/html", format!("<html>{SECRET}</html>").into_bytes()),
-            || Answer::Encoded(200, "Content-Type: application/json", list(10, &[])),
+            || Answer::Encoded(200, "X-Content-Type: none", b"[]".to_vec()),
             pods_list,
         ],
         &[good_watch],
@@ -66,9 +66,9 @@ fn reports_and_retries_lists_that_are_something_else_than_their_headers_say() {
     let sidecar = record_after_failures(
         &api,
         &[
-            "the answer cannot be read: it does not begin like protobuf of an API server",
-            "the answer cannot be read: its Content-Type is text/html, not that of JSON or protobuf",
-            "the answer cannot be read: expected value at line 1 column 1",
+            "it begins neither like JSON nor like protobuf; its Content-Type is application/vnd.kubernetes.protobuf",
+            "it begins neither like JSON nor like protobuf; its Content-Type is text/html",
+            "it begins neither like JSON nor like protobuf; its Content-Type is missing",
         ],
     );
     assert!(!sidecar.log().contains(SECRET));
@@ -116,6 +116,25 @@ fn a_list_in_json_is_read_although_protobuf_was_asked_for() {
 }
 
 #[test]
+fn reads_answers_whose_content_type_is_missing_or_wrong() {
+    let api = api(
+        &[|| Answer::Encoded(200, "X-Content-Type: none", list(10, &[ready_pod_message("a", 5)]))],
+        &[
+            || {
+                let line = event("ADDED", &ready_pod("c", 29, &json!({}))) + "\n";
+                watch(PROTOBUF, line.into_bytes(), false)
+            },
+            || {
+                let headers = "Content-Type: application/octet-stream";
+                watch(headers, frame("ADDED", &ready_pod_message("b", 30)), true)
+            },
+        ],
+    );
+    record_after_failures(&api, &[]);
+    api.wait_for_requests(1, &["PATCH", "/c/status", r#""c-0":{"#]);
+}
+
+#[test]
 fn protobuf_that_was_not_asked_for_is_no_list_without_objects() {
     let api = Api::start(|method, path| {
         if path.contains(PPS) && !is_watch(path) && method == "GET" {
@@ -124,7 +143,7 @@ fn protobuf_that_was_not_asked_for_is_no_list_without_objects() {
         others(method, path)
     });
     let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
-    sidecar.wait_for_log("its Content-Type is application/vnd.kubernetes.protobuf, not that of JSON");
+    sidecar.wait_for_log("it is protobuf, which was not asked for");
     api.wait_for_requests(2, &["GET", PPS]);
     assert!(!sidecar.get("/readyz").starts_with("ok"));
 }
@@ -156,12 +175,12 @@ fn a_watch_that_is_cut_in_the_middle_of_an_event_loses_nothing() {
 }
 
 #[test]
-fn reports_and_retries_watches_that_are_something_else_than_their_headers_say() {
+fn reports_and_retries_watches_that_are_neither_json_nor_protobuf() {
     let api = api(
         &[pods_list],
         &[
-            // As a frame, the first bytes of JSON are the length of 2 GB.
-            || watch(PROTOBUF, br#"{"type":"ADDED","object":{}}"#.to_vec(), true),
+            // The length of a frame that no object fills.
+            || watch(PROTOBUF, b"\x04\0\0\x01\x0a".to_vec(), true),
             || watch("Content-Type: text/html", b"<html>".to_vec(), true),
             || watch(PROTOBUF_GZIP, gzip(&frame("ADDED", &ready_pod_message("b", 20))), true),
             good_watch,
@@ -170,8 +189,8 @@ fn reports_and_retries_watches_that_are_something_else_than_their_headers_say() 
     record_after_failures(
         &api,
         &[
-            "it has an event of 2065855609 bytes, more than 67108864: it may be something else than protobuf",
-            "its Content-Type is text/html, not that of JSON or protobuf",
+            "it has an event of 67108865 bytes, more than 67108864: it may be something else than protobuf",
+            "it begins neither like JSON nor like protobuf; its Content-Type is text/html",
             "it has a Content-Encoding that was not asked for",
         ],
     );

@@ -10,7 +10,7 @@ use kube::client::Body;
 use tokio::time::timeout;
 
 use super::source::{LONGEST_SILENCE, WatchError};
-use crate::observe::wire::{Encoding, Malformed};
+use crate::observe::wire::{Answer, Encoding, Events, Malformed, Message};
 
 /// What to ask for instead of JSON alone. A server that has no protobuf for a resource, as for each custom one, answers
 /// with JSON.
@@ -43,21 +43,33 @@ pub(super) fn encoding_of(headers: &HeaderMap) -> Encoding {
     Encoding::of(content_type(headers))
 }
 
-/// How the objects in an answer are encoded.
-pub(super) fn encoding_of_objects(headers: &HeaderMap, takes_protobuf: bool) -> Result<Encoding, WatchError> {
-    Encoding::of_objects(content_type(headers), takes_protobuf).map_err(WatchError::Malformed)
+/// Reads a page of a list, of at most this many bytes.
+pub(super) async fn collect_page(
+    headers: &HeaderMap,
+    body: Body,
+    most: usize,
+    takes_protobuf: bool,
+) -> Result<Message, WatchError> {
+    let bytes = collect(headers, body, most).await?;
+    let answer = Answer::new(content_type(headers), takes_protobuf);
+    let encoding = answer.encoding_of_page(&bytes).map_err(WatchError::Malformed)?;
+    Ok(Message::new(encoding, bytes))
+}
+
+/// Takes events from the body of a watch. Fails if it is compressed.
+pub(super) fn events(
+    headers: &HeaderMap,
+    longest: usize,
+    takes_protobuf: bool,
+) -> Result<Events, WatchError> {
+    match coding(headers) {
+        None => Ok(Events::of(Answer::new(content_type(headers), takes_protobuf), longest)),
+        Some(_) => Err(unreadable(NOT_ASKED_FOR)),
+    }
 }
 
 fn content_type(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())
-}
-
-/// Fails if a body is compressed that should arrive as it is sent.
-pub(super) fn expect_uncompressed(headers: &HeaderMap) -> Result<(), WatchError> {
-    match coding(headers) {
-        None => Ok(()),
-        Some(_) => Err(unreadable(NOT_ASKED_FOR)),
-    }
 }
 
 /// How a body is compressed.

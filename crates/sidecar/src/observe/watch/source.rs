@@ -14,9 +14,7 @@ use pps_core::kinds;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::body::{
-    accept_gzip, collect, encoding_of, encoding_of_objects, expect_uncompressed, next_data, prefer_protobuf,
-};
+use super::body::{accept_gzip, collect, collect_page, encoding_of, events, next_data, prefer_protobuf};
 use crate::observe::client::retry_after;
 use crate::observe::wire::{Events, Malformed, Message, Page, Refusal};
 
@@ -233,12 +231,11 @@ impl Source {
             prefer_protobuf(&mut request, self.only_metadata, true);
         }
         let (headers, body) = self.send(request).await?;
-        let encoding = encoding_of_objects(&headers, self.prefers_protobuf)?;
         // The semaphore is never closed.
         let permit = self.pages.clone().acquire_owned().await.ok();
         let most = if objects > 1 { LARGEST_PAGE } else { LARGEST_OBJECT };
-        let bytes = collect(&headers, body, most).await?;
-        Ok(RawPage { message: Message::new(encoding, bytes), _permit: permit })
+        let message = collect_page(&headers, body, most, self.prefers_protobuf).await?;
+        Ok(RawPage { message, _permit: permit })
     }
 
     /// The version that the API server has reached. It reads it from etcd, or from a cache that it knows to be current, so
@@ -252,8 +249,7 @@ impl Source {
         };
         let request = self.requests.list_metadata(&params).map_err(kube::Error::BuildRequest)?;
         let (headers, body) = self.send(request).await?;
-        let encoding = encoding_of_objects(&headers, false)?;
-        let page = Message::new(encoding, collect(&headers, body, LARGEST_VERSION).await?);
+        let page = collect_page(&headers, body, LARGEST_VERSION, false).await?;
         let page = Page::read(page.as_encoded()).map_err(WatchError::Malformed)?;
         Ok(page.resource_version().to_owned())
     }
@@ -282,9 +278,7 @@ impl Source {
             prefer_protobuf(&mut request, self.only_metadata, false);
         }
         let (headers, body) = self.send(request).await?;
-        let encoding = encoding_of_objects(&headers, self.prefers_protobuf)?;
-        expect_uncompressed(&headers)?;
-        Ok((Events::new(encoding, LARGEST_EVENT), body))
+        Ok((events(&headers, LARGEST_EVENT, self.prefers_protobuf)?, body))
     }
 
     async fn send(&self, request: Request<Vec<u8>>) -> Result<(HeaderMap, Body), WatchError> {

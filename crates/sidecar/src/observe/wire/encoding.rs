@@ -1,6 +1,7 @@
 //! The two encodings in which the API server sends objects.
 
 use super::object::Malformed;
+use super::protobuf::MAGIC;
 
 /// How a body is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,38 +28,59 @@ pub enum Message {
 impl Encoding {
     /// The encoding that a `Content-Type` names. Whatever is no protobuf is read as JSON: a proxy may answer as well.
     pub fn of(content_type: Option<&str>) -> Self {
-        Self::named(content_type).unwrap_or(Self::Json)
-    }
-
-    /// The encoding that a `Content-Type` names. JSON if there is none.
-    fn named(content_type: Option<&str>) -> Option<Self> {
-        let media_type = media_type(content_type);
-        if media_type.eq_ignore_ascii_case("application/vnd.kubernetes.protobuf") {
-            Some(Self::Protobuf)
-        } else if media_type.is_empty() || media_type.eq_ignore_ascii_case("application/json") {
-            Some(Self::Json)
+        if media_type(content_type).eq_ignore_ascii_case("application/vnd.kubernetes.protobuf") {
+            Self::Protobuf
         } else {
-            None
-        }
-    }
-
-    /// The encoding of an answer with objects. Fails for one that was not asked for: whatever a proxy sends instead must
-    /// not pass for a list or a watch without objects.
-    pub fn of_objects(content_type: Option<&str>, takes_protobuf: bool) -> Result<Self, Malformed> {
-        match Self::named(content_type) {
-            Some(encoding) if takes_protobuf || encoding == Self::Json => Ok(encoding),
-            _ => {
-                let is_shown = |one: &char| one.is_ascii_alphanumeric() || "/.+-".contains(*one);
-                let found: String = media_type(content_type).chars().filter(is_shown).take(100).collect();
-                let expected = if takes_protobuf { "JSON or protobuf" } else { "JSON" };
-                Err(Malformed(format!("its Content-Type is {found}, not that of {expected}")))
-            }
+            Self::Json
         }
     }
 }
 
 fn media_type(content_type: Option<&str>) -> &str {
     content_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim()
+}
+
+/// What is known of an answer with objects before its body arrives. How the body begins decides how it is read: a proxy
+/// may have removed or changed the `Content-Type`, and whatever it sends instead must not pass for a list or a watch
+/// without objects.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    takes_protobuf: bool,
+    /// For the error only.
+    media_type: String,
+}
+
+impl Answer {
+    pub fn new(content_type: Option<&str>, takes_protobuf: bool) -> Self {
+        let is_shown = |one: &char| one.is_ascii_alphanumeric() || "/.+-".contains(*one);
+        let media_type = media_type(content_type).chars().filter(is_shown).take(100).collect();
+        Self { takes_protobuf, media_type }
+    }
+
+    /// The encoding of a page of a list.
+    pub fn encoding_of_page(&self, body: &[u8]) -> Result<Encoding, Malformed> {
+        self.encoding(body, body.starts_with(MAGIC))
+    }
+
+    /// The encoding of a watch. A frame of protobuf begins with its length in four bytes. The first of them is less than 9
+    /// for any frame that is not far too long, and no JSON begins with such a byte.
+    pub fn encoding_of_watch(&self, body: &[u8]) -> Result<Encoding, Malformed> {
+        self.encoding(body, body.first().is_some_and(|byte| *byte < 9))
+    }
+
+    fn encoding(&self, body: &[u8], is_protobuf: bool) -> Result<Encoding, Malformed> {
+        if is_protobuf {
+            let refusal = || Malformed("it is protobuf, which was not asked for".into());
+            return self.takes_protobuf.then_some(Encoding::Protobuf).ok_or_else(refusal);
+        }
+        if body.trim_ascii_start().first().is_none_or(|byte| *byte == b'{') {
+            return Ok(Encoding::Json);
+        }
+        let expected =
+            if self.takes_protobuf { "neither like JSON nor like protobuf" } else { "not like JSON" };
+        let found = if self.media_type.is_empty() { "missing" } else { &self.media_type };
+        Err(Malformed(format!("it begins {expected}; its Content-Type is {found}")))
+    }
 }
 
 impl Message {
@@ -114,23 +136,32 @@ mod tests {
     }
 
     #[test]
-    fn objects_come_only_in_an_encoding_that_was_asked_for() {
-        let protobuf = Some("application/vnd.kubernetes.protobuf;stream=watch");
-        assert_eq!(Encoding::of_objects(protobuf, true), Ok(Encoding::Protobuf));
-        for json in [None, Some(""), Some("application/json;stream=watch"), Some("Application/JSON")] {
-            assert_eq!(Encoding::of_objects(json, true), Ok(Encoding::Json), "{json:?}");
-            assert_eq!(Encoding::of_objects(json, false), Ok(Encoding::Json), "{json:?}");
+    fn how_an_answer_begins_decides_how_it_is_read() {
+        let both = Answer::new(Some("text/html; charset=utf-8"), true);
+        assert_eq!(both.encoding_of_page(b"k8s\0\x0a"), Ok(Encoding::Protobuf));
+        assert_eq!(both.encoding_of_watch(b"\0\0\x01\0"), Ok(Encoding::Protobuf));
+        for json in [&b"{"[..], b" \n{\"", b"\n", b""] {
+            assert_eq!(both.encoding_of_page(json), Ok(Encoding::Json));
+            assert_eq!(both.encoding_of_watch(json), Ok(Encoding::Json));
         }
-        for (content_type, takes_protobuf, error) in [
-            ("text/html; charset=utf-8", true, "its Content-Type is text/html, not that of JSON or protobuf"),
+        let json = Answer::new(Some("a\u{1b}[1m b"), false);
+        for (refused, error) in [
             (
-                "application/vnd.kubernetes.protobuf",
-                false,
-                "its Content-Type is application/vnd.kubernetes.protobuf, not that of JSON",
+                both.encoding_of_page(b"<html>"),
+                "it begins neither like JSON nor like protobuf; its Content-Type is text/html",
             ),
-            ("a\u{1b}[1m b", false, "its Content-Type is a1mb, not that of JSON"),
+            (
+                both.encoding_of_watch(b"k8s\0"),
+                "it begins neither like JSON nor like protobuf; its Content-Type is text/html",
+            ),
+            (json.encoding_of_page(b"k8s\0"), "it is protobuf, which was not asked for"),
+            (json.encoding_of_watch(b"\0"), "it is protobuf, which was not asked for"),
+            (json.encoding_of_watch(b"<"), "it begins not like JSON; its Content-Type is a1mb"),
+            (
+                Answer::new(None, false).encoding_of_page(b"<"),
+                "it begins not like JSON; its Content-Type is missing",
+            ),
         ] {
-            let refused = Encoding::of_objects(Some(content_type), takes_protobuf);
             assert_eq!(refused, Err(Malformed(error.to_owned())));
         }
     }

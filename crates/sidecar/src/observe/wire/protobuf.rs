@@ -13,7 +13,7 @@ use super::metadata::some_time;
 use super::object::{Malformed, Read};
 
 /// The first bytes of an envelope.
-const MAGIC: &[u8] = b"k8s\0";
+pub(super) const MAGIC: &[u8] = b"k8s\0";
 
 /// The bytes are no message, or not the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

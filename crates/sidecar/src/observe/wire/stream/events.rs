@@ -1,6 +1,6 @@
 //! Splits what a watch sends into events.
 
-use super::super::encoding::{Encoding, Message};
+use super::super::encoding::{Answer, Encoding, Message};
 use super::super::object::Malformed;
 use super::Lines;
 
@@ -10,6 +10,13 @@ pub struct Events(Splitter);
 
 #[derive(Debug)]
 enum Splitter {
+    /// Nothing has arrived.
+    Undecided {
+        answer: Answer,
+        longest: usize,
+    },
+    /// What has arrived is no watch. The reason is reported once.
+    Lost(Option<Malformed>),
     Lines(Lines),
     Frames(Frames),
 }
@@ -33,8 +40,20 @@ impl Events {
         })
     }
 
+    /// The events in an answer, in the encoding in which it begins.
+    pub fn of(answer: Answer, longest: usize) -> Self {
+        Self(Splitter::Undecided { answer, longest })
+    }
+
     pub fn push(&mut self, bytes: &[u8]) {
+        if let (Splitter::Undecided { answer, longest }, false) = (&self.0, bytes.is_empty()) {
+            self.0 = match answer.encoding_of_watch(bytes) {
+                Ok(encoding) => Self::new(encoding, *longest).0,
+                Err(malformed) => Splitter::Lost(Some(malformed)),
+            };
+        }
         match &mut self.0 {
+            Splitter::Undecided { .. } | Splitter::Lost(_) => {}
             Splitter::Lines(lines) => lines.push(bytes),
             Splitter::Frames(frames) => frames.push(bytes),
         }
@@ -42,12 +61,18 @@ impl Events {
 
     /// Whether no more events can be read.
     pub fn have_lost_place(&self) -> bool {
-        matches!(&self.0, Splitter::Frames(frames) if frames.are_lost)
+        match &self.0 {
+            Splitter::Lost(_) => true,
+            Splitter::Frames(frames) => frames.are_lost,
+            Splitter::Undecided { .. } | Splitter::Lines(_) => false,
+        }
     }
 
     /// The next complete event.
     pub fn next_event(&mut self) -> Option<Result<Message, Malformed>> {
         match &mut self.0 {
+            Splitter::Undecided { .. } => None,
+            Splitter::Lost(reason) => reason.take().map(Err),
             Splitter::Lines(lines) => lines.next_line().map(|line| line.map(Message::Json)),
             Splitter::Frames(frames) => frames.next_frame().map(|frame| frame.map(Message::Protobuf)),
         }
