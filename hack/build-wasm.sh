@@ -18,18 +18,14 @@ BUILT="$BUILD_DIR/$TARGET/wasm/persistent_pod_state_policy.wasm"
 BUILD=(rustc --locked --profile wasm --lib --crate-type cdylib -p persistent-pod-state-policy
     --target "$TARGET" --target-dir "$BUILD_DIR")
 
-# The memory of a new instance, in bytes: no request of a usual size makes it grow, which would cost the host a system call
-# each time. Pages that are not used cost nothing.
-MEMORY=(-Clink-arg=--initial-memory=2097152)
-
 # remap_paths: sets FLAGS. Panic messages contain paths of source files. Without the folders of this machine,
-# every machine builds the same module, and it is 1 KB smaller. Cargo unpacks packages into one folder for each
+# every machine with the same compiler builds the same module, and it is 1 KB smaller. Cargo unpacks packages into one folder for each
 # registry, whose name holds the registry's host and a hash, so a mirror has another one: they are listed here,
 # after all packages have been fetched.
 remap_paths() {
     local folder
     step "fetch the packages" "$CARGO" fetch --locked --target "$TARGET"
-    FLAGS=(--remap-path-prefix=/usr/lib/rustlib/src/rust/library=rust "${MEMORY[@]}")
+    FLAGS=(--remap-path-prefix=/usr/lib/rustlib/src/rust/library=rust)
     for folder in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/; do
         FLAGS+=("--remap-path-prefix=${folder%/}=")
     done
@@ -41,7 +37,9 @@ with_flags() {
     CARGO_ENCODED_RUSTFLAGS="${FLAGS[*]}" "$@"
 }
 
-# compile: with the installed target, or else with Debian's compiler and standard library source.
+# compile: with the installed target, or else with Debian's compiler and standard library source. Releases are built with
+# Debian's: that module is smaller, since only that way the standard library is compiled for size and a panic has no message.
+# The limit of size in e2e-tests/tests/corpus.rs is for it. Both modules give the same answers.
 compile() {
     with_cargo
     if [ -d "$("${RUSTC:-rustc}" --print sysroot)/lib/rustlib/$TARGET" ]; then

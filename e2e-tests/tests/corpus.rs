@@ -34,7 +34,12 @@ fn the_module_gives_the_answers_of_the_corpus() -> Result<()> {
 #[test]
 fn the_module_is_small_imports_only_wapc_and_holds_one_metadata_section() -> Result<()> {
     let wasm = fs::read(policy_path())?;
-    ensure!(wasm.len() <= 150_000, "the module has {} bytes, more than 150,000", wasm.len());
+    let length = wasm.len();
+    ensure!(
+        length <= 150_000,
+        "the module has {length} bytes, more than 150,000. The limit is for the build of releases, by Debian's compiler; \
+         hack/build-wasm.sh makes a larger module where rustup's target is installed"
+    );
     let mut imports = BTreeSet::new();
     let mut metadata = Vec::new();
     for payload in Parser::new(0).parse_all(&wasm) {

@@ -249,16 +249,16 @@ async fn store_invalid_text(client: &Client) {
 }
 
 const TEXTS: [&str; 6] = ["", "a", "true", "ü€𝄞", "\"<&>\\\n\u{2028}", "x-0"];
-const TIMES: [&str; 6] = [
+const TIMES: [&str; 7] = [
     "2026-01-07T09:10:13Z",
     "1970-01-01T00:00:00Z",
     "1969-12-31T23:59:59Z",
     "0001-01-01T00:00:00Z",
     "9999-12-30T21:59:59Z",
+    // Later than the sidecar's clock can show.
+    "9999-12-31T23:59:59Z",
     "2026-01-07T09:10:13+02:00",
 ];
-/// Later than the sidecar's clock can show. As the time of a deletion it makes an object unreadable in JSON only.
-const TOO_LATE: &str = "9999-12-31T23:59:59Z";
 
 fn metadata(random: &mut Random, name: &str) -> Value {
     let map = |random: &mut Random| -> Value {
@@ -320,7 +320,7 @@ fn pod(random: &mut Random, index: u64) -> Value {
     let conditions: Vec<Value> = (0..random.below(4))
         .map(|_| {
             json!({"type": *random.one(&["Ready", "PodScheduled", "ü"]), "status": *random.one(&["True", "False", "Unknown", ""]),
-                "lastTransitionTime": *random.one(&[json!(null), json!(TIMES[0]), json!(TIMES[1]), json!(TIMES[2]), json!(TOO_LATE)]),
+                "lastTransitionTime": *random.one(&[json!(null), json!(TIMES[0]), json!(TIMES[1]), json!(TIMES[2]), json!(TIMES[5])]),
                 "message": *random.one(&TEXTS)})
         })
         .collect();

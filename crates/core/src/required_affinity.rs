@@ -56,6 +56,11 @@ impl<'de> Deserialize<'de> for RequiredAffinity {
 }
 
 impl RequiredAffinity {
+    /// One with these terms. Each has the requirements `key In values`, and no others.
+    pub fn new(terms: Vec<Vec<(String, Vec<String>)>>) -> Self {
+        Self { terms }
+    }
+
     /// Whether the Pod requires nothing of its node.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()

@@ -4,6 +4,8 @@
 
 #[path = "observe/api.rs"]
 mod api;
+#[path = "observe/broken.rs"]
+mod broken;
 #[path = "observe/encodings.rs"]
 mod encodings;
 #[path = "observe/pages.rs"]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use bytes::Bytes;
 use http::{HeaderMap, Response, header};
-use http_body_util::{BodyExt, Either, Full};
+use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -16,6 +16,9 @@ use tower::util::AndThenLayer;
 
 use super::watch::LONGEST_SILENCE;
 use super::wire::{Encoding, describe as describe_json_error};
+
+/// The largest body of a refusal that is read, in bytes.
+const LARGEST_REFUSAL: usize = 1 << 20;
 
 /// Creates a client from this kubeconfig file. Without one, uses the ServiceAccount of the Pod or the user's
 /// kubeconfig. Fails if neither exists or the configuration is invalid.
@@ -64,11 +67,16 @@ where
         return Ok(response.map(Either::Left));
     }
     let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    if Encoding::of(content_type) == Encoding::Protobuf {
+    let is_compressed = response.headers().contains_key(header::CONTENT_ENCODING);
+    if is_compressed || Encoding::of(content_type) == Encoding::Protobuf {
         return Ok(response.map(Either::Left));
     }
     let (mut head, body) = response.into_parts();
-    let body = body.collect().await.map_err(Into::into)?.to_bytes();
+    let body = match Limited::new(body, LARGEST_REFUSAL).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => Bytes::new(),
+        Err(error) => return Err(error),
+    };
     let line = match (serde_json::from_slice::<Value>(&body), retry_after(&head.headers)) {
         (Ok(refusal), _) => refusal.to_string(),
         // Not JSON: a proxy in front of the API server answered, or its own guard against overload.
@@ -88,7 +96,7 @@ fn one_line(body: &[u8]) -> String {
 }
 
 /// How many seconds the server asks to wait.
-fn retry_after(headers: &HeaderMap) -> Option<u32> {
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<u32> {
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()
 }
 
@@ -162,6 +170,7 @@ mod tests {
         assert_eq!(body_after(403, object).await, r#"{"code":403,"kind":"Status"}"#);
         assert_eq!(body_after(502, "<html>\n  <b>Bad\nGateway</b>\n").await, "<html> <b>Bad Gateway</b>");
         assert_eq!(body_after(500, "").await, "");
+        assert_eq!(body_after(500, &"x".repeat(LARGEST_REFUSAL + 1)).await, "", "a refusal is short");
         assert_eq!(body_after(200, object).await, object);
     }
 }

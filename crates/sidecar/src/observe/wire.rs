@@ -17,7 +17,7 @@ mod workloads;
 
 pub use self::config::read_config;
 pub use self::definitions::read_definition;
-pub use self::encoding::{Encoded, Encoding, Message};
+pub use self::encoding::{Answer, Encoded, Encoding, Message};
 pub use self::metadata::key_of;
 pub use self::nodes::{node_fact, node_key, read_node, read_node_message};
 pub(crate) use self::object::describe;

@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What is answered to one request.
 pub(crate) enum Answer {
     Body(u16, String),
     /// A body with these headers.
     Encoded(u16, &'static str, Vec<u8>),
-    /// A watch with these headers, which sends these bytes and stays open.
+    /// A watch with these headers, which sends these bytes. The connection is cut when the sender is gone.
     EncodedWatch(&'static str, Receiver<Vec<u8>>),
     /// The lines of a watch, which stays open.
     Watch(Receiver<String>),
@@ -124,9 +124,7 @@ fn serve(
                     write!(output, "\r\n")?;
                     output.flush()?;
                 }
-                loop {
-                    thread::park();
-                }
+                return Ok(());
             }
             Answer::WatchUntil(time) => {
                 write!(output, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;

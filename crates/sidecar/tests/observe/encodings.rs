@@ -7,11 +7,12 @@ use flate2::write::GzEncoder;
 
 use super::*;
 
-const PROTOBUF: &str = "Content-Type: application/vnd.kubernetes.protobuf";
-const PROTOBUF_GZIP: &str = "Content-Type: application/vnd.kubernetes.protobuf\r\nContent-Encoding: gzip";
+pub(crate) const PROTOBUF: &str = "Content-Type: application/vnd.kubernetes.protobuf";
+pub(crate) const PROTOBUF_GZIP: &str =
+    "Content-Type: application/vnd.kubernetes.protobuf\r\nContent-Encoding: gzip";
 
-/// A message with these fields, which are shorter than 16 KiB.
-fn message(fields: &[(u8, &[u8])]) -> Vec<u8> {
+/// A message with these fields.
+pub(crate) fn message(fields: &[(u8, &[u8])]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (number, value) in fields {
         varint(usize::from(*number) << 3 | 2, &mut bytes);
@@ -29,23 +30,23 @@ fn varint(mut value: usize, bytes: &mut Vec<u8>) {
     bytes.push(u8::try_from(value).unwrap());
 }
 
-fn envelope(object: &[u8]) -> Vec<u8> {
+pub(crate) fn envelope(object: &[u8]) -> Vec<u8> {
     [b"k8s\0", &*message(&[(1, &message(&[(1, b"v1"), (2, b"x")])), (2, object)])].concat()
 }
 
-fn list(version: u64, items: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn list(version: u64, items: &[Vec<u8>]) -> Vec<u8> {
     let metadata = message(&[(2, version.to_string().as_bytes())]);
     let items = items.iter().map(|item| (2, &**item));
     envelope(&message(&[(1, &*metadata)].into_iter().chain(items).collect::<Vec<_>>()))
 }
 
-fn frame(kind: &str, object: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: &str, object: &[u8]) -> Vec<u8> {
     let event = message(&[(1, kind.as_bytes()), (2, &message(&[(1, &envelope(object))]))]);
     [&u32::try_from(event.len()).unwrap().to_be_bytes(), &*event].concat()
 }
 
 /// The metadata of a Pod of this StatefulSet.
-fn pod_metadata(set: &str, version: u64) -> Vec<u8> {
+pub(crate) fn pod_metadata(set: &str, version: u64) -> Vec<u8> {
     let (uid, pod) = (format!("set-{set}"), format!("pod-{set}"));
     let mut owner =
         message(&[(1, b"StatefulSet"), (3, set.as_bytes()), (4, uid.as_bytes()), (5, b"apps/v1")]);
@@ -60,7 +61,7 @@ fn pod_metadata(set: &str, version: u64) -> Vec<u8> {
     ])
 }
 
-fn ready_pod_message(set: &str, version: u64) -> Vec<u8> {
+pub(crate) fn ready_pod_message(set: &str, version: u64) -> Vec<u8> {
     let condition = message(&[(1, b"Ready"), (2, b"True"), (4, &[8, 1])]);
     message(&[
         (1, &pod_metadata(set, version)),
@@ -69,7 +70,7 @@ fn ready_pod_message(set: &str, version: u64) -> Vec<u8> {
     ])
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
@@ -80,15 +81,23 @@ fn api(pods: Vec<Vec<u8>>) -> (Api, mpsc::Sender<Vec<u8>>) {
     let (sender, events) = mpsc::channel();
     let events = Mutex::new(Some(events));
     let api = Api::start(move |method, path| match path {
-        _ if method == "PATCH" => {
-            Answer::Body(200, json!({"metadata": {"resourceVersion": "99"}}).to_string())
-        }
         _ if path.contains("/pods") && is_watch(path) => match events.lock().unwrap().take() {
             Some(events) => Answer::EncodedWatch(PROTOBUF, events),
             None => Answer::silence(),
         },
-        _ if is_watch(path) => Answer::silence(),
         _ if path.contains("/pods") => Answer::Encoded(200, PROTOBUF_GZIP, gzip(&list(10, &pods))),
+        _ => others(method, path),
+    });
+    (api, sender)
+}
+
+/// Everything else than the Pods of a cluster.
+pub(crate) fn others(method: &str, path: &str) -> Answer {
+    match path {
+        _ if method == "PATCH" => {
+            Answer::Body(200, json!({"metadata": {"resourceVersion": "99"}}).to_string())
+        }
+        _ if is_watch(path) => Answer::silence(),
         _ if path.contains("/nodes") => {
             let metadata = message(&[(1, b"node-1"), (6, b"1")]);
             Answer::Encoded(200, PROTOBUF, list(10, &[message(&[(1, &metadata)])]))
@@ -106,8 +115,7 @@ fn api(pods: Vec<Vec<u8>>) -> (Api, mpsc::Sender<Vec<u8>>) {
             Answer::list(10, &objects, "")
         }
         _ => empty(path),
-    });
-    (api, sender)
+    }
 }
 
 #[test]
@@ -198,4 +206,30 @@ fn a_compression_bomb_costs_no_more_memory_than_a_large_page() {
     let peak = sidecar.peak_memory();
     assert!(peak < 300 << 20, "{peak}");
     assert!(!sidecar.get("/readyz").starts_with("ok"));
+}
+
+#[test]
+fn a_pending_pod_with_many_terms_in_protobuf_costs_little() {
+    // 1.5 MB, as much as etcd takes: Pods that anybody may create.
+    let affinity = |terms: &[u8]| {
+        let affinity = message(&[(1, &message(&[(1, terms)]))]);
+        message(&[
+            (1, &pod_metadata("a", 5)),
+            (2, &message(&[(18, &affinity)])),
+            (3, &message(&[(1, b"Pending")])),
+        ])
+    };
+    let expressions = |bytes: &[u8]| message(&[(1, bytes)]);
+    let value = [&b"\x0a\x04zone\x12\x02In"[..], &[0x1a, 0].repeat(700_000)].concat();
+    let pods = vec![
+        affinity(&[0x0a, 0].repeat(750_000)),
+        affinity(&expressions(&[0x0a, 4, 0x12, 2, b'I', b'n'].repeat(250_000))),
+        affinity(&expressions(&[0x0a, 0].repeat(750_000))),
+        affinity(&expressions(&expressions(&value))),
+    ];
+    let (api, _events) = api(pods);
+    let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
+    sidecar.wait_ready();
+    let peak = sidecar.peak_memory();
+    assert!(peak < 100 << 20, "{peak}");
 }

@@ -10,7 +10,7 @@ use kube::client::Body;
 use tokio::time::timeout;
 
 use super::source::{LONGEST_SILENCE, WatchError};
-use crate::observe::wire::{Encoding, Malformed};
+use crate::observe::wire::{Answer, Encoding, Events, Malformed, Message};
 
 /// What to ask for instead of JSON alone. A server that has no protobuf for a resource, as for each custom one, answers
 /// with JSON.
@@ -19,6 +19,8 @@ const PROTOBUF_METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=Par
     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const PROTOBUF_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+const NOT_ASKED_FOR: &str = "it has a Content-Encoding that was not asked for";
 
 /// Asks for protobuf.
 pub(super) fn prefer_protobuf(request: &mut Request<Vec<u8>>, only_metadata: bool, is_list: bool) {
@@ -38,16 +40,51 @@ pub(super) fn accept_gzip(request: &mut Request<Vec<u8>>) {
 
 /// How a body is encoded, apart from compression.
 pub(super) fn encoding_of(headers: &HeaderMap) -> Encoding {
-    Encoding::of(headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()))
+    Encoding::of(content_type(headers))
+}
+
+/// Reads a page of a list, of at most this many bytes.
+pub(super) async fn collect_page(
+    headers: &HeaderMap,
+    body: Body,
+    most: usize,
+    takes_protobuf: bool,
+) -> Result<Message, WatchError> {
+    let bytes = collect(headers, body, most).await?;
+    let answer = Answer::new(content_type(headers), takes_protobuf);
+    let encoding = answer.encoding_of_page(&bytes).map_err(WatchError::Malformed)?;
+    Ok(Message::new(encoding, bytes))
+}
+
+/// Takes events from the body of a watch. Fails if it is compressed.
+pub(super) fn events(
+    headers: &HeaderMap,
+    longest: usize,
+    takes_protobuf: bool,
+) -> Result<Events, WatchError> {
+    match coding(headers) {
+        None => Ok(Events::of(Answer::new(content_type(headers), takes_protobuf), longest)),
+        Some(_) => Err(unreadable(NOT_ASKED_FOR)),
+    }
+}
+
+fn content_type(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())
+}
+
+/// How a body is compressed.
+fn coding(headers: &HeaderMap) -> Option<&[u8]> {
+    let coding = headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes);
+    coding.filter(|coding| !coding.is_empty() && *coding != b"identity")
 }
 
 /// Reads a body of at most this many bytes, decompressed if it is compressed.
 pub(super) async fn collect(headers: &HeaderMap, mut body: Body, most: usize) -> Result<Vec<u8>, WatchError> {
     let plain = Bounded { bytes: Vec::new(), most, is_full: false };
-    let mut output = match headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
-        None | Some(b"" | b"identity") => Output::Plain(plain),
+    let mut output = match coding(headers) {
+        None => Output::Plain(plain),
         Some(coding) if coding.eq_ignore_ascii_case(b"gzip") => Output::Gzip(Box::new(GzDecoder::new(plain))),
-        Some(_) => return Err(unreadable("it has a content encoding that was not asked for")),
+        Some(_) => return Err(unreadable(NOT_ASKED_FOR)),
     };
     while let Some(data) = next_data(&mut body).await? {
         output.write(&data)?;

@@ -14,7 +14,8 @@ use pps_core::kinds;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::body::{accept_gzip, collect, encoding_of, next_data, prefer_protobuf};
+use super::body::{accept_gzip, collect, collect_page, encoding_of, events, next_data, prefer_protobuf};
+use crate::observe::client::retry_after;
 use crate::observe::wire::{Events, Malformed, Message, Page, Refusal};
 
 /// How long the API server keeps a watch open. It ends the watch then, whether there were events or not, and the
@@ -233,8 +234,8 @@ impl Source {
         // The semaphore is never closed.
         let permit = self.pages.clone().acquire_owned().await.ok();
         let most = if objects > 1 { LARGEST_PAGE } else { LARGEST_OBJECT };
-        let bytes = collect(&headers, body, most).await?;
-        Ok(RawPage { message: Message::new(encoding_of(&headers), bytes), _permit: permit })
+        let message = collect_page(&headers, body, most, self.prefers_protobuf).await?;
+        Ok(RawPage { message, _permit: permit })
     }
 
     /// The version that the API server has reached. It reads it from etcd, or from a cache that it knows to be current, so
@@ -248,7 +249,7 @@ impl Source {
         };
         let request = self.requests.list_metadata(&params).map_err(kube::Error::BuildRequest)?;
         let (headers, body) = self.send(request).await?;
-        let page = Message::new(encoding_of(&headers), collect(&headers, body, LARGEST_VERSION).await?);
+        let page = collect_page(&headers, body, LARGEST_VERSION, false).await?;
         let page = Page::read(page.as_encoded()).map_err(WatchError::Malformed)?;
         Ok(page.resource_version().to_owned())
     }
@@ -261,7 +262,7 @@ impl Source {
         try_unfold(Progress::Closed(self, resource_version), Progress::next).boxed()
     }
 
-    async fn open_watch(&self, resource_version: &str) -> Result<(HeaderMap, Body), WatchError> {
+    async fn open_watch(&self, resource_version: &str) -> Result<(Events, Body), WatchError> {
         let params = WatchParams {
             field_selector: self.field_selector.clone(),
             timeout: Some(WATCH_SECONDS),
@@ -276,7 +277,8 @@ impl Source {
         if self.prefers_protobuf {
             prefer_protobuf(&mut request, self.only_metadata, false);
         }
-        self.send(request).await
+        let (headers, body) = self.send(request).await?;
+        Ok((events(&headers, LARGEST_EVENT, self.prefers_protobuf)?, body))
     }
 
     async fn send(&self, request: Request<Vec<u8>>) -> Result<(HeaderMap, Body), WatchError> {
@@ -289,7 +291,8 @@ impl Source {
         let status = collect(&head.headers, body, LARGEST_ERROR).await.unwrap_or_default();
         let status = Message::new(encoding_of(&head.headers), status);
         let refusal = Refusal::read(status.as_encoded()).unwrap_or_default();
-        let retry_after = Duration::from_secs(refusal.retry_after_seconds().into());
+        let retry_after = refusal.retry_after_seconds().max(retry_after(&head.headers).unwrap_or_default());
+        let retry_after = Duration::from_secs(retry_after.into());
         let message = refusal.message.unwrap_or_else(|| "no answer of an API server".into());
         Err(WatchError::Refused { code: head.status.as_u16(), message, retry_after })
     }
@@ -305,14 +308,16 @@ impl Progress {
     async fn next(self) -> Result<Option<(WatchEvent, Self)>, WatchError> {
         let (mut body, mut events) = match self {
             Self::Closed(source, resource_version) => {
-                let (headers, body) = source.open_watch(&resource_version).await?;
-                let events = Events::new(encoding_of(&headers), LARGEST_EVENT);
+                let (events, body) = source.open_watch(&resource_version).await?;
                 return Ok(Some((WatchEvent::Opened, Self::Open(body, events))));
             }
             Self::Open(body, events) => (body, events),
         };
         loop {
             if let Some(event) = events.next_event() {
+                if let (Err(malformed), true) = (&event, events.have_lost_place()) {
+                    return Err(WatchError::Malformed(malformed.clone()));
+                }
                 return Ok(Some((WatchEvent::Event(event), Self::Open(body, events))));
             }
             match next_data(&mut body).await? {

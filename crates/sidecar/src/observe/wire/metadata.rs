@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::jiff::Timestamp;
 use pps_core::generate;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use crate::facts::NamespacedName;
@@ -57,7 +59,7 @@ pub(super) fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
         uid: Option<String>,
         resource_version: Option<String>,
         generation: Option<i64>,
-        deletion_timestamp: Option<Time>,
+        deletion_timestamp: Option<IgnoredAny>,
         annotations: Option<BTreeMap<String, String>>,
         owner_references: Option<Vec<OwnerReference>>,
     }
@@ -68,11 +70,30 @@ pub(super) fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
         uid: slim.uid,
         resource_version: slim.resource_version,
         generation: slim.generation,
-        deletion_timestamp: slim.deletion_timestamp,
+        deletion_timestamp: slim.deletion_timestamp.map(|_| some_time()),
         annotations: slim.annotations,
         owner_references: slim.owner_references,
         ..ObjectMeta::default()
     })
+}
+
+/// Reads only what is used of the metadata of an object whose labels matter.
+pub(super) fn labelled_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Labelled {
+        name: Option<String>,
+        resource_version: Option<String>,
+        labels: Option<BTreeMap<String, String>>,
+    }
+    let Labelled { name, resource_version, labels } = Labelled::deserialize(deserializer)?;
+    Ok(ObjectMeta { name, resource_version, labels, ..ObjectMeta::default() })
+}
+
+/// Stands for the time of a deletion. That an object is being deleted is read, but not since when: the API server also
+/// has times that this program cannot show.
+pub(super) fn some_time() -> Time {
+    Time(Timestamp::UNIX_EPOCH)
 }
 
 /// Namespace and name of a namespaced object.

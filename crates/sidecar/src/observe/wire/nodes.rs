@@ -5,7 +5,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
+use serde::Deserialize;
 
+use super::metadata::labelled_metadata;
 use super::object::{Item, Malformed, item, item_of};
 use super::protobuf;
 use crate::facts::NodeFact;
@@ -22,9 +24,13 @@ pub fn node_fact(node: &PartialObjectMeta<Node>, interest: &Interest) -> NodeFac
 
 /// Reads the metadata of a Node. One that cannot be read exists and has no labels.
 pub fn read_node(text: &str, interest: &Interest) -> Result<Item<Arc<str>, NodeFact>, Malformed> {
-    let whole = |node: PartialObjectMeta<Node>| Some(node_fact(&node, interest));
-    let rest = |rest: &ObjectMeta| Some(fact(rest, interest));
-    item(text, |node: &PartialObjectMeta<Node>| &node.metadata, key_of, whole, rest)
+    #[derive(Deserialize)]
+    struct Labelled {
+        #[serde(deserialize_with = "labelled_metadata")]
+        metadata: ObjectMeta,
+    }
+    let fact = |metadata: &ObjectMeta| Some(fact(metadata, interest));
+    item(text, |node: &Labelled| &node.metadata, key_of, |node| fact(&node.metadata), fact)
 }
 
 /// Reads the metadata of a Node like [`read_node`].

@@ -3,11 +3,12 @@
 
 use std::fmt;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
+
+use super::metadata::{slim_metadata, some_time};
 
 /// An object as a list or a watch event contains it.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,14 +44,20 @@ pub(super) fn read<O: DeserializeOwned>(text: &str) -> Result<Read<O>, Malformed
     struct OnlyMetadata {
         metadata: ObjectMeta,
     }
+    #[derive(Deserialize)]
+    struct OnlySlimMetadata {
+        #[serde(deserialize_with = "slim_metadata")]
+        metadata: ObjectMeta,
+    }
     let error = match serde_json::from_str(text) {
         Ok(object) => return Ok(Read::Whole(object)),
         Err(error) => describe(&error),
     };
-    match serde_json::from_str::<OnlyMetadata>(text) {
-        Ok(OnlyMetadata { metadata }) => Ok(Read::Metadata(Box::new(metadata), error)),
-        Err(_) => read_identity(text).map(|metadata| Read::Metadata(Box::new(metadata), error)),
-    }
+    let metadata = serde_json::from_str(text).map(|OnlyMetadata { metadata }| metadata);
+    let metadata =
+        metadata.or_else(|_| serde_json::from_str(text).map(|OnlySlimMetadata { metadata }| metadata));
+    let metadata = metadata.or_else(|_| read_identity(text))?;
+    Ok(Read::Metadata(Box::new(metadata), error))
 }
 
 /// Reads what identifies an object whose other metadata is malformed.
@@ -75,7 +82,7 @@ fn read_identity(text: &str) -> Result<ObjectMeta, Malformed> {
         namespace: metadata.namespace,
         uid: metadata.uid,
         resource_version: metadata.resource_version,
-        deletion_timestamp: metadata.deletion_timestamp.map(|_| Time(Timestamp::UNIX_EPOCH)),
+        deletion_timestamp: metadata.deletion_timestamp.map(|_| some_time()),
         ..ObjectMeta::default()
     })
 }

@@ -7,13 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
+use super::metadata::some_time;
 use super::object::{Malformed, Read};
 
 /// The first bytes of an envelope.
-const MAGIC: &[u8] = b"k8s\0";
+pub(super) const MAGIC: &[u8] = b"k8s\0";
 
 /// The bytes are no message, or not the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,9 +139,16 @@ impl<'a> Value<'a> {
 }
 
 /// What is in the envelope around each answer, and around each object of a watch.
-pub(super) fn open(envelope: &[u8]) -> Result<&[u8], Damaged> {
+pub(super) fn open(envelope: &[u8]) -> Result<&[u8], Malformed> {
+    let fields = envelope.strip_prefix(MAGIC).map(Fields);
+    let fields =
+        fields.ok_or_else(|| Malformed("it does not begin like protobuf of an API server".into()))?;
+    Ok(raw(fields)?)
+}
+
+fn raw(envelope: Fields<'_>) -> Result<&[u8], Damaged> {
     let mut raw = &[][..];
-    for field in Fields(envelope.strip_prefix(MAGIC).ok_or(Damaged)?) {
+    for field in envelope {
         match field? {
             (2, value) => raw = value.bytes()?,
             // It may be encoded once more, or be something else. The API server never does that with what is read here.
@@ -160,8 +167,8 @@ pub(super) fn read<'a, O>(
     match whole(message) {
         Ok(object) => Ok(Read::Whole(object)),
         Err(damaged) => {
-            let metadata =
-                metadata_of(message).map_err(|_| Malformed("metadata: the protobuf is damaged".into()))?;
+            let metadata = metadata_of(message);
+            let metadata = metadata.map_err(|_| Malformed("metadata: the protobuf is damaged".into()))?;
             Ok(Read::Metadata(Box::new(metadata), Malformed::from(damaged).0))
         }
     }
@@ -171,10 +178,27 @@ pub(super) fn read<'a, O>(
 fn metadata_of(message: &[u8]) -> Result<ObjectMeta, Damaged> {
     for field in Fields(message) {
         if let (1, value) = field? {
-            return metadata(value.fields()?);
+            let fields = value.fields()?;
+            return metadata(fields.clone()).or_else(|_| identity(fields));
         }
     }
     Err(Damaged)
+}
+
+/// What identifies an object whose other metadata is damaged.
+fn identity(fields: Fields<'_>) -> Result<ObjectMeta, Damaged> {
+    let mut metadata = ObjectMeta::default();
+    for field in fields {
+        match field? {
+            (1, value) => metadata.name = value.some_text()?,
+            (3, value) => metadata.namespace = value.some_text()?,
+            (5, value) => metadata.uid = value.some_text()?,
+            (6, value) => metadata.resource_version = value.some_text()?,
+            (9, _) => metadata.deletion_timestamp = Some(some_time()),
+            _ => {}
+        }
+    }
+    Ok(metadata)
 }
 
 /// The metadata that is used here, without labels.
@@ -188,7 +212,7 @@ pub(super) fn metadata(fields: Fields<'_>) -> Result<ObjectMeta, Damaged> {
             (5, value) => metadata.uid = value.some_text()?,
             (6, value) => metadata.resource_version = value.some_text()?,
             (7, value) => metadata.generation = Some(value.signed()?),
-            (9, value) => metadata.deletion_timestamp = value.seconds()?.map(time),
+            (9, value) => metadata.deletion_timestamp = value.seconds()?.map(|_| some_time()),
             (12, value) => annotations.extend([entry(value.fields()?)?]),
             (13, value) => owners.push(owner(value.fields()?)?),
             _ => {}
@@ -208,11 +232,6 @@ pub(super) fn labels(fields: Fields<'_>) -> Result<BTreeMap<String, String>, Dam
         }
     }
     Ok(labels)
-}
-
-/// That an object is being deleted is read, but not since when.
-fn time(seconds: i64) -> Time {
-    Time(Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH))
 }
 
 /// An entry of a map from strings to strings.
@@ -356,7 +375,28 @@ pub(super) mod tests {
         assert_eq!(open(MAGIC), Ok(&[][..]), "an object without a field");
         let json = [MAGIC, &message(&[(2, b"{}"), (4, b"application/json")])].concat();
         for other in [&json[..], b"", b"k8s", b"{\"kind\": \"Pod\"}", b"k8s\0\x12\x05x"] {
-            assert_eq!(open(other), Err(Damaged), "{other:?}");
+            assert!(open(other).is_err(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn an_object_with_damaged_metadata_keeps_what_identifies_it() {
+        let metadata = message(&[
+            (1, b"w-0"),
+            (3, b"n"),
+            (5, b"u"),
+            (6, b"7"),
+            (9, b"\xff"),
+            (12, b"\xff"),
+            (13, b"\x0b"),
+        ]);
+        let object = message(&[(1, &metadata)]);
+        let Read::Metadata(kept, _) = read(&object, |_| Err::<(), _>(Damaged)).unwrap() else { panic!() };
+        assert_eq!((kept.name.as_deref(), kept.namespace.as_deref()), (Some("w-0"), Some("n")));
+        assert_eq!((kept.uid.as_deref(), kept.resource_version.as_deref()), (Some("u"), Some("7")));
+        assert!(kept.deletion_timestamp.is_some());
+        for lost in [message(&[(1, &metadata[..metadata.len() - 1])]), message(&[(2, b"")]), Vec::new()] {
+            assert!(read(&lost, |_| Err::<(), _>(Damaged)).is_err(), "{lost:?}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Pods in protobuf.
 
-use serde_json::{Value as Json, json};
+use pps_core::limits::{MAX_KEPT_AFFINITY_BYTES, MAX_KEPT_AFFINITY_ITEMS};
 
 use super::super::object::item_of;
 use super::super::protobuf::{Damaged, Fields, Value, metadata, read};
@@ -51,53 +51,83 @@ fn spec(fields: Fields<'_>) -> Result<PodSpec, Damaged> {
     Ok(spec)
 }
 
-/// Core has one reader of affinities, which takes JSON.
-fn required_affinity(affinity: Value<'_>) -> Result<RequiredAffinity, Damaged> {
-    let terms = nested(affinity, 1)?.map_or(Ok(None), |node_affinity| nested(node_affinity, 1))?;
-    let terms = terms.map_or(Ok(Vec::new()), |selector| each(selector, 1, term))?;
-    if terms.is_empty() {
-        return Ok(RequiredAffinity::default());
+/// How much has been read of an affinity. Whoever may create a Pod chooses its size.
+#[derive(Default)]
+struct Kept {
+    items: usize,
+    bytes: usize,
+}
+
+impl Kept {
+    /// Whether the affinity exceeds its limits already, so that no more of it needs to be read.
+    fn exceeds_limits(&self) -> bool {
+        self.items > MAX_KEPT_AFFINITY_ITEMS || self.bytes > MAX_KEPT_AFFINITY_BYTES
     }
-    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
-    serde_json::from_value(affinity).map_err(|_| Damaged)
+
+    fn add(&mut self, bytes: usize) {
+        self.items += 1;
+        self.bytes += bytes;
+    }
 }
 
-fn term(term: Value<'_>) -> Result<Json, Damaged> {
-    Ok(json!({"matchExpressions": each(term, 1, expression)?}))
-}
-
-fn expression(expression: Value<'_>) -> Result<Json, Damaged> {
-    let mut json = json!({"key": "", "operator": ""});
-    for field in expression.fields()? {
-        match field? {
-            (1, value) => json["key"] = value.text()?.into(),
-            (2, value) => json["operator"] = value.text()?.into(),
-            _ => {}
+/// The required part of an affinity, or so much of it that it exceeds its limits.
+fn required_affinity(affinity: Value<'_>) -> Result<RequiredAffinity, Damaged> {
+    let (mut terms, mut kept) = (Vec::new(), Kept::default());
+    let required = nested(affinity, 1)?.map_or(Ok(None), |node_affinity| nested(node_affinity, 1))?;
+    for field in required.map_or(Ok(Fields::of(&[])), Value::fields)? {
+        if kept.exceeds_limits() {
+            break;
+        }
+        if let (1, value) = field? {
+            kept.add(0);
+            terms.push(term(value, &mut kept)?);
         }
     }
-    json["values"] = each(expression, 3, |value| value.text().map(Json::from))?.into();
-    Ok(json)
+    Ok(RequiredAffinity::new(terms))
 }
 
-/// The field with this number.
-fn nested(message: Value<'_>, number: u64) -> Result<Option<Value<'_>>, Damaged> {
-    each(message, number, Ok).map(|mut values| values.pop())
+fn term(term: Value<'_>, kept: &mut Kept) -> Result<Vec<(String, Vec<String>)>, Damaged> {
+    let mut expressions = Vec::new();
+    for field in term.fields()? {
+        if kept.exceeds_limits() {
+            break;
+        }
+        if let (1, value) = field?
+            && nested(value, 2)?.map_or(Ok(&[][..]), Value::bytes)? == b"In"
+        {
+            expressions.push(expression(value, kept)?);
+        }
+    }
+    Ok(expressions)
 }
 
-/// All fields with this number.
-fn each<'a, T>(
-    message: Value<'a>,
-    number: u64,
-    read: impl Fn(Value<'a>) -> Result<T, Damaged>,
-) -> Result<Vec<T>, Damaged> {
+fn expression(expression: Value<'_>, kept: &mut Kept) -> Result<(String, Vec<String>), Damaged> {
+    let key = nested(expression, 1)?.map_or(Ok(String::new()), Value::text)?;
+    kept.add(key.len());
     let mut values = Vec::new();
+    for field in expression.fields()? {
+        if kept.exceeds_limits() {
+            break;
+        }
+        if let (3, value) = field? {
+            let value = value.text()?;
+            kept.add(value.len());
+            values.push(value);
+        }
+    }
+    Ok((key, values))
+}
+
+/// The last field with this number.
+fn nested(message: Value<'_>, number: u64) -> Result<Option<Value<'_>>, Damaged> {
+    let mut last = None;
     for field in message.fields()? {
         let (found, value) = field?;
         if found == number {
-            values.push(read(value)?);
+            last = Some(value);
         }
     }
-    Ok(values)
+    Ok(last)
 }
 
 fn status(fields: Fields<'_>) -> Result<PodStatus, Damaged> {
@@ -105,7 +135,18 @@ fn status(fields: Fields<'_>) -> Result<PodStatus, Damaged> {
     for field in fields {
         match field? {
             (1, value) => status.phase = value.some_text()?,
-            (2, value) => status.conditions.push(condition(value.fields()?)?),
+            (2, value) => {
+                let condition = condition(value.fields()?)?;
+                let is_used = matches!(
+                    (&*condition.type_, &*condition.status),
+                    ("Ready", "True") | ("PodScheduled", "False")
+                );
+                let is_same = |kept: &PodCondition| kept.type_ == condition.type_;
+                // The first one counts, as in JSON.
+                if is_used && !status.conditions.iter().any(is_same) {
+                    status.conditions.push(condition);
+                }
+            }
             (6, value) => status.pod_ip = value.some_text()?,
             (12, value) => {
                 let mut ip = PodIp::default();
