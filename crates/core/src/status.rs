@@ -5,6 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::Reason;
+use crate::packed;
 use crate::pps::{Condition, PodState};
 
 /// The type of the condition that the sidecar sets.
@@ -92,6 +93,40 @@ pub fn guarded_patch(uid: &str, resource_version: &str, status: &Map<String, Val
     json!({"metadata": {"uid": uid, "resourceVersion": resource_version}, "status": status})
 }
 
+/// The same patch as a JSON patch (RFC 6902), for an object in the compact form. It applies only where the API server has that
+/// form: under a definition without it, a merge patch would make the API server store the object without its other states.
+pub fn compact_patch(patch: &Value) -> Value {
+    let mut operations =
+        vec![json!({"op": "test", "path": "/status/packed/version", "value": packed::VERSION})];
+    for (field, value) in patch["metadata"].as_object().into_iter().flatten() {
+        operations.extend(set("/metadata", field, value));
+    }
+    for (field, value) in patch["status"].as_object().into_iter().flatten() {
+        let (parent, fields) = match (field.as_str(), value) {
+            ("packed", value) => ("/status/packed/buckets", value["buckets"].as_object()),
+            ("podStates", Value::Object(pods)) => ("/status/podStates", Some(pods)),
+            _ => ("", None),
+        };
+        match fields {
+            Some(fields) => {
+                operations.extend(fields.iter().flat_map(|(field, value)| set(parent, field, value)));
+            }
+            None => operations.extend(set("/status", field, value)),
+        }
+    }
+    operations.into()
+}
+
+/// Sets a field, or removes it if the value is null, whether it is there or not.
+fn set(parent: &str, field: &str, value: &Value) -> Vec<Value> {
+    let path = format!("{parent}/{}", field.replace('~', "~0").replace('/', "~1"));
+    if value.is_null() {
+        // Only what exists can be removed.
+        return vec![json!({"op": "add", "path": path, "value": ""}), json!({"op": "remove", "path": path})];
+    }
+    vec![json!({"op": "add", "path": path, "value": value})]
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::collection::btree_map;
@@ -128,6 +163,36 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_compact_patch_does_what_the_merge_patch_does_and_applies_only_to_the_compact_form() {
+        let merge = json!({
+            "metadata": {"uid": "u", "resourceVersion": "7"},
+            "status": {
+                "packed": {"buckets": {"ordinals-0": "text", "ordinals-100": null, "hash-1": null}},
+                "podStates": {"w-0": null, "a/b~c": null, "gone": null},
+                "recorded": 3, "desired": null, "conditions": [{"type": "Recording"}],
+            },
+        });
+        let object = json!({
+            "metadata": {"name": "w", "uid": "u", "resourceVersion": "7"},
+            "status": {
+                "packed": {"version": 1, "buckets": {"ordinals-0": "old", "ordinals-100": "old", "ordinals-200": "old"}},
+                "podStates": {"w-0": {}, "a/b~c": {}, "w-1": {}}, "desired": 4,
+            },
+        });
+        let operations: json_patch::Patch = serde_json::from_value(compact_patch(&merge)).unwrap();
+        let (mut merged, mut patched) = (object.clone(), object.clone());
+        json_patch::merge(&mut merged, &merge);
+        json_patch::patch(&mut patched, &operations).unwrap();
+        assert_eq!(patched, merged);
+
+        let mut pruned = object;
+        pruned["status"].as_object_mut().unwrap().remove("packed");
+        let before = pruned.clone();
+        assert!(json_patch::patch(&mut pruned, &operations).is_err());
+        assert_eq!(pruned, before);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Po
 use kube::core::{Request, Status};
 use kube::{Api, Client};
 use pps_core::generate;
+use pps_core::status::{compact_patch, guarded_patch};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
@@ -45,8 +46,8 @@ pub(crate) enum WriteResult {
     /// Of a status write: the new resource version.
     Status(StatusWrite, Result<String, Failure>),
     /// Of a status write with the compact form, which the API server does not store: the new resource version, if it has
-    /// stored the rest; nothing if the write was not sent.
-    CompactFormDropped(StatusWrite, Option<String>),
+    /// stored the rest; else why not.
+    CompactFormDropped(StatusWrite, Result<String, String>),
     /// Of a status write that was not sent.
     DropsUnconfirmed(StatusWrite, Unconfirmed),
     /// Of a read of a PPS after conflicts: the version that was known before, and the object, if it exists.
@@ -88,22 +89,52 @@ impl Writer {
         if write.moves_to == Some(StoredForm::Compact) {
             return self.write_compact_form(write).await;
         }
-        let result = self.run_permitted(self.patch_status(&write)).await;
+        let patch = if write.keeps_compact_form { &compact_patch(&write.patch) } else { &write.patch };
+        let result = self.run_permitted(self.patch_status(&write, patch)).await;
         WriteResult::Status(write, result)
     }
 
     /// Moves the states of an object into the compact form. A definition that does not have it prunes it, and only the
-    /// API server knows its present definition. So it is asked first what it would store, and then what it has stored.
+    /// API server knows its present definition. So the compact form is first written beside `podStates`, which are removed
+    /// once the API server has answered that it has both, and only where it still has both.
     async fn write_compact_form(self, write: StatusWrite) -> WriteResult {
-        match self.run_permitted(self.patch_whole_status(&write, true)).await {
-            Ok(stored) if stored.has_states_of(&write.patch) => {}
+        let mut beside = write.patch.clone();
+        beside["status"].as_object_mut().map(|status| status.remove("podStates"));
+        let stored = match self.run_permitted(self.patch_whole_status(&write, &beside, false)).await {
+            Ok(stored) => stored,
+            // Both forms together are too large.
+            Err(Failure::TooLarge(_)) => return self.replace_with_compact_form(write).await,
+            Err(Failure::Refused(reason)) => return WriteResult::CompactFormDropped(write, Err(reason)),
+            Err(failure) => return WriteResult::Status(write, Err(failure)),
+        };
+        let version = stored.metadata.resource_version.clone();
+        if !stored.has_compact_form_of(&write.patch) {
+            return WriteResult::CompactFormDropped(write, Ok(version));
+        }
+        if stored.has_only_compact_form() {
+            return WriteResult::Status(write, Ok(version));
+        }
+        let removal = Map::from_iter([("podStates".to_owned(), Value::Null)]);
+        let removal = compact_patch(&guarded_patch(&write.uid, &version, &removal));
+        let result = self.run_permitted(self.patch_status(&write, &removal)).await;
+        WriteResult::Status(write, result)
+    }
+
+    /// Moves the states of an object that is too large to have both forms. The API server is asked first what it would store,
+    /// and then what it has stored.
+    async fn replace_with_compact_form(self, write: StatusWrite) -> WriteResult {
+        match self.run_permitted(self.patch_whole_status(&write, &write.patch, true)).await {
+            Ok(stored) if stored.has_compact_form_of(&write.patch) && stored.has_only_compact_form() => {}
+            Ok(_) => {
+                return WriteResult::CompactFormDropped(write, Err("it would not be stored as it is".into()));
+            }
             // A webhook may refuse every request that only asks.
-            Ok(_) | Err(Failure::Refused(_)) => return WriteResult::CompactFormDropped(write, None),
+            Err(Failure::Refused(reason)) => return WriteResult::CompactFormDropped(write, Err(reason)),
             Err(failure) => return WriteResult::Status(write, Err(failure)),
         }
-        match self.run_permitted(self.patch_whole_status(&write, false)).await {
-            Ok(stored) if !stored.has_states_of(&write.patch) => {
-                WriteResult::CompactFormDropped(write, Some(stored.metadata.resource_version))
+        match self.run_permitted(self.patch_whole_status(&write, &write.patch, false)).await {
+            Ok(stored) if !stored.has_compact_form_of(&write.patch) => {
+                WriteResult::CompactFormDropped(write, Ok(stored.metadata.resource_version))
             }
             result => WriteResult::Status(write, result.map(|stored| stored.metadata.resource_version)),
         }
@@ -192,8 +223,8 @@ impl Writer {
 
     /// Sends a status patch and requests only the metadata in return. Otherwise each write would return the whole
     /// object.
-    async fn patch_status(&self, write: &StatusWrite) -> Result<String, kube::Error> {
-        let mut request = status_request(write, false)?;
+    async fn patch_status(&self, write: &StatusWrite, patch: &Value) -> Result<String, kube::Error> {
+        let mut request = status_request(write, patch, false)?;
         request.headers_mut().insert(
             ACCEPT,
             HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"),
@@ -203,8 +234,13 @@ impl Writer {
     }
 
     /// Sends a status patch and requests the object in return. With `dry_run` the API server only says what it would store.
-    async fn patch_whole_status(&self, write: &StatusWrite, dry_run: bool) -> Result<StoredPps, kube::Error> {
-        self.client.request(status_request(write, dry_run)?).await
+    async fn patch_whole_status(
+        &self,
+        write: &StatusWrite,
+        patch: &Value,
+        dry_run: bool,
+    ) -> Result<StoredPps, kube::Error> {
+        self.client.request(status_request(write, patch, dry_run)?).await
     }
 
     /// Runs a write, which stops when this process no longer leads.
@@ -231,23 +267,38 @@ struct Version {
 }
 
 impl StoredPps {
-    /// Whether it has the compact form of this patch, and no other states.
-    fn has_states_of(&self, patch: &Value) -> bool {
-        let is_empty = |states: &Value| states.is_null() || states.as_object().is_some_and(Map::is_empty);
-        self.status["packed"] == patch["status"]["packed"] && is_empty(&self.status["podStates"])
+    /// Whether it has the compact form of this patch.
+    fn has_compact_form_of(&self, patch: &Value) -> bool {
+        self.status["packed"] == patch["status"]["packed"]
+    }
+
+    /// Whether no states are in `podStates`.
+    fn has_only_compact_form(&self) -> bool {
+        let states = &self.status["podStates"];
+        states.is_null() || states.as_object().is_some_and(Map::is_empty)
     }
 }
 
-fn status_request(write: &StatusWrite, dry_run: bool) -> Result<http::Request<Vec<u8>>, kube::Error> {
+/// A status patch: a list is a JSON patch, anything else a merge patch.
+fn status_request(
+    write: &StatusWrite,
+    patch: &Value,
+    dry_run: bool,
+) -> Result<http::Request<Vec<u8>>, kube::Error> {
     let url = <PpsObject as kube::Resource>::url_path(&(), Some(&write.key.namespace));
     let params = PatchParams {
         field_manager: Some(generate::FIELD_MANAGER.into()),
         dry_run,
         ..PatchParams::default()
     };
-    Request::new(url)
-        .patch_subresource("status", &write.key.name, &params, &Patch::Merge(&write.patch))
-        .map_err(kube::Error::BuildRequest)
+    let mut request = Request::new(url)
+        .patch_subresource("status", &write.key.name, &params, &Patch::Merge(patch))
+        .map_err(kube::Error::BuildRequest)?;
+    if patch.is_array() {
+        let json_patch = HeaderValue::from_static("application/json-patch+json");
+        request.headers_mut().insert(CONTENT_TYPE, json_patch);
+    }
+    Ok(request)
 }
 
 /// Deletes only this version of an object.

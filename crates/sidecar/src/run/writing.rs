@@ -72,8 +72,8 @@ impl Worker {
             WriteResult::DropsUnconfirmed(write, unconfirmed) => {
                 self.on_drops_unconfirmed(&write, &unconfirmed);
             }
-            WriteResult::CompactFormDropped(write, resource_version) => {
-                self.on_compact_form_dropped(&write, resource_version.as_deref());
+            WriteResult::CompactFormDropped(write, outcome) => {
+                self.on_compact_form_dropped(&write, &outcome);
             }
             WriteResult::PpsRead(key, known_version, result) => {
                 self.on_pps_read(&key, &known_version, result);
@@ -108,17 +108,21 @@ impl Worker {
     }
 
     /// The API server does not store the compact form: the states are written into podStates.
-    fn on_compact_form_dropped(&mut self, write: &StatusWrite, resource_version: Option<&str>) {
+    fn on_compact_form_dropped(&mut self, write: &StatusWrite, outcome: &Result<String, String>) {
         let now = Instant::now();
-        if resource_version.is_some() {
-            warn!(object = %write.key, "the API server has not stored status.packed; writing all states into podStates");
-            self.metrics.count_write(WrittenResource::PpsStatus, WriteOutcome::Success);
-            self.status_writes.written(&write.key, 0, now);
-        } else {
-            warn!(object = %write.key, "the API server would not store status.packed as it is sent; the states stay in podStates");
-            self.metrics.count_write(WrittenResource::PpsStatus, WriteOutcome::Refused);
-            self.status_writes.failed(&write.key, None, now);
+        match outcome {
+            Ok(_) => {
+                warn!(object = %write.key, "the API server has not stored status.packed; writing all states into podStates");
+                self.metrics.count_write(WrittenResource::PpsStatus, WriteOutcome::Success);
+                self.status_writes.written(&write.key, 0, now);
+            }
+            Err(reason) => {
+                warn!(object = %write.key, %reason, "the API server does not accept status.packed; the states keep their form");
+                self.metrics.count_write(WrittenResource::PpsStatus, WriteOutcome::Refused);
+                self.status_writes.failed(&write.key, None, now);
+            }
         }
+        let resource_version = outcome.as_ref().ok().map(String::as_str);
         self.index.on_compact_form_dropped(&write.key, &write.uid, resource_version);
     }
 

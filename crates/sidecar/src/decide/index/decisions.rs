@@ -37,6 +37,8 @@ pub struct StatusWrite {
     pub drops: Option<DropCheck>,
     /// The form that all states of the object get with it, if it changes the form.
     pub moves_to: Option<StoredForm>,
+    /// Whether the object has the compact form and keeps it: what this write does not name must still be there.
+    pub keeps_compact_form: bool,
     /// How much it costs the API server, as a number of entries in `podStates`.
     pub cost: usize,
     /// Since when the Pods have been Ready that it records on their node for the first time, in Unix seconds.
@@ -102,6 +104,7 @@ impl Index {
             forgotten: decision.forgotten,
             drops: decision.drops,
             moves_to: is_moved.then_some(after),
+            keeps_compact_form: !is_moved && after == StoredForm::Compact,
             cost: write_cost(decision.recorded, after),
             newly_recorded: decision.write.changes.iter().filter_map(|change| change.ready_since).collect(),
         };
