@@ -11,6 +11,10 @@ use crate::lookup_error::LookupError;
 use crate::response::{AdmissionResult, Rejection, ValidationResponse};
 use crate::settings::Settings;
 
+/// What `serde_json` calls the text of a number in the Wasm module. It would read a map with this key as a number, and change
+/// the Pod.
+const NUMBER_KEY: &str = "$serde_json::private::Number";
+
 /// Answers the creation of a Pod.
 pub(crate) fn admit(admission: &Admission) -> AdmissionResult {
     let pod = admission.object;
@@ -53,6 +57,10 @@ fn inject(
     let mut warnings = plan.warnings.clone();
     if plan.is_empty() {
         return Ok(ValidationResponse::accept(warnings));
+    }
+    if pod.contains(NUMBER_KEY) {
+        let message = format!("this Pod cannot be read: it has a field {NUMBER_KEY}, which no field of a Pod can be called");
+        return Err(Rejection { code: 400, message });
     }
     let mut pod: Value = serde_json::from_str(pod).map_err(|error| unreadable(&error))?;
     warnings.extend(conflicts(&plan, &pod));
