@@ -1,6 +1,6 @@
 //! Wire: types that deserialize only the fields used of what the API server sends, and their conversion to facts.
 //! No I/O. The rest of each object is skipped and never stored. Custom resources arrive as JSON; of built-in kinds the
-//! large ones are also read from protobuf, which costs the API server and the network less.
+//! large ones are also read from protobuf, which is smaller.
 
 mod config;
 mod definitions;

@@ -83,9 +83,11 @@ pub fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
     }
     let annotations =
         pod.metadata.annotations.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
-    let mut ips: Vec<String> = pod.status.pod_ips.iter().filter_map(|ip| ip.ip.clone()).collect();
+    // Some versions of the API server leave out an empty address in JSON, and others do not.
+    let address = |ip: &Option<String>| ip.clone().filter(|ip| !ip.is_empty());
+    let mut ips: Vec<String> = pod.status.pod_ips.iter().filter_map(|ip| address(&ip.ip)).collect();
     if ips.is_empty() {
-        ips.extend(pod.status.pod_ip.clone());
+        ips.extend(address(&pod.status.pod_ip));
     }
     ips.shrink_to_fit();
     let node = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
@@ -265,6 +267,18 @@ mod tests {
         assert!(pending(50, "p").is_some());
         assert_eq!(pending(40_000, "p"), None, "nothing of it is kept");
         assert_eq!(pending(1, &"p".repeat(200_000)), None, "no PPS has such a name");
+    }
+
+    #[test]
+    fn an_empty_address_is_none() {
+        for (status, expected) in [
+            (json!({"podIP": "", "podIPs": [{"ip": ""}, {}]}), &[][..]),
+            (json!({"podIP": "10.0.0.7", "podIPs": [{"ip": ""}]}), &["10.0.0.7"]),
+            (json!({"podIPs": [{"ip": ""}, {"ip": "fd00::7"}]}), &["fd00::7"]),
+        ] {
+            let pod = pod(json!({"metadata": {"name": "w-0"}, "status": status}));
+            assert_eq!(pod_fact(&pod, &Interest::default()).unwrap().ips, expected);
+        }
     }
 
     #[test]
