@@ -18,7 +18,7 @@ mod status;
 pub mod store;
 
 pub use self::keys::{GroupKind, NamespacedName, WorkloadKey};
-pub use self::status::{Form, PpsStatus, StoredForm};
+pub use self::status::{Form, PackedClaim, PpsStatus, StoredForm};
 
 /// The part of a Pod from which its state is recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -146,7 +146,7 @@ impl PpsFact {
     }
 
     pub(crate) fn is_hidden_by_definition(&self) -> bool {
-        self.unreadable.is_some() && self.status.claims_packed
+        self.unreadable.is_some() && self.status.packed_claim != PackedClaim::No
     }
 }
 

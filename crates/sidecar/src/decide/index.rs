@@ -51,6 +51,8 @@ pub struct Work {
     pub notices: Vec<Notice>,
     /// What has to be listed again, because a PPS names a key whose values were not kept.
     pub relist: NewKeys,
+    /// The PPS objects have to be listed again, in a list of this revision: their definition has changed.
+    pub relist_objects: Option<u64>,
 }
 
 /// The state machine.
@@ -71,6 +73,11 @@ pub struct Index {
     listed_objects: Store<NamespacedName, ()>,
     /// Whether a list of the objects is being read.
     is_listing_objects: bool,
+    /// The revision of the newest list of the objects.
+    objects_revision: u64,
+    /// The first revision whose lists show the objects as the present definition does; earlier ones may hide states. It is
+    /// 0 until a list was asked for because of a definition.
+    definition_revision: u64,
     /// The objects that name each workload.
     by_target: HashMap<WorkloadKey, BTreeSet<NamespacedName>>,
     /// Which of them governs each workload.
@@ -104,6 +111,8 @@ impl Index {
             objects: BTreeMap::new(),
             listed_objects: Store::default(),
             is_listing_objects: false,
+            objects_revision: 0,
+            definition_revision: 0,
             by_target: HashMap::new(),
             governing: HashMap::new(),
             borrowed: HashMap::new(),
@@ -138,18 +147,52 @@ impl Index {
     }
 
     fn set_compact_form(&mut self, compact_form: CompactForm) {
-        if std::mem::replace(&mut self.compact_form, compact_form) == compact_form {
+        let before = std::mem::replace(&mut self.compact_form, compact_form);
+        if before == compact_form {
             return;
         }
-        for (key, object) in &mut self.objects {
-            object.show(compact_form.is_kept == Some(true));
-            object.reconsider_form();
-            self.work.statuses.insert(key.clone());
+        let is_other_definition = before.is_kept != compact_form.is_kept;
+        if is_other_definition
+            && (before.is_kept.is_some() || self.objects_hidden_by_definition().next().is_some())
+        {
+            self.on_definition_changed();
         }
+        self.reconsider_forms();
         let hidden: Vec<NamespacedName> = self.objects_hidden_by_definition().cloned().collect();
         for key in hidden {
             self.report_unreadable(&key);
         }
+    }
+
+    fn reconsider_forms(&mut self) {
+        for (key, object) in &mut self.objects {
+            object.reconsider_form();
+            self.work.statuses.insert(key.clone());
+        }
+    }
+
+    /// The definition of PersistentPodState has changed: what was shown of the objects may be less than what is stored,
+    /// until they are listed again. They are not listed at once, because the API server learns of the definition as late
+    /// as the sidecar.
+    pub fn on_definition_changed(&mut self) {
+        self.definition_revision += 1;
+        self.work.relist_objects = Some(self.definition_revision);
+    }
+
+    /// Whether the objects are known as the present definition shows them.
+    fn has_current_objects(&self) -> bool {
+        self.objects_revision >= self.definition_revision
+    }
+
+    /// Whether the API server shows all states of an object that has the compact form.
+    fn shows_packed(&self) -> bool {
+        self.compact_form.is_kept == Some(true) && self.has_current_objects()
+    }
+
+    /// What is known of the compact form. That the definition has it says nothing before the API server uses it.
+    fn compact_form_in_use(&self) -> CompactForm {
+        let is_kept = self.compact_form.is_kept.filter(|is_kept| !is_kept || self.has_current_objects());
+        CompactForm { is_kept, ..self.compact_form }
     }
 
     fn objects_hidden_by_definition(&self) -> impl Iterator<Item = &NamespacedName> {

@@ -17,9 +17,9 @@ pub struct PpsStatus {
     /// The states of both forms together.
     pub pod_states: States,
     pub form: Form,
-    /// Whether the API server says that some client has written the compact form and none has removed it. If it does not
-    /// show that form either, the definition may hide it.
-    pub claims_packed: bool,
+    /// What the API server says of who has written the compact form. If one has and the API server does not show it, the
+    /// definition may hide it.
+    pub packed_claim: PackedClaim,
     /// Why the compact form cannot be read, if it cannot.
     pub damaged: Option<Damaged>,
     pub target_uid: Option<String>,
@@ -41,6 +41,19 @@ pub enum Form {
     /// The object had the compact form, and the API server no longer shows it: the definition prunes it. Only the states of
     /// these Pods are in `podStates`, and the others nowhere but in memory.
     Pruned(BTreeSet<Arc<str>>),
+}
+
+/// Whether some client has written the compact form and none has removed it, as the managed fields say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PackedClaim {
+    /// Not so.
+    #[default]
+    No,
+    /// It is so; under a definition without the compact form, also after it was removed.
+    Yes,
+    /// They say nothing of the status. The API server drops those of an object that would be too large with them, and they
+    /// do not come back.
+    Unknown,
 }
 
 /// In which form a write leaves all states of an object.
@@ -74,15 +87,40 @@ impl PpsStatus {
     /// The object has this form now, since the sidecar has written it.
     pub(crate) fn follow_form(&mut self, form: Form) {
         // Under a definition without the compact form, the API server may go on to say that it was written.
-        self.claims_packed |= form == Form::Plain && self.form != Form::Plain;
+        if form == Form::Plain && self.form != Form::Plain {
+            self.packed_claim = PackedClaim::Yes;
+        }
         self.form = form;
     }
 
+    /// Whether the definition may hide states that nobody here has seen: some client may have written the compact form,
+    /// and the API server shows no state at all. Where it shows some, a write has passed that definition, which has
+    /// ended whatever was hidden.
+    pub(crate) fn may_hide_states(&self) -> bool {
+        let was_written = || self.observed_generation.is_some() || !self.conditions.is_empty();
+        let may_be_compact = match self.packed_claim {
+            PackedClaim::No => false,
+            PackedClaim::Yes => true,
+            PackedClaim::Unknown => was_written(),
+        };
+        may_be_compact && self.form == Form::Plain && self.pod_states.is_empty()
+    }
+
     /// Takes over the states that were known before, if the API server hides them: the object had the compact form, no
-    /// client has removed it, and it is not shown.
-    pub(crate) fn restore(&mut self, known: &Self) {
-        let was_hidden_before = known.form == Form::Plain && known.claims_packed;
-        if !self.claims_packed || self.form != Form::Plain || was_hidden_before {
+    /// client has removed it, and it is not shown. Only where the definition `shows_packed` can a client be seen to remove
+    /// it.
+    pub(crate) fn restore(&mut self, known: &Self, shows_packed: bool) {
+        if self.form != Form::Plain {
+            return;
+        }
+        let is_hidden = match (&known.form, self.packed_claim) {
+            // They are nowhere else.
+            (Form::Pruned(_), _) => true,
+            (Form::Compact(_), claim) => claim == PackedClaim::Yes || !shows_packed,
+            (Form::Plain, PackedClaim::Yes) => known.packed_claim != PackedClaim::Yes,
+            (Form::Plain, _) => false,
+        };
+        if !is_hidden {
             return;
         }
         let shown = self.pod_states.nodes().map(|(pod, _)| pod.clone()).collect();
@@ -126,7 +164,7 @@ impl From<ReadStatus> for PpsStatus {
             observed_generation: status.observed_generation,
             pod_states,
             form,
-            claims_packed: false,
+            packed_claim: PackedClaim::No,
             damaged: None,
             target_uid: status.target_uid,
             recorded: status.recorded,

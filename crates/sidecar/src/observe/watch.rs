@@ -16,7 +16,7 @@ use kube::Client;
 use kube::core::PartialObjectMeta;
 use pps_core::kinds;
 use pps_core::whitelist::CONFIG_MAP;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 pub use self::merge::Merge;
 use self::scope::FieldScope;
@@ -84,11 +84,11 @@ impl Watches {
     }
 
     /// Watches PPS objects, and lists them again when their definition has changed.
-    pub(crate) async fn watch_persistent_pod_states(self, relist: Relist) {
+    pub(crate) async fn watch_persistent_pod_states(self, requests: watch::Receiver<u64>) {
         let source = Source::all::<PpsObject>(self.client.clone(), self.pages.clone(), PPS_PAGE_SIZE);
         let target = WatchTarget::essential("persistentpodstates");
         let observation = Observation::PersistentPodStates;
-        let scope = FieldScope::OnRequest(relist, None);
+        let scope = FieldScope::OnRequest { requests, due: None, revision: 0 };
         self.follow(target, source, scope, only_json(wire::read_pps), observation).await;
     }
 

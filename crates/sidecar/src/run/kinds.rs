@@ -62,7 +62,7 @@ impl Worker {
                 }
                 WatchAction::SetForbidden(kind, is_forbidden) => self.index.forbid_kind(&kind, is_forbidden),
                 WatchAction::Publish(notice) => self.publish(notice),
-                WatchAction::RelistObjects => self.relist_objects.send_replace(()),
+                WatchAction::RelistObjects => self.index.on_definition_changed(),
             }
         }
         if let Some(is_kept) = self.discovery.keeps_packed() {

@@ -143,6 +143,9 @@ impl Worker {
         for notice in work.notices {
             self.publish(notice);
         }
+        if let Some(revision) = work.relist_objects {
+            self.relist_objects.send_replace(revision);
+        }
         if self.watches_pods {
             if work.relist.annotations {
                 self.relist_pods.send_replace(());

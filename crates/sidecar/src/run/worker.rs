@@ -68,7 +68,7 @@ pub(super) struct Worker {
     pub(super) event_budget: EventBudget,
     pub(super) term: CurrentTerm,
     pub(super) watches: Watches,
-    pub(super) relist_objects: watch::Sender<()>,
+    pub(super) relist_objects: watch::Sender<u64>,
     pub(super) relist_pods: watch::Sender<()>,
     pub(super) relist_nodes: watch::Sender<()>,
     /// Whether Pods and Nodes are watched.
@@ -118,7 +118,7 @@ impl Worker {
             event_budget: EventBudget::default(),
             term,
             watches,
-            relist_objects: watch::Sender::new(()),
+            relist_objects: watch::Sender::new(0),
             relist_pods: watch::Sender::new(()),
             relist_nodes: watch::Sender::new(()),
             watches_pods: false,

@@ -123,7 +123,7 @@ impl Index {
             nodes: &self.nodes,
             new_nodes: &self.new_nodes,
             absences: &self.absences,
-            compact_form: self.compact_form,
+            compact_form: self.compact_form_in_use(),
         }
     }
 
@@ -173,6 +173,9 @@ impl Index {
     /// Reports an object whose states are only in memory and cannot be written.
     fn report_pruned(&mut self, key: &NamespacedName) {
         let Some(object) = self.objects.get(key) else { return };
+        if !self.has_current_objects() {
+            return;
+        }
         let message = format!(
             "apply this product's definition of PersistentPodState again: the present one has no field status.packed and hides the states of {}, of which there are too many for status.podStates; nothing is recorded until then",
             key.name

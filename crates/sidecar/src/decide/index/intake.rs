@@ -242,6 +242,7 @@ impl Index {
         match update {
             Update::Begin(revision) => {
                 self.is_listing_objects = true;
+                self.objects_revision = revision;
                 self.listed_objects.begin(revision);
             }
             Update::Apply(key, fact) => {
@@ -252,8 +253,13 @@ impl Index {
             Update::Delete(key) => self.delete_object(&key),
             Update::Done => {
                 self.is_listing_objects = false;
+                let was_outdated =
+                    self.listed_objects.complete().is_some_and(|of| of < self.definition_revision);
                 for key in self.listed_objects.done() {
                     self.delete_object(&key);
+                }
+                if was_outdated && self.has_current_objects() {
+                    self.reconsider_forms();
                 }
                 self.retry_all();
             }
@@ -291,10 +297,18 @@ impl Index {
             .objects
             .get(key)
             .is_some_and(|known| known.fact.uid == fact.uid && known.fact.unreadable.is_none());
-        let may_be_hidden = fact.status.claims_packed && !fact.status.form.is_compact();
-        if may_be_hidden && !is_known && self.compact_form.is_kept != Some(true) && fact.unreadable.is_none()
+        let is_first_definition = self.definition_revision == 0;
+        let shows_packed = self.shows_packed();
+        if !is_known
+            && fact.unreadable.is_none()
+            && fact.status.may_hide_states()
+            && (is_first_definition || !shows_packed)
         {
             fact.hide();
+            // Perhaps the API server has begun to use the definition only after the first list.
+            if is_first_definition && shows_packed {
+                self.on_definition_changed();
+            }
         }
         let workload = WorkloadKey::of_target(&key.namespace, &fact.spec.target_ref);
         let workload = self.interner.intern_workload_key(&workload);
@@ -302,7 +316,7 @@ impl Index {
         let replaced = if let Some(object) = self.objects.get_mut(key)
             && object.fact.uid == fact.uid
         {
-            let Some(replaced) = object.refresh(fact, source) else { return };
+            let Some(replaced) = object.refresh(fact, source, shows_packed) else { return };
             object.workload = workload.clone();
             Some(replaced)
         } else {
@@ -322,14 +336,21 @@ impl Index {
     /// Reports an object that cannot be read on its workload, because nothing can be written into the object itself.
     pub(super) fn report_unreadable(&mut self, key: &NamespacedName) {
         let Some(object) = self.objects.get(key) else { return };
-        if object.is_hidden_by_definition() && self.compact_form.is_kept.is_none() {
+        let is_hidden = object.is_hidden_by_definition();
+        if is_hidden && self.compact_form.is_kept != Some(false) {
             return;
         }
         if let Some(error) = &object.fact.unreadable {
-            let message = format!(
-                "correct or delete PersistentPodState {}: it cannot be read, so nothing is recorded in it: {error}",
-                key.name
-            );
+            let name = &key.name;
+            let message = if is_hidden {
+                format!(
+                    "apply this product's definition of PersistentPodState again: the present one has no field status.packed and hides the states of {name}; do not change or delete the object until then, nothing is recorded in it"
+                )
+            } else {
+                format!(
+                    "correct PersistentPodState {name}: it cannot be read, so nothing is recorded in it: {error}"
+                )
+            };
             let workload = object.workload.clone();
             self.report(&workload, Reason::UnreadableObject, message);
         }

@@ -97,6 +97,9 @@ impl World {
         metadata["namespace"] = "n".into();
         metadata["resourceVersion"] = self.version.to_string().into();
         metadata["generation"] = 1.into();
+        if metadata.get("managedFields").is_none() {
+            metadata["managedFields"] = json!([{"manager": "m", "fieldsV1": {"f:status": {}}}]);
+        }
         let object = json!({"metadata": metadata, "spec": spec, "status": status});
         let fact = wire::object_fact(serde_json::from_value(object).unwrap());
         self.index.apply_objects(Update::Apply(key(name), Box::new(fact)));

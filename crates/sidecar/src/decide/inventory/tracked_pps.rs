@@ -167,8 +167,14 @@ impl TrackedPps {
     }
 
     /// Takes the object as a watch or a read reports it; returns what it replaces. Returns nothing if it is no news: an
-    /// older version, or the one that our own last write made. While a write is in flight, the object waits.
-    pub(crate) fn refresh(&mut self, mut fact: PpsFact, source: Source) -> Option<PpsFact> {
+    /// older version, or the one that our own last write made. While a write is in flight, the object waits. States of which
+    /// the definition may hide that they exist are kept, unless it `shows_packed`.
+    pub(crate) fn refresh(
+        &mut self,
+        mut fact: PpsFact,
+        source: Source,
+        shows_packed: bool,
+    ) -> Option<PpsFact> {
         if self.in_flight.is_some() {
             // An event after a list is newer than the list, and as much to be trusted.
             let before = self.superseding.take().map(|(_, source)| source);
@@ -176,7 +182,7 @@ impl TrackedPps {
             self.superseding = Some((fact, source));
             return None;
         }
-        fact.status.restore(&self.fact.status);
+        fact.status.restore(&self.fact.status, shows_packed);
         let is_known = match source {
             Source::List => fact == self.fact,
             Source::Event => {
@@ -275,14 +281,6 @@ impl TrackedPps {
     /// Whether the definition seems to hide states of the object that nobody knows. Such an object cannot be read.
     pub(crate) fn is_hidden_by_definition(&self) -> bool {
         self.fact.is_hidden_by_definition()
-    }
-
-    /// An object that the definition seemed to hide can be read after all, if the definition `hides_nothing`.
-    pub(crate) fn show(&mut self, hides_nothing: bool) {
-        if hides_nothing && self.is_hidden_by_definition() {
-            self.fact.unreadable = None;
-            self.note_all();
-        }
     }
 
     /// The form of the object may have to change: it is decided again, whatever spoke against it.

@@ -19,9 +19,15 @@ pub(super) enum FieldScope<'a> {
     Fixed,
     /// Each object is kept with the values of these keys. New keys require a relist.
     Keys(&'a Keys, Relist),
-    /// Each object is kept as its definition says. Once another one is in force, which is at this time if it is known to
-    /// have changed, a relist is required.
-    OnRequest(Relist, Option<Instant>),
+    /// Each object is kept as its definition says. Once another one is in force, a relist is required.
+    OnRequest {
+        /// The revision that lists have to have.
+        requests: watch::Receiver<u64>,
+        /// When the definition is in force that was asked for last, and its revision.
+        due: Option<(Instant, u64)>,
+        /// The revision of lists that begin now.
+        revision: u64,
+    },
 }
 
 impl FieldScope<'_> {
@@ -32,10 +38,11 @@ impl FieldScope<'_> {
         }
     }
 
-    /// The revision of the interest with which objects are read now.
+    /// The revision of the interest, or of the definition, with which objects are read now.
     pub(super) fn revision(&self) -> u64 {
         match self {
-            Self::Fixed | Self::OnRequest(..) => 0,
+            Self::Fixed => 0,
+            Self::OnRequest { revision, .. } => *revision,
             Self::Keys(keys, _) => keys.revision(),
         }
     }
@@ -50,12 +57,14 @@ impl FieldScope<'_> {
                     return "a PersistentPodState names new keys";
                 }
             }
-            Self::OnRequest(relist, due) => {
-                if due.is_some() || relist.changed().await.is_ok() {
+            Self::OnRequest { requests, due, revision } => {
+                if due.is_some() || requests.changed().await.is_ok() {
                     // Kept, so that the request is not lost if something else happens first.
-                    let time = *due.get_or_insert_with(|| Instant::now() + DEFINITION_DELAY);
+                    let (time, requested) = *due.get_or_insert_with(|| {
+                        (Instant::now() + DEFINITION_DELAY, *requests.borrow_and_update())
+                    });
                     sleep_until(time.max(not_before)).await;
-                    *due = None;
+                    (*due, *revision) = (None, requested);
                     return "the definition of PersistentPodState has changed";
                 }
             }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::metadata::key_of;
 use super::object::{Item, Malformed, item};
-use crate::facts::{NamespacedName, OwnedFields, Owner, PpsFact, PpsStatus};
+use crate::facts::{NamespacedName, OwnedFields, Owner, PackedClaim, PpsFact, PpsStatus};
 
 /// A PPS with its full metadata.
 pub type PpsObject = PersistentPodState<ObjectMeta, PpsStatus>;
@@ -30,13 +30,13 @@ pub fn object_fact(object: PpsObject) -> PpsFact {
         labels.get(generate::MANAGED_BY_LABEL).is_some_and(|value| value == generate::FIELD_MANAGER)
     });
     let managed = metadata.managed_fields.as_deref().unwrap_or_default();
-    let (owned, claims_packed) = (owned_fields(managed), claims_packed(managed));
+    let (owned, packed_claim) = (owned_fields(managed), packed_claim(managed));
     let (mut spec, mut status, mut unreadable) = (object.spec, object.status, None);
     if let Some(damaged) = status.damaged.take() {
         spec = Spec { target_ref: spec.target_ref, ..Spec::default() };
         unreadable = Some(damaged.to_string());
     } else {
-        status.claims_packed = claims_packed;
+        status.packed_claim = packed_claim;
     }
     PpsFact {
         uid: metadata.uid.unwrap_or_default(),
@@ -54,10 +54,13 @@ pub fn object_fact(object: PpsObject) -> PpsFact {
 }
 
 /// Whether some client has written the compact form, and none has removed it.
-fn claims_packed(entries: &[ManagedFieldsEntry]) -> bool {
-    let status =
-        |entry: &ManagedFieldsEntry| entry.fields_v1.as_ref()?.0.get("f:status")?.get("f:packed").map(drop);
-    entries.iter().any(|entry| status(entry).is_some())
+fn packed_claim(entries: &[ManagedFieldsEntry]) -> PackedClaim {
+    let statuses = entries.iter().filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:status"));
+    statuses.fold(PackedClaim::Unknown, |claim, status| match claim {
+        PackedClaim::Yes => PackedClaim::Yes,
+        _ if status.get("f:packed").is_some() => PackedClaim::Yes,
+        _ => PackedClaim::No,
+    })
 }
 
 /// The fields of the spec that the sidecar owns; none if it owns no part of the spec. It owns a part of every status that
@@ -266,7 +269,7 @@ mod tests {
         let node = |pod: &str| status.pod_states.get(pod).unwrap().node_name;
         assert_eq!([node("w-0"), node("w-1"), node("queue-x7k2p")], ["a", "b", "c"]);
         assert_eq!(status.form, crate::facts::Form::Compact(["w-1".into()].into()));
-        assert!(status.claims_packed);
+        assert_eq!(status.packed_claim, PackedClaim::Yes);
         for (packed, message) in [
             (json!({"version": 2, "buckets": {}}), "status.packed.version is 2"),
             (json!({"version": 1, "buckets": {"hunter2": ""}}), "status.packed.buckets is damaged"),

@@ -8,6 +8,15 @@ use super::*;
 use crate::decide::schedule::{Batch, Candidates};
 use crate::facts::{Form, StoredForm};
 
+/// Whether the managed fields of an object say that the compact form was written.
+#[derive(Clone, Copy, Debug)]
+enum Claims {
+    No,
+    Yes,
+    /// The API server has dropped them, because the object was too large with them.
+    Unknown,
+}
+
 /// An API server that merges patches, and perhaps prunes `packed`.
 struct Server {
     world: World,
@@ -95,21 +104,23 @@ impl Server {
             .collect()
     }
 
-    /// The object as a watch reports it; `claims` is whether its managed fields have the compact form.
-    fn report(&mut self, claims: bool) {
-        let fields = json!({"f:status": {"f:packed": {".": {}, "f:buckets": {}, "f:version": {}}}});
+    /// The object as a watch reports it.
+    fn report(&mut self, claims: Claims) {
+        let fields = match claims {
+            Claims::No => json!({"f:status": {"f:podStates": {}}}),
+            Claims::Yes => json!({"f:status": {"f:packed": {".": {}, "f:buckets": {}, "f:version": {}}}}),
+            Claims::Unknown => json!({"f:spec": {}}),
+        };
         let managed = json!([{"manager": "pps-sidecar", "operation": "Update", "fieldsV1": fields}]);
-        let mut metadata = json!({"uid": "uid-p", "creationTimestamp": "2026-01-01T00:00:00Z"});
-        if claims {
-            metadata["managedFields"] = managed;
-        }
+        let metadata =
+            json!({"uid": "uid-p", "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": managed});
         let status = self.status.clone();
         self.world.object_with("p", &metadata, &spec("w"), &status);
     }
 
-    /// A complete list.
-    fn relist(&mut self, claims: bool) {
-        self.world.index.apply_objects(Update::Begin(0));
+    /// A complete list that began after the definition was in use.
+    fn relist(&mut self, claims: Claims) {
+        self.world.index.apply_objects(Update::Begin(u64::MAX));
         self.report(claims);
         self.world.index.apply_objects(Update::Done);
     }
@@ -211,8 +222,11 @@ fn no_object_gets_the_compact_form_unless_the_definition_is_known_to_keep_it() {
         server.ready(0..100);
         assert_eq!(moves(&server.settle()), [None]);
         server.world.index.set_compact_form_kept(true);
+        if is_kept.is_some() {
+            server.relist(Claims::No);
+        }
         assert!(server.world.index.take_work().statuses.contains(&key("p")));
-        assert_eq!(moves(&server.settle()), [Some(StoredForm::Compact)], "a change takes effect at once");
+        assert_eq!(moves(&server.settle()), [Some(StoredForm::Compact)]);
     }
 }
 
@@ -268,7 +282,7 @@ fn states_that_the_compact_form_makes_no_smaller_stay_plain() {
 fn a_state_that_another_writer_puts_into_pod_states_takes_precedence_and_is_folded_in() {
     let mut server = Server::with(150);
     server.status["podStates"] = json!({"w-7": {"nodeName": "node-9"}, "w-120": {"nodeName": "node-9"}});
-    server.report(true);
+    server.report(Claims::Yes);
     assert_eq!(
         server.world.index.objects[&key("p")].fact.status.pod_states.get("w-7").unwrap().node_name,
         "node-9"
@@ -284,7 +298,7 @@ fn a_state_that_another_writer_puts_into_pod_states_takes_precedence_and_is_fold
     }
     server.settle();
     server.status["podStates"] = json!({"w-7": {"nodeName": "node-9"}, "w-120": {"nodeName": "node-9"}});
-    server.report(true);
+    server.report(Claims::Yes);
     assert!(server.settle().is_empty(), "a state of a Pod that does not run stays");
     server.world.pod("w-8", ready_on("node-2"));
     server.settle();
@@ -348,7 +362,7 @@ fn states_that_a_definition_hides_are_kept_and_written_back() {
         if definition_is_known {
             server.world.index.set_compact_form_kept(false);
         }
-        server.relist(true);
+        server.relist(Claims::Yes);
         assert_eq!(server.form(), &Form::Pruned([].into()));
         assert_eq!(server.known(), known, "no state is dropped");
         let writes = server.settle();
@@ -356,7 +370,7 @@ fn states_that_a_definition_hides_are_kept_and_written_back() {
             assert_eq!(moves(&writes), [Some(StoredForm::Plain)]);
             assert_eq!(server.status["podStates"], known);
             // The API server may go on to say who has written the compact form.
-            server.relist(true);
+            server.relist(Claims::Yes);
             assert!(server.settle().is_empty());
             assert_eq!(server.form(), &Form::Plain);
         } else {
@@ -375,7 +389,7 @@ fn a_definition_that_comes_back_shows_the_states_again() {
     server.status.as_object_mut().unwrap().remove("packed");
     server.world.index.set_compact_form_kept(false);
     server.world.index.take_work();
-    server.relist(true);
+    server.relist(Claims::Yes);
     // They are too many for podStates: any write would end what the API server still has.
     server.world.pod("w-3", ready_on("node-1"));
     assert!(server.write().is_none());
@@ -384,7 +398,7 @@ fn a_definition_that_comes_back_shows_the_states_again() {
     assert!(!server.world.index.objects[&key("p")].dirty.is_clean(), "and nothing is forgotten");
     server.status = whole;
     server.world.index.set_compact_form_kept(true);
-    server.relist(true);
+    server.relist(Claims::Yes);
     assert_eq!(moves(&server.settle()), [None]);
     assert_eq!(recorded_state(&server.status, "w-3").unwrap().unwrap().node_name, "node-1");
 }
@@ -397,12 +411,14 @@ fn nothing_is_written_to_an_object_whose_states_are_hidden_from_a_new_process() 
         server.world.index.apply_objects(Update::Delete(key("p")));
         server.ready(0..100);
         server.world.index.take_work();
-        server.report(true);
+        server.report(Claims::Yes);
         assert!(server.write().is_none());
         assert_eq!(server.world.index.unreadable_count(), 1);
         let reported = server.world.index.take_work().notices;
         assert_eq!(reported.len(), usize::from(is_kept.is_some()), "not before it is certain: {reported:?}");
         server.world.index.set_compact_form_kept(true);
+        // Nothing was hidden after all.
+        server.relist(Claims::Yes);
         assert_eq!(server.world.index.unreadable_count(), 0);
         assert_eq!(moves(&server.settle()), [Some(StoredForm::Compact)]);
     }
@@ -410,16 +426,164 @@ fn nothing_is_written_to_an_object_whose_states_are_hidden_from_a_new_process() 
     let mut server = Server::new(100);
     server.world.index.set_compact_form_kept(false);
     server.world.index.apply_objects(Update::Delete(key("p")));
-    server.report(false);
+    server.report(Claims::No);
     server.ready(0..3);
     assert_eq!(moves(&server.settle()), [None]);
+}
+
+/// A process that starts under a definition that hides the states of an object of 60 Pods, of which 30 run.
+fn started_under_a_definition_that_hides_states(claims: Claims) -> (Server, Value) {
+    let whole = Server::with(60).status;
+    let mut server = Server::new(60);
+    server.world.index.compact_form.is_kept = Some(false);
+    server.world.index.apply_objects(Update::Delete(key("p")));
+    server.ready(0..30);
+    server.status = whole.clone();
+    server.status.as_object_mut().unwrap().remove("packed");
+    server.report(claims);
+    assert!(server.write().is_none());
+    (server, whole)
+}
+
+#[test]
+fn a_definition_that_comes_back_makes_nothing_readable_before_a_list_shows_it() {
+    for claims in [Claims::Yes, Claims::Unknown] {
+        let (mut server, whole) = started_under_a_definition_that_hides_states(claims);
+        let hidden = server.status.clone();
+        server.world.index.set_compact_form_kept(true);
+        assert!(server.write().is_none(), "{claims:?}: what was shown is not all that is stored");
+        // A list that began before the API server used the definition, for example the first one.
+        server.world.index.apply_objects(Update::Begin(0));
+        server.status = hidden;
+        server.report(claims);
+        server.world.index.apply_objects(Update::Done);
+        assert!(server.write().is_none(), "{claims:?}");
+        assert_eq!(server.world.index.unreadable_count(), 1);
+        server.status = whole;
+        server.relist(claims);
+        assert_eq!(server.world.index.unreadable_count(), 0);
+        server.settle();
+        assert_eq!(recorded_state(&server.status, "w-45").unwrap().unwrap().node_name, "node-2");
+    }
+}
+
+#[test]
+fn objects_are_listed_again_when_the_definition_is_known_or_changes() {
+    let relists = |server: &mut Server| server.world.index.take_work().relist_objects.is_some();
+    let mut server = Server::new(1);
+    server.world.index.compact_form.is_kept = None;
+    server.world.index.take_work();
+    server.world.index.set_compact_form_kept(true);
+    assert!(!relists(&mut server), "the first list is enough where nothing is hidden");
+    server.world.index.set_compact_form_kept(false);
+    assert!(relists(&mut server));
+    let (mut server, _) = started_under_a_definition_that_hides_states(Claims::Yes);
+    server.world.index.compact_form.is_kept = None;
+    server.world.index.take_work();
+    server.world.index.set_compact_form_kept(true);
+    assert!(relists(&mut server), "the first one");
+    // The definition was known first; what the API server shows may be older.
+    let mut server = Server::new(60);
+    server.world.index.apply_objects(Update::Delete(key("p")));
+    server.world.index.take_work();
+    server.report(Claims::Yes);
+    assert!(server.write().is_none() && relists(&mut server));
+    server.relist(Claims::Yes);
+    assert!(server.write().is_some(), "nothing is stored, then");
+}
+
+#[test]
+fn objects_move_only_when_the_definition_is_in_use() {
+    let mut server = Server::new(100);
+    server.world.index.set_compact_form_kept(false);
+    server.ready(0..100);
+    server.settle();
+    server.world.index.set_compact_form_kept(true);
+    assert!(server.settle().is_empty(), "the API server does not store it yet");
+    server.world.index.take_work();
+    server.relist(Claims::No);
+    assert!(server.world.index.take_work().statuses.contains(&key("p")));
+    assert_eq!(moves(&server.settle()), [Some(StoredForm::Compact)]);
+}
+
+#[test]
+fn a_process_that_starts_after_the_states_were_written_back_reads_them() {
+    let mut server = Server::with(60);
+    server.status.as_object_mut().unwrap().remove("packed");
+    server.world.index.set_compact_form_kept(false);
+    server.prunes = true;
+    server.relist(Claims::Yes);
+    assert_eq!(moves(&server.settle()), [Some(StoredForm::Plain)]);
+    let mut fresh = Server::new(60);
+    fresh.world.index.compact_form.is_kept = Some(false);
+    fresh.world.index.apply_objects(Update::Delete(key("p")));
+    fresh.status = server.status;
+    // The API server goes on to say that the compact form was written.
+    fresh.report(Claims::Yes);
+    assert_eq!((fresh.world.index.unreadable_count(), fresh.world.states("p").len()), (0, 60));
+    fresh.world.pod("w-3", ready_on("node-1"));
+    assert!(fresh.write().is_some());
+}
+
+#[test]
+fn hidden_states_are_known_without_managed_fields() {
+    let mut server = Server::with(100);
+    for pod in 50..100 {
+        server.world.index.apply_pods(Update::Delete(key(&format!("w-{pod}"))));
+    }
+    server.settle();
+    server.prunes = true;
+    server.status.as_object_mut().unwrap().remove("packed");
+    server.world.index.set_compact_form_kept(false);
+    for claims in [Claims::Unknown, Claims::No] {
+        server.relist(claims);
+        assert_eq!(server.world.states("p").len(), 100, "{claims:?}");
+    }
+    assert_eq!(moves(&server.settle()), [Some(StoredForm::Plain)]);
+    assert_eq!(server.status["podStates"].as_object().unwrap().len(), 100);
+}
+
+#[test]
+fn states_that_are_only_in_memory_outlive_events() {
+    let mut server = Server::new(60);
+    server.ready(0..60);
+    let write = server.write().unwrap();
+    server.prunes = true;
+    server.store(&write);
+    let version = server.world.version.to_string();
+    server.world.index.on_compact_form_dropped(&key("p"), "uid-p", Some(&version));
+    server.report(Claims::No);
+    assert_eq!(server.world.states("p").len(), 60);
+    assert_eq!(moves(&server.settle()), [Some(StoredForm::Plain)]);
+}
+
+#[test]
+fn no_message_tells_to_delete_an_object_that_may_have_states() {
+    let (mut server, _) = started_under_a_definition_that_hides_states(Claims::Yes);
+    let hidden = server.world.index.take_work().notices;
+    let mut server = Server::with(60);
+    server.status["packed"]["version"] = 2.into();
+    server.report(Claims::Yes);
+    let newer = server.world.index.take_work().notices;
+    for (notices, advice) in [
+        (hidden, "apply this product's definition of PersistentPodState again"),
+        (newer, "correct PersistentPodState p: "),
+    ] {
+        let [notice] = &notices[..] else { panic!("{notices:?}") };
+        assert!(notice.message.starts_with(advice), "{}", notice.message);
+        assert!(
+            !notice.message.replace("do not change or delete", "").contains("delete"),
+            "{}",
+            notice.message
+        );
+    }
 }
 
 #[test]
 fn a_client_that_removes_the_compact_form_is_believed() {
     let mut server = Server::with(60);
     server.status.as_object_mut().unwrap().remove("packed");
-    server.report(false);
+    server.report(Claims::No);
     assert_eq!(server.known(), Value::Null);
     assert_eq!(moves(&server.settle()), [Some(StoredForm::Compact)], "of the Pods that run");
 }
@@ -452,7 +616,7 @@ fn as_many_compact_states_are_written_as_fit() {
 fn a_damaged_object_is_not_written() {
     let mut server = Server::with(60);
     server.status["packed"]["buckets"]["ordinals-0"] = "1 web-* n\n".into();
-    server.report(true);
+    server.report(Claims::Yes);
     server.ready(0..1);
     assert!(server.write().is_none());
     assert_eq!(server.world.index.unreadable_count(), 1);
