@@ -1,11 +1,13 @@
 //! What was read from the cluster and the registry. Each type has only the fields that the rules need; fields that are
 //! missing or of another type count as empty.
 
+mod forms;
 mod objects;
 mod recording;
 mod selector;
 mod settings;
 
+pub use forms::{HasEntries, WritesPacked};
 pub use objects::{
     Condition, Container, ContainerState, ContainerStatus, Definition, DefinitionVersion, Deployment,
     LeaseSpec, Metadata, ObjectName, Owner, Pod, Policy, PolicyServer, PolicyServerSpec, PolicySpec,

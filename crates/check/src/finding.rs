@@ -101,6 +101,8 @@ codes! {
     DefinitionConversionWebhook,
     /// The definition has no status subresource, so nothing can be recorded.
     DefinitionWithoutStatus,
+    /// The definition does not keep the compact form of states, or hides states that have it.
+    DefinitionWithoutCompactForm,
 
     /// The PolicyServer exists and its Pods are ready.
     PolicyServerReady,

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::forms::{HasEntries, WritesPacked};
+
 /// Reads a field, or takes its default if it is null or of another type: one odd object must not hide the others.
 fn lenient<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned + Default>(
     deserializer: D,
@@ -339,9 +341,13 @@ objects! {
         name: String,
         /// The namespace.
         namespace: String,
+        /// Whether the API server has been given states in the compact form.
+        managed_fields: WritesPacked,
     }
     /// The status of a PersistentPodState.
     RecordedStatus {
+        /// Whether the plain form has states.
+        pod_states: HasEntries,
         /// Recording, …
         conditions: Vec<Condition>,
     }

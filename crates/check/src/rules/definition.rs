@@ -1,7 +1,7 @@
 //! The definition of PersistentPodState.
 
-use super::findings::Findings;
-use crate::facts::{Facts, Phase, Read, Recorder};
+use super::findings::{Findings, some_of};
+use crate::facts::{Definition, Facts, Phase, Read, Recorder};
 use crate::finding::Code;
 
 const NAME: &str = "CustomResourceDefinition persistentpodstates.apps.kruise.io";
@@ -59,9 +59,12 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
             Code::DefinitionOfOpenKruise,
             NAME,
             format!("is OpenKruise's (its spec has no field {OWN_FIELD}), but the sidecar is to record"),
-            "install the overlay openkruise (chart: crds.install=false, sidecar.recorder=openkruise), or apply our crd.yaml",
+            "apply our crd.yaml. Only if no object has states in status.packed (\"Back to OpenKruise\" in \
+             docs/operations.md) install the overlay openkruise instead (chart: crds.install=false, \
+             sidecar.recorder=openkruise)",
         );
     }
+    check_compact_form(definition, is_ours, facts, findings);
     let served: Vec<&str> = versions
         .iter()
         .filter(|version| version.served && VERSIONS.contains(&version.name.as_str()))
@@ -113,6 +116,51 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
             Code::DefinitionReady,
             NAME,
             format!("{owner}, serves {}, stores {stored}", served.join(" and ")),
+        );
+    }
+}
+
+/// A definition that lacks `status.packed` shows nothing of the states that are in it, and the next write of such an object
+/// removes them. The sidecar reads and writes v1alpha1.
+fn check_compact_form(definition: &Definition, is_ours: bool, facts: &Facts, findings: &mut Findings) {
+    let mut versions = definition.spec.versions.iter();
+    if !versions.any(|version| version.name == VERSIONS[0] && version.prunes_packed()) {
+        return;
+    }
+    let is_before = facts.settings.phase == Phase::Before;
+    let listed = facts.objects.known().map_or(&[][..], |objects| &objects.listed);
+    let hidden: Vec<String> = listed
+        .iter()
+        .filter(|object| object.has_only_packed_states())
+        .map(|object| format!("{}/{}", object.metadata.namespace, object.metadata.name))
+        .collect();
+    if !hidden.is_empty() {
+        let seen = format!(
+            "has no field status.packed and hides the states that {} objects have there: {}. The next write of such an \
+             object removes them",
+            hidden.len(),
+            some_of(&hidden)
+        );
+        let advice = "apply the crd.yaml of this release again; until then restart no sidecar, change no such object, and \
+                      delete none of their Pods";
+        // The installation brings the field back.
+        if is_before {
+            findings.warning(Code::DefinitionWithoutCompactForm, NAME, seen, advice);
+        } else {
+            findings.error(Code::DefinitionWithoutCompactForm, NAME, seen, advice);
+        }
+    } else if is_ours {
+        findings.warning(
+            Code::DefinitionWithoutCompactForm,
+            NAME,
+            "is that of an earlier release: it has no field status.packed, so the states of large objects stay in \
+             status.podStates",
+            if is_before {
+                "upgrade with --compact-states=never (chart: sidecar.compactStates=never), wait for the rollout of every \
+                 PolicyServer that runs the policy, then set auto"
+            } else {
+                "apply the crd.yaml of this release, once every PolicyServer runs its policy"
+            },
         );
     }
 }

@@ -1,5 +1,6 @@
 //! Each finding has facts that produce it, and facts that do not.
 
+mod compact_form;
 mod fixture;
 mod flaws;
 

@@ -136,6 +136,26 @@ pub(super) fn object(namespace: &str, recording: &str) -> Value {
         [{"type": "Recording", "status": recording, "reason": "Some"}]}})
 }
 
+/// An object whose states are in the compact form, as the API server shows it under a definition that hides them.
+pub(super) fn packed_object() -> Value {
+    let mut object = object("shop", "True");
+    object["metadata"]["managedFields"] = json!([
+        {"manager": "kubectl", "fieldsV1": {"f:spec": {}}},
+        {"manager": "pps-sidecar", "subresource": "status", "fieldsV1": {"f:status": {"f:packed": {".": {}, "f:version": {}}}}},
+    ]);
+    object
+}
+
+/// The definition of a release before the compact form.
+pub(super) fn earlier_release() -> Facts {
+    definition(|one| {
+        for version in &mut one.spec.versions {
+            let status = &mut version.schema["openAPIV3Schema"]["properties"]["status"]["properties"];
+            status.as_object_mut().unwrap().remove("packed").expect("our definition has the compact form");
+        }
+    })
+}
+
 pub(super) fn before() -> Facts {
     let mut facts = healthy();
     facts.settings.phase = Phase::Before;

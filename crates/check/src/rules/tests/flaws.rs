@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::fixture::{
-    before, changed, definition, known, lease, object, of, pod, policy, registry, server, sidecar, with,
+    before, changed, definition, earlier_release, known, lease, object, of, packed_object, pod, policy,
+    registry, server, sidecar, with,
 };
 use crate::facts::{Facts, ModuleAnswer, Objects, OtherSidecar, Problem, Read, Recorder, Right};
 use crate::finding::{Code, Severity};
@@ -95,6 +96,14 @@ pub(super) fn flaws() -> Vec<(Code, Severity, Facts)> {
             Code::DefinitionWithoutStatus,
             Error,
             definition(|one| one.spec.versions[0].subresources = Value::Null),
+        ),
+        (Code::DefinitionWithoutCompactForm, Warning, earlier_release()),
+        (
+            Code::DefinitionWithoutCompactForm,
+            Error,
+            with(earlier_release(), |facts| {
+                facts.objects = Read::Known(Objects { listed: vec![of(packed_object())], more: 0 });
+            }),
         ),
         (Code::PolicyServerMissing, Error, changed(|facts| facts.server = Read::Absent)),
         (Code::PolicyServerMissing, Error, with(before(), |facts| facts.server = Read::Absent)),
