@@ -1,6 +1,7 @@
 //! One evaluation, from bytes to bytes: native and in Wasm, and where the time is spent.
 
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use persistent_pod_state_policy::cluster::{Cluster, GoverningPps};
 use persistent_pod_state_policy::{Host, ValidationResponse, admit};
 use pps_core::{AnnotationRules, PodIdentity, apply, conflict, plan};
-use pps_e2e::kubewarden::stand_in::{HostCalls, Instance, PolicyModule};
+use pps_e2e::kubewarden::stand_in::{HostCalls, Instance, Meter, PolicyModule};
 use serde_json::Value;
 
 use crate::fixture::{CachedHost, Case, NAMESPACE, Owner, Recording};
@@ -93,6 +94,45 @@ pub(crate) fn compare_with_native(module: &PolicyModule) -> Result<String> {
     }
     let header =
         ["Pod", "request, bytes", "native", "Wasm, guest", "÷ native", "Wasm, new instance", "÷ native"];
+    Ok(table(&header, rows))
+}
+
+/// Compares another build of the module with the first one, in turns.
+pub(crate) fn compare_modules(paths: &[PathBuf; 2]) -> Result<String> {
+    let load = |path: &PathBuf| PolicyModule::load_file(path);
+    let [first, second] = [load(&paths[0])?, load(&paths[1])?];
+    let meters = [Meter::load_file(&paths[0])?, Meter::load_file(&paths[1])?];
+    let mut rows = Vec::new();
+    for (name, case) in cases() {
+        let [first, second] = [PreparedCase::new(&first, &case)?, PreparedCase::new(&second, &case)?];
+        let count_in = |meter: &Meter| -> Result<f64> {
+            Ok(meter.validate(&first.payload, first.calls.clone(), u64::MAX)?.instructions as f64)
+        };
+        let instructions = [count_in(&meters[0])?, count_in(&meters[1])?];
+        let [first_guest, second_guest] = compare([&mut || first.run_guest(), &mut || second.run_guest()]);
+        let [first_new, second_new] =
+            compare([&mut || first.run_new_instance(), &mut || second.run_new_instance()]);
+        rows.push(vec![
+            name.to_owned(),
+            micros(first_guest.each),
+            micros(second_guest.each),
+            ratio(second_guest.ratio),
+            micros(first_new.each),
+            micros(second_new.each),
+            ratio(second_new.ratio),
+            ratio(instructions[1] / instructions[0]),
+        ]);
+    }
+    let header = [
+        "Pod",
+        "guest, first",
+        "second",
+        "÷ first",
+        "new instance, first",
+        "second",
+        "÷ first",
+        "instructions ÷ first",
+    ];
     Ok(table(&header, rows))
 }
 

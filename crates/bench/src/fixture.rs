@@ -1,6 +1,6 @@
 //! Requests like those of a real cluster, and a host that answers the policy's calls.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use persistent_pod_state_policy::Host;
@@ -9,7 +9,10 @@ use pps_core::alias::target_of_alias;
 use pps_core::generate::second_name;
 use pps_corpus::{FakeHost, HostQuirks};
 use pps_e2e::kubewarden::stand_in::HostCalls;
+use serde::Deserialize;
 use serde_json::{Value, json};
+
+use crate::admission::form::Form;
 
 pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -44,6 +47,8 @@ pub(crate) struct Case {
     pub(crate) recording: Recording,
     /// How many Pods the PPS has recorded.
     pub(crate) states: usize,
+    /// The form of the recorded states.
+    pub(crate) form: Form,
     pub(crate) containers: usize,
     /// The host ignores field masks and returns whole objects.
     pub(crate) ignores_masks: bool,
@@ -56,6 +61,7 @@ impl Default for Case {
             owner: Owner::StatefulSet,
             recording: Recording::SameName,
             states: 10,
+            form: Form::Plain,
             containers: 1,
             ignores_masks: false,
             settings: json!({}),
@@ -95,17 +101,25 @@ impl Case {
 
     pub(crate) fn host(&self) -> CachedHost {
         let mut objects = Vec::new();
-        let pods = |from: usize| -> Vec<String> { (from..from + self.states).map(pod_name).collect() };
         match self.recording {
             Recording::None => {}
-            Recording::SameName => objects.push(object("web", "web", &pods(0))),
-            Recording::OtherName => {
-                objects.extend([alias("keep-web", "web"), object("keep-web", "web", &pods(0))]);
-            }
-            Recording::OtherPods => objects.push(object("web", "web", &pods(1))),
+            Recording::SameName => objects.push(self.object("web", 0)),
+            Recording::OtherName => objects.extend([alias("keep-web", "web"), self.object("keep-web", 0)]),
+            Recording::OtherPods => objects.push(self.object("web", 1)),
         }
         let quirks = HostQuirks { ignores_masks: self.ignores_masks, ..HostQuirks::default() };
         CachedHost { host: FakeHost::new(objects, quirks), responses: Arc::default() }
+    }
+
+    /// The PPS, which has recorded the workload's Pods from this ordinal on.
+    pub(crate) fn object(&self, name: &str, first: usize) -> Value {
+        let pods: Vec<String> = (first..first + self.states).map(pod_name).collect();
+        let mut object = object(name, "web", &pods);
+        if self.form == Form::Compact {
+            let states = BTreeMap::deserialize(&object["status"]["podStates"]).unwrap_or_default();
+            object["status"] = self.form.status(&states);
+        }
+        object
     }
 }
 

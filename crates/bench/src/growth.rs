@@ -8,48 +8,57 @@ use pps_e2e::kubewarden::stand_in::{Mask, PolicyModule};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use crate::admission::form::Form;
 use crate::evaluation::PreparedCase;
-use crate::fixture::{Case, Owner, object};
+use crate::fixture::{Case, Owner};
 use crate::report::{count, micros, ratio, table};
 use crate::sample::compare;
 
-/// Grows the number of Pods that the PPS has recorded.
+/// Grows the number of Pods that the PPS has recorded, in both forms.
 pub(crate) fn measure_by_recorded_pods(module: &PolicyModule) -> Result<String> {
-    let case = |states, ignores_masks| Case { states, ignores_masks, ..Case::default() };
-    let base = PreparedCase::new(module, &case(10, false))?;
+    let case = |states, form, ignores_masks| Case { states, form, ignores_masks, ..Case::default() };
+    let base = PreparedCase::new(module, &case(10, Form::Plain, false))?;
     let mut rows = Vec::new();
-    for states in [10, 100, 1_000, 10_000] {
-        let masked = PreparedCase::new(module, &case(states, false))?;
-        let whole = PreparedCase::new(module, &case(states, true))?;
-        let pods: Vec<String> = (0..states).map(|ordinal| format!("web-{ordinal}")).collect();
-        let text = to_text(&object("web", "web", &pods));
-        let mask = Mask::new(["spec", "status.podStates.web-0", "status.targetUID"]);
-        let [_, masked, whole, host] = compare([
-            &mut || base.run_guest(),
-            &mut || masked.run_guest(),
-            &mut || whole.run_guest(),
-            &mut || {
-                let mut object: Value = serde_json::from_str(black_box(&text)).unwrap_or_default();
-                mask.prune(&mut object);
-                drop(black_box(to_text(&object)));
-            },
-        ]);
-        rows.push(vec![
-            count(states),
-            micros(masked.each),
-            ratio(masked.ratio),
-            micros(whole.each),
-            ratio(whole.ratio),
-            count(text.len()),
-            micros(host.each),
-        ]);
+    for form in [Form::Plain, Form::Compact] {
+        for states in [10, 100, 1_000, 10_000] {
+            let masked = PreparedCase::new(module, &case(states, form, false))?;
+            let whole = PreparedCase::new(module, &case(states, form, true))?;
+            let text = to_text(&case(states, form, false).object("web", 0));
+            // What the policy asks for.
+            let mask = Mask::new([
+                "spec",
+                "status.podStates.web-0",
+                "status.packed.version",
+                "status.packed.buckets.ordinals-0",
+                "status.targetUID",
+            ]);
+            let [_, masked, whole, host] = compare([
+                &mut || base.run_guest(),
+                &mut || masked.run_guest(),
+                &mut || whole.run_guest(),
+                &mut || {
+                    let mut object: Value = serde_json::from_str(black_box(&text)).unwrap_or_default();
+                    mask.prune(&mut object);
+                    drop(black_box(to_text(&object)));
+                },
+            ]);
+            rows.push(vec![
+                format!("{}, {}", count(states), form.title()),
+                micros(masked.each),
+                ratio(masked.ratio),
+                micros(whole.each),
+                ratio(whole.ratio),
+                count(text.len()),
+                micros(host.each),
+            ]);
+        }
     }
     let header = [
         "recorded Pods",
         "guest",
-        "÷ at 10",
+        "÷ at 10, plain",
         "guest, host without field masks",
-        "÷ at 10 with field masks",
+        "÷ at 10, plain, with field masks",
         "PPS, bytes",
         "host: parse and mask it",
     ];

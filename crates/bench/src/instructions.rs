@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde::de::IgnoredAny;
 
+use crate::admission::form::Form;
 use crate::evaluation::evaluate_natively;
 use crate::fixture::{CachedHost, Case, Owner, Recording};
 use crate::report::{count, ratio, table};
@@ -29,6 +30,10 @@ fn cases() -> Vec<(&'static str, Case)> {
         ("of a StatefulSet without a PPS", Case { recording: Recording::None, ..default() }),
         ("with a state, 10 Pods recorded", default()),
         ("with a state, 10,000 Pods recorded", Case { states: 10_000, ..default() }),
+        (
+            "with a state, 10,000 Pods recorded, compact",
+            Case { states: 10_000, form: Form::Compact, ..default() },
+        ),
         (
             "with a state, 10,000 Pods recorded, host without field masks",
             Case { states: 10_000, ignores_masks: true, ..default() },

@@ -43,7 +43,7 @@ struct Args {
     #[arg(long)]
     admissions: Option<usize>,
     #[command(subcommand)]
-    internal: Option<InternalCommand>,
+    command: Option<Command>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -72,9 +72,9 @@ enum Part {
     Openkruise,
 }
 
-/// Commands with which the program starts itself: what they measure needs a process of its own.
+/// Commands, most of which the program starts itself with: what they measure needs a process of its own.
 #[derive(Debug, Subcommand)]
-enum InternalCommand {
+enum Command {
     #[command(hide = true)]
     RunInstructions { mode: instructions::Mode, case: String },
     #[command(hide = true)]
@@ -83,15 +83,21 @@ enum InternalCommand {
     RunReading(reading::worker::ReadingArgs),
     #[command(hide = true)]
     ServeStandIn(admission::host::StandInArgs),
+    /// Compares two builds of the policy's module in turns.
+    CompareModules { first: PathBuf, second: PathBuf },
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    match &args.internal {
-        Some(InternalCommand::RunInstructions { mode, case }) => return instructions::run(*mode, case),
-        Some(InternalCommand::RunLookups(args)) => return lookup::worker::run(args),
-        Some(InternalCommand::RunReading(args)) => return reading::worker::run(args),
-        Some(InternalCommand::ServeStandIn(args)) => return admission::host::run(args),
+    match &args.command {
+        Some(Command::RunInstructions { mode, case }) => return instructions::run(*mode, case),
+        Some(Command::RunLookups(args)) => return lookup::worker::run(args),
+        Some(Command::RunReading(args)) => return reading::worker::run(args),
+        Some(Command::ServeStandIn(args)) => return admission::host::run(args),
+        Some(Command::CompareModules { first, second }) => {
+            println!("{}", evaluation::compare_modules(&[first.clone(), second.clone()])?);
+            return Ok(());
+        }
         None => {}
     }
     let parts = if args.parts.is_empty() { Part::value_variants() } else { &args.parts };

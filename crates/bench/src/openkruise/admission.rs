@@ -75,6 +75,8 @@ pub(super) async fn measure(bed: &mut Bed, product: Product, comparison: &mut Co
     }
     recorder.settle().await?;
     let host = if product.is_ours() { our_host(bed).await? } else { their_host(&recorder)? };
+    // What was recorded is still being freed, which would count for the first size.
+    bed.settle().await?;
     for layout in sizes {
         measure_size(bed, &host, layout, product, comparison).await?;
     }

@@ -178,7 +178,7 @@ impl Bed {
     }
 
     /// Waits until the API server is idle.
-    async fn settle(&self) -> Result<()> {
+    pub(super) async fn settle(&self) -> Result<()> {
         let mut before = self.api_server_cpu()?;
         for _ in 0..20 {
             sleep(Duration::from_secs(1)).await;
