@@ -59,7 +59,9 @@ fn inject(
         return Ok(ValidationResponse::accept(warnings));
     }
     if pod.contains(NUMBER_KEY) {
-        let message = format!("this Pod cannot be read: it has a field {NUMBER_KEY}, which no field of a Pod can be called");
+        let message = format!(
+            "this Pod cannot be read: it has a field {NUMBER_KEY}, which no field of a Pod can be called"
+        );
         return Err(Rejection { code: 400, message });
     }
     let mut pod: Value = serde_json::from_str(pod).map_err(|error| unreadable(&error))?;

@@ -226,7 +226,7 @@ impl Reader {
             .arg("run-reading")
             .arg("--kubeconfig")
             .arg(kubeconfig)
-            .args(["--method", &name(method), "--form", &name(form), "--count", &objects.to_string()])
+            .args(["--method", &name(&method), "--form", &name(&form), "--count", &objects.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -255,7 +255,7 @@ impl Reader {
     }
 }
 
-fn name(value: impl ValueEnum) -> String {
+fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 

@@ -154,18 +154,15 @@ impl Reading {
 
     /// Reads events until this many objects have arrived. Says on the standard output when the watch is open.
     async fn watch(&self, method: Method, count: usize) -> Result<()> {
-        let query = match method {
-            Method::Stream => {
-                "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
-                    .to_owned()
-            }
-            _ => {
-                let first = self.request(true, "limit=1").await?;
-                let encoding = encoding(first.headers());
-                let message = Message::new(encoding, first.into_body().collect().await?.to_bytes().to_vec());
-                let page = Page::read(message.as_encoded()).map_err(|error| anyhow::anyhow!("{error}"))?;
-                format!("watch=true&resourceVersion={}", page.resource_version())
-            }
+        let query = if method == Method::Stream {
+            "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+                .to_owned()
+        } else {
+            let first = self.request(true, "limit=1").await?;
+            let encoding = encoding(first.headers());
+            let message = Message::new(encoding, first.into_body().collect().await?.to_bytes().to_vec());
+            let page = Page::read(message.as_encoded()).map_err(|error| anyhow::anyhow!("{error}"))?;
+            format!("watch=true&resourceVersion={}", page.resource_version())
         };
         let response = self.request(false, &query).await?;
         println!();
@@ -174,7 +171,7 @@ impl Reading {
         let mut body = response.into_body();
         let mut read = 0;
         while read < count {
-            let frame = tokio::time::timeout(Duration::from_secs(120), body.frame()).await?;
+            let frame = tokio::time::timeout(Duration::from_mins(2), body.frame()).await?;
             let Some(frame) = frame else { bail!("the watch ended after {read} of {count} events") };
             events.push(&frame?.into_data().unwrap_or_default());
             while let Some(event) = events.next_event() {
