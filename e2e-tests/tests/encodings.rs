@@ -122,7 +122,7 @@ where
         assert_eq!(matches!(message, Message::Protobuf(_)), encoding == PROTOBUF, "{path}");
         let page = Page::read(message.as_encoded()).unwrap();
         page.resource_version().clone_into(&mut version);
-        let items = page.items().map(|object| read(object));
+        let items = page.items().map(&read);
         lists.push(items.map(|item| (item.key.to_string(), item)).collect::<BTreeMap<_, _>>());
     }
     let protobuf = lists.pop().unwrap();
@@ -140,8 +140,9 @@ where
     for batch in changes.chunks(100) {
         put(etcd, batch).await;
     }
-    let deletions: Vec<Value> = changes[OBJECTS as usize - 9..]
+    let deletions: Vec<Value> = changes
         .iter()
+        .skip(changes.len() - 9)
         .map(|(key, _)| json!({"requestDeleteRange": {"key": BASE64_STANDARD.encode(format!("/registry/{key}"))}}))
         .collect();
     commit(etcd, &deletions).await;
@@ -263,10 +264,13 @@ const TIMES: [&str; 7] = [
 fn metadata(random: &mut Random, name: &str) -> Value {
     let map = |random: &mut Random| -> Value {
         let keys = ["ip", "zone", "example.com/x", "example.com/rack", "other"];
-        keys.into_iter()
-            .filter_map(|key| (random.below(2) == 0).then(|| (key.to_owned(), json!(*random.one(&TEXTS)))))
-            .collect::<serde_json::Map<_, _>>()
-            .into()
+        let mut map = serde_json::Map::new();
+        for key in keys {
+            if random.below(2) == 0 {
+                map.insert(key.to_owned(), json!(*random.one(&TEXTS)));
+            }
+        }
+        map.into()
     };
     let mut metadata = json!({
         "name": name, "namespace": "default", "uid": format!("uid-{name}"), "generation": random.below(3),

@@ -36,7 +36,8 @@ use pps_core::Spec;
 use pps_core::pps::{NodeDeletionPolicy, PodState, RetentionPolicy};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{RngSeed, TestRunner};
 use serde_json::Value;
 
 use self::cluster::{Cluster, NODES, Name, PODS, PPS_OBJECTS, Pod, SpecOptions};
@@ -249,6 +250,27 @@ impl Simulation {
             assert_eq!(*object, expected, "{name} was written although nothing had changed");
         }
     }
+}
+
+/// What the properties say of the compact form means something only if runs reach it.
+#[test]
+fn runs_reach_the_compact_form() {
+    let mut runner = TestRunner::deterministic();
+    let runs = (vec(spec_options(), PPS_OBJECTS.len()), vec(step(), 0..90));
+    let mut reached = 0;
+    for _ in 0..40 {
+        let (options, steps) = runs.new_tree(&mut runner).unwrap().current();
+        let mut simulation = Simulation::new(Cluster::new(&options));
+        simulation.recover_workloads();
+        simulation.settle();
+        let mut is_reached = simulation.has_compact_objects();
+        for step in &steps {
+            simulation.apply(step);
+            is_reached |= simulation.has_compact_objects();
+        }
+        reached += u32::from(is_reached);
+    }
+    assert!(reached >= 10, "{reached} of 40");
 }
 
 /// Entries, desired Pods and target UID of one PPS.
