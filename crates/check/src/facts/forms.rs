@@ -1,9 +1,7 @@
-//! Which form the states of an object have, and which forms a definition keeps.
+//! Which forms of states an object has: read from maps that may be large, without keeping them.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-
-use super::{DefinitionVersion, Recorded};
 
 /// Of managed fields: whether a client owns `status.packed`. They say so also under a definition that hides the field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,21 +23,5 @@ impl<'de> Deserialize<'de> for HasEntries {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let map = Value::deserialize(deserializer)?;
         Ok(Self(map.as_object().is_some_and(|map| !map.is_empty())))
-    }
-}
-
-impl Recorded {
-    /// Whether states were stored in the compact form, and none are shown in the plain one. Under a definition that does
-    /// not have the compact form, these states are hidden.
-    pub(crate) fn has_only_packed_states(&self) -> bool {
-        self.metadata.managed_fields.0 && !self.status.pod_states.0
-    }
-}
-
-impl DefinitionVersion {
-    /// Whether the schema of the status lacks the compact form, so that the API server prunes it.
-    pub(crate) fn prunes_packed(&self) -> bool {
-        let status = &self.schema["openAPIV3Schema"]["properties"]["status"]["properties"];
-        status.as_object().is_some_and(|fields| !fields.contains_key("packed"))
     }
 }

@@ -385,7 +385,21 @@ impl Pod {
     }
 }
 
+impl Recorded {
+    /// Whether states were stored in the compact form, and none are shown in the plain one. Under a definition that does
+    /// not have the compact form, these states are hidden.
+    pub(crate) fn has_only_packed_states(&self) -> bool {
+        self.metadata.managed_fields.0 && !self.status.pod_states.0
+    }
+}
+
 impl DefinitionVersion {
+    /// Whether the schema of the status lacks the compact form, so that the API server prunes it.
+    pub(crate) fn prunes_packed(&self) -> bool {
+        let status = &self.schema["openAPIV3Schema"]["properties"]["status"]["properties"];
+        status.as_object().is_some_and(|fields| !fields.contains_key("packed"))
+    }
+
     /// The properties of its objects' spec. None if the schema accepts any field.
     pub fn spec_properties(&self) -> Option<&serde_json::Map<String, Value>> {
         self.schema["openAPIV3Schema"]["properties"]["spec"]["properties"].as_object()
