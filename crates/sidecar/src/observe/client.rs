@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use http::{HeaderMap, Response, header};
+use http::{Response, header};
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -15,7 +15,7 @@ use tower::BoxError;
 use tower::util::AndThenLayer;
 
 use super::watch::LONGEST_SILENCE;
-use super::wire::{Encoding, describe as describe_json_error};
+use super::wire::{Encoding, describe as describe_json_error, retry_after};
 
 /// The largest body of a refusal that is read, in bytes.
 const LARGEST_REFUSAL: usize = 1 << 20;
@@ -93,11 +93,6 @@ where
 
 fn one_line(body: &[u8]) -> String {
     String::from_utf8_lossy(body).split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// How many seconds the server asks to wait.
-pub(super) fn retry_after(headers: &HeaderMap) -> Option<u32> {
-    headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()
 }
 
 #[cfg(test)]

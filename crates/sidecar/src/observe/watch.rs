@@ -2,6 +2,7 @@
 //! stored, retries forever, and reports whether each watch works.
 
 mod body;
+mod failure;
 mod follow;
 mod merge;
 mod scope;
@@ -18,10 +19,11 @@ use pps_core::kinds;
 use pps_core::whitelist::CONFIG_MAP;
 use tokio::sync::{Semaphore, mpsc, watch};
 
+pub(crate) use self::failure::LONGEST_SILENCE;
 pub use self::merge::Merge;
 use self::scope::FieldScope;
 pub(crate) use self::scope::Relist;
-pub(crate) use self::source::{LONGEST_SILENCE, api_resource};
+pub(crate) use self::source::api_resource;
 use self::source::{PAGES_AT_ONCE, Source};
 use self::target::WatchTarget;
 pub(crate) use self::target::resource_name;

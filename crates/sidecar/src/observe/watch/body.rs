@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use tokio::time::timeout;
 
-use super::source::{LONGEST_SILENCE, WatchError};
+use super::failure::{LONGEST_SILENCE, WatchError};
 use crate::observe::wire::{Answer, Encoding, Events, Malformed, Message};
 
 /// What to ask for instead of JSON alone. A server that has no protobuf for a resource, as for each custom one, answers

@@ -14,9 +14,10 @@ use kube::runtime::watcher::DefaultBackoff;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
+use super::failure::WatchError;
 use super::merge::Merge;
 use super::scope::FieldScope;
-use super::source::{PageSize, RawPage, Source, WATCH_TIME, WatchError, WatchEvent};
+use super::source::{PageSize, RawPage, Source, WATCH_TIME, WatchEvent};
 use super::target::{Criticality, WatchTarget};
 use super::{Observation, Watches};
 use crate::facts::store::Update;

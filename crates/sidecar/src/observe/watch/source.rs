@@ -15,8 +15,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::body::{accept_gzip, collect, collect_page, encoding_of, events, next_data, prefer_protobuf};
-use crate::observe::client::retry_after;
-use crate::observe::wire::{Events, Malformed, Message, Page, Refusal};
+use super::failure::WatchError;
+use crate::observe::wire::{Events, Malformed, Message, Page, Refusal, retry_after};
 
 /// How long the API server keeps a watch open. It ends the watch then, whether there were events or not, and the
 /// sidecar opens the next one where it ended: one cheap request a minute. So a connection that stays silent for longer
@@ -25,8 +25,6 @@ use crate::observe::wire::{Events, Malformed, Message, Page, Refusal};
 const WATCH_SECONDS: u32 = 50;
 /// A watch that ends earlier was not ended by its time: the API server may have stopped.
 pub(super) const WATCH_TIME: Duration = Duration::from_secs(WATCH_SECONDS as u64);
-/// How long a watch can be silent.
-pub(crate) const LONGEST_SILENCE: Duration = Duration::from_mins(1);
 /// How long the API server may take to begin an answer. It gives up on a list after a minute itself.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -68,64 +66,12 @@ pub(super) struct PageSize {
     most: u32,
 }
 
-/// Why a list or a watch failed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum WatchError {
-    /// The API server refused it.
-    #[error("{message} ({code})")]
-    Refused {
-        code: u16,
-        message: String,
-        /// How long it asks to wait.
-        retry_after: Duration,
-    },
-    #[error("{0}")]
-    Transport(#[from] kube::Error),
-    #[error("the answer cannot be read: {0}")]
-    Malformed(Malformed),
-    #[error("nothing was heard for {} s", .0.as_secs())]
-    Silent(Duration),
-    #[error("the answer has more than {0} bytes")]
-    TooLarge(usize),
-    #[error("the API server has gone back to an earlier state, as after a restore")]
-    WentBack,
-}
-
 /// What a watch yields.
 pub(super) enum WatchEvent {
     /// The API server has accepted the watch.
     Opened,
     /// An event, or why it cannot be read.
     Event(Result<Message, Malformed>),
-}
-
-impl WatchError {
-    pub(super) fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Refused { code: 403, .. })
-    }
-
-    /// How long the API server asks to wait.
-    pub(super) fn retry_after(&self) -> Duration {
-        match self {
-            Self::Refused { retry_after, .. } => *retry_after,
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// Whether the API server has forgotten the resource version or the token.
-    pub(super) fn is_expired(&self) -> bool {
-        matches!(self, Self::Refused { code: 410, .. })
-    }
-
-    /// Whether a watch can only continue after a new list. What a definition has defined is gone with it, even if the
-    /// definition returns; and the API server may have a state from before the place of the watch.
-    pub(super) fn needs_list(&self) -> bool {
-        match self {
-            Self::Refused { code: 404 | 410, .. } | Self::WentBack => true,
-            Self::Refused { message, .. } => message.contains("Too large resource version"),
-            _ => false,
-        }
-    }
 }
 
 impl PageSize {

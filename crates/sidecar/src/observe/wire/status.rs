@@ -1,5 +1,6 @@
 //! Refusals on the wire: what the API server answers with instead of an object.
 
+use http::{HeaderMap, header};
 use serde::Deserialize;
 
 use super::encoding::Encoded;
@@ -37,6 +38,11 @@ impl Refusal {
     pub(crate) fn retry_after_seconds(&self) -> u32 {
         self.details.retry_after_seconds
     }
+}
+
+/// How many seconds the headers of an answer ask to wait.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<u32> {
+    headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()
 }
 
 fn read_message(message: &[u8]) -> Result<Refusal, Damaged> {
