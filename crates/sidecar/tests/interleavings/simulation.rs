@@ -47,6 +47,7 @@ pub(crate) struct PendingWrite {
 
 /// The index with everything that goes into it and comes out of it.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fault or a flag of its own")]
 pub(crate) struct Simulation {
     pub(crate) cluster: Cluster,
     index: Index,
