@@ -226,25 +226,30 @@ pub(crate) fn pps_fact(name: &str, object: &Pps) -> Box<PpsFact> {
     if object.terminating {
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     }
+    let mut managed = Vec::new();
     if let Some(uid) = &object.generated_for {
         let (api_version, kind, name) = WORKLOADS[object.target];
         metadata["labels"] = json!({"app.kubernetes.io/managed-by": "pps-sidecar"});
-        metadata["managedFields"] =
-            own_fields(&json!({"f:targetRef": {}, "f:requiredPersistentTopology": {}}));
+        managed = own_fields(&json!({"f:targetRef": {}, "f:requiredPersistentTopology": {}}));
         metadata["ownerReferences"] =
             json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}]);
     }
+    // The API server keeps who has written which field of the status.
+    let fields = object.status.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let fields: Value = fields.map(|(field, _)| (format!("f:{field}"), json!({}))).collect();
+    managed.push(json!({"manager": "pps-sidecar", "operation": "Update", "fieldsV1": {"f:status": fields}}));
+    metadata["managedFields"] = managed.into();
     let object = json!({"metadata": metadata, "spec": object.spec, "status": object.status});
     Box::new(wire::object_fact(parse(object)))
 }
 
 /// The fields that the sidecar owns when it has made an object.
-fn own_fields(spec: &Value) -> Value {
-    json!([{"manager": "pps-sidecar", "operation": "Update", "fieldsV1": {"f:spec": spec}}])
+fn own_fields(spec: &Value) -> Vec<Value> {
+    vec![json!({"manager": "pps-sidecar", "operation": "Update", "fieldsV1": {"f:spec": spec}})]
 }
 
 pub(crate) fn alias_fact(alias: &Value) -> Box<PpsFact> {
     let mut alias = alias.clone();
-    alias["metadata"]["managedFields"] = own_fields(&json!({"f:targetRef": {}}));
+    alias["metadata"]["managedFields"] = own_fields(&json!({"f:targetRef": {}})).into();
     Box::new(wire::object_fact(parse(alias)))
 }
