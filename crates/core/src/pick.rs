@@ -148,18 +148,22 @@ impl<'p> Visitor<'_> for Key<'p> {
     }
 
     fn visit_str<E>(self, name: &str) -> Result<Step<'p>, E> {
-        // A dot separates the fields in a path.
-        let is_name = !name.is_empty() && !name.contains('.');
-        for (index, path) in self.paths.iter().enumerate().filter(|_| is_name) {
-            let rest = path.strip_prefix(self.parent).and_then(|path| path.strip_prefix(name));
-            match rest {
-                Some("") => return Ok(Step::Read(index)),
-                Some(rest) if rest.starts_with('.') => {
-                    let parent = &path[..=self.parent.len() + name.len()];
-                    return Ok(Step::Enter { parent, is_last: self.last == Some(name) });
-                }
-                _ => {}
+        let end = self.parent.len() + name.len();
+        for (index, path) in self.paths.iter().enumerate() {
+            let is_whole = path.len() == end;
+            // Most names of a request end elsewhere than the fields of the paths.
+            if !is_whole && path.as_bytes().get(end) != Some(&b'.') {
+                continue;
             }
+            let rest = path.strip_prefix(self.parent).and_then(|path| path.strip_prefix(name));
+            // A dot separates the fields in a path.
+            if rest.is_none() || name.is_empty() || name.contains('.') {
+                continue;
+            }
+            if is_whole {
+                return Ok(Step::Read(index));
+            }
+            return Ok(Step::Enter { parent: &path[..=end], is_last: self.last == Some(name) });
         }
         Ok(Step::Skip)
     }
