@@ -19,8 +19,8 @@ pub const MAX_KIND_LENGTH: usize = 63;
 pub const MAX_POD_STATES: usize = 100_000;
 /// Characters in one bucket of the compact form. What etcd takes in one request is reached before.
 pub const MAX_BUCKET_LENGTH: usize = 2 * 1024 * 1024;
-/// Bytes of all keys and values in the states of one bucket, written out.
-pub const MAX_UNPACKED_LENGTH: usize = 16 * MAX_BUCKET_LENGTH;
+/// Bytes of all names, keys and values in the states of one object in the compact form, written out.
+pub const MAX_UNPACKED_LENGTH: usize = 32 * MAX_BUCKET_LENGTH;
 /// Node labels in one entry: one for each key that a spec can name.
 pub const MAX_RECORDED_LABELS: usize = MAX_TOPOLOGY_KEYS * (1 + MAX_PREFERRED_TERMS);
 /// Characters in the value of a label.

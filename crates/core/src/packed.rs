@@ -33,7 +33,7 @@ use serde_json::Value;
 
 pub use bucket::Bucket;
 pub use damaged::Damaged;
-pub use read::{find, read_bucket};
+pub use read::{find, read_bucket, read_states};
 pub use write::{Row, write_bucket};
 
 use crate::pps::PodState;

@@ -184,7 +184,11 @@ impl<'a> Table<'a> {
                 return None;
             }
             let (prefix, suffix) = word.split_once('*').unwrap_or((word, ""));
-            columns.push((kind, decode(key)?, [decode(prefix)?, decode(suffix)?]));
+            let affixes = [decode(prefix)?, decode(suffix)?];
+            if affixes.iter().any(|affix| affix.len() > 256) {
+                return None;
+            }
+            columns.push((kind, decode(key)?, affixes));
         }
         let mut table = Self { columns, rows: Vec::new() };
         for line in lines {

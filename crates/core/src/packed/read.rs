@@ -33,12 +33,29 @@ pub fn find(bucket: Bucket, text: &str, pod: &str) -> Result<Option<PodState>, D
 ///
 /// # Errors
 ///
-/// If the text is damaged, has a Pod that belongs into another bucket, or stands for more than [`MAX_UNPACKED_LENGTH`].
+/// Those of [`read_states`].
 pub fn read_bucket(bucket: Bucket, text: &str) -> Result<BTreeMap<String, PodState>, Damaged> {
+    let mut states = BTreeMap::new();
+    read_states(bucket, text, &mut 0, |pod, state| states.insert(pod, state).is_none())?;
+    Ok(states)
+}
+
+/// Reads the states in the text of a bucket one at a time, so that they are never in memory together, unless `take` keeps
+/// them. It returns whether it had no state of the Pod before. `length` is that of the states that were read from the
+/// other buckets of the object; those of this one are added.
+///
+/// # Errors
+///
+/// If the text is damaged, has a Pod that belongs into another bucket, or the object's states have more than
+/// [`MAX_UNPACKED_LENGTH`].
+pub fn read_states(
+    bucket: Bucket,
+    text: &str,
+    length: &mut usize,
+    mut take: impl FnMut(String, PodState) -> bool,
+) -> Result<(), Damaged> {
     let damaged = |reason| Damaged::at(bucket, reason);
     let table = Table::read(text).map_err(damaged)?;
-    let mut states = BTreeMap::new();
-    let mut length = 0;
     for row in table.rows() {
         let row = row.map_err(damaged)?;
         let pod = row.name(0).map_err(damaged)?;
@@ -46,15 +63,15 @@ pub fn read_bucket(bucket: Bucket, text: &str) -> Result<BTreeMap<String, PodSta
             return Err(damaged(row.error("has a Pod that belongs into another bucket")));
         }
         let state = row.state().map_err(damaged)?;
-        length += pod.len() + length_of(&state);
-        if length > MAX_UNPACKED_LENGTH {
-            return Err(damaged(format!("its states have more than {MAX_UNPACKED_LENGTH} bytes")));
+        *length += pod.len() + length_of(&state);
+        if *length > MAX_UNPACKED_LENGTH {
+            return Err(damaged(format!("the object's states have more than {MAX_UNPACKED_LENGTH} bytes")));
         }
-        if states.insert(pod, state).is_some() {
+        if !take(pod, state) {
             return Err(damaged(row.error("repeats a Pod")));
         }
     }
-    Ok(states)
+    Ok(())
 }
 
 fn length_of(state: &PodState) -> usize {
@@ -128,7 +145,8 @@ impl<'a> Column<'a> {
         };
         let (key, affixes) = if kind == Kind::Name { ("", rest) } else { rest.split_once('=')? };
         let (prefix, suffix) = affixes.split_once('*').unwrap_or((affixes, ""));
-        Some(Self { kind, key: unescape(key)?, prefix: unescape(prefix)?, suffix: unescape(suffix)? })
+        let affix = |word| unescape(word).filter(|affix| is_short(affix));
+        Some(Self { kind, key: unescape(key)?, prefix: affix(prefix)?, suffix: affix(suffix)? })
     }
 
     fn value(&self, cell: &str) -> Option<String> {

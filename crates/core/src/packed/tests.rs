@@ -176,15 +176,32 @@ fn a_bucket_stands_for_little_more_than_its_length() {
     let bucket = Bucket::of("x-0");
     let long = "x".repeat(1 << 20);
     let error = |text: &str| read_bucket(bucket, text).unwrap_err().to_string();
-    let line = |pod: u32| format!("{pod} %\n");
-    let lines = |count: u32| (0..count).map(line).collect::<String>();
-    let text = format!("100 {long}-* n\n{}", lines(100));
+    // What the first line repeats has at most 256 bytes, however they are written.
+    let texts = |length: usize| {
+        let affix = "%78".repeat(length);
+        [
+            format!("1 {affix}-* n\n0 %\n"),
+            format!("1 x-* *{affix}\n0 a\n"),
+            format!("1 x-* n label:a={affix}*\n0 % a\n"),
+        ]
+    };
+    for (short, long) in texts(255).into_iter().zip(texts(257)) {
+        assert!(read_bucket(bucket, &short).is_ok() && find(bucket, &short, "x-0").is_ok(), "{short}");
+        assert!(error(&long).ends_with("line 1 cannot be read"), "{long}");
+        assert!(find(bucket, &long, "x-0").is_err(), "{long}");
+    }
+    // All that an object's buckets stand for has a limit.
+    let (short, rows) = ("x".repeat(256), 30_000);
+    let lines: String = (0..rows).map(|row| format!("{row}-0 % {row}\n")).collect();
+    let text = format!("{rows} {short}* n annotation:a={short}*{short}\n{lines}");
+    let mut length = 0;
+    let mut read = || read_states(bucket, &text, &mut length, |_, _| true);
+    assert_eq!((read(), read()), (Ok(()), Ok(())));
     assert_eq!(
-        error(&text),
-        "status.packed.buckets.ordinals-0 is damaged: its states have more than 33554432 bytes"
+        read().unwrap_err().to_string(),
+        "status.packed.buckets.ordinals-0 is damaged: the object's states have more than 67108864 bytes"
     );
-    assert_eq!(find(bucket, &text, "x-0"), Ok(None));
-    assert!(error(&format!("1 x-0 {long} label:a=\n% % =\n")).ends_with("line 2 cannot be read"));
+    assert!(error(&format!("1 x-0 * label:a=\n% {long} =\n")).ends_with("line 2 cannot be read"));
     // What the writer puts there can be read, whatever the states are.
     let state = |node: &str| PodState {
         node_name: node.into(),

@@ -35,7 +35,7 @@ pub struct Status {
     #[serde(rename = "targetUID", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_UID_LENGTH)))]
     pub target_uid: Option<String>,
-    /// How many Pods have a recorded state: in podStates, in packed, or in both.
+    /// How many Pods have a recorded state, in podStates and packed together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<i32>,
     /// How many Pods the workload wants. If fewer are recorded, some have not been Ready yet.

@@ -26,6 +26,10 @@ pub(super) fn all() -> Vec<HostileCase> {
     let columns = |column: fn(usize) -> String, count: usize| (0..count).map(column).collect::<String>();
     let many_columns = columns(|at| format!(" annotation:key-{at}=*"), 1000);
     let columns_of_the_node = |count: usize| columns(|at| format!(" label:{at}="), count);
+    let ending_with = |length: usize| {
+        let (end, lines) = ("x".repeat(length), numbered(|pod| format!("{pod} % a h 1\n"), 999));
+        format!("1000 web-* node-1 label:zone=* label:host=* annotation:ip=*{end}\n0 % a h 1\n{lines}")
+    };
     let mut cases = vec![
         damaged("a bucket of two megabytes in one line", "x".repeat(2 * MEGABYTE)),
         damaged("a bucket whose first line is a million blanks", format!("1{}\n0 %\n", " ".repeat(MEGABYTE))),
@@ -76,20 +80,16 @@ pub(super) fn all() -> Vec<HostileCase> {
             )
         }),
         // Each Pod would be as large as the first line.
-        holding(
-            "200,000 Pods whose names begin with a megabyte",
-            Verdict::Accepted,
-            format!("200000 {}* n\n{}", "x".repeat(MEGABYTE), "a %\n".repeat(200_000)).into(),
-        ),
-        changed("1,000 Pods whose values end with a megabyte", {
-            let end = "x".repeat(MEGABYTE);
-            let lines = numbered(|pod| format!("{pod} % a h 1\n"), 999);
-            format!("1000 web-* node-1 label:zone=* label:host=* annotation:ip=*{end}\n0 % a h 1\n{lines}")
+        damaged("200,000 Pods whose names begin with a megabyte", {
+            format!("200000 {}* n\n{}", "x".repeat(MEGABYTE), "a %\n".repeat(200_000))
         }),
+        damaged("1,000 Pods whose values end with a megabyte", ending_with(MEGABYTE)),
+        damaged("1,000 Pods whose values end with one byte too many", ending_with(257)),
+        changed("1,000 Pods whose values end with as much as can be repeated", ending_with(256)),
         // Each label would be as large as the node's name.
         damaged("50,000 labels that are a node's name of a megabyte", {
             let node = "x".repeat(MEGABYTE);
-            format!("1 web-0 {node}{}\n% %{}\n", columns_of_the_node(50_000), cells(" =", 50_000))
+            format!("1 web-0 *{}\n% {node}{}\n", columns_of_the_node(50_000), cells(" =", 50_000))
         }),
         holding("a number for a bucket", NO_OBJECT, 7.into()),
         holding("a list for a bucket", NO_OBJECT, vec!["web-0"; 100_000].into()),

@@ -10,9 +10,11 @@ mod renewals;
 mod tracked_pps;
 mod workloads;
 
-pub(crate) use self::capacity::{FittedChanges, OBJECT_OVERHEAD, Sizes};
+pub(crate) use self::capacity::{FittedChanges, OBJECT_OVERHEAD, Sizes, overlay_size};
+#[cfg(test)]
+pub(crate) use self::changed_states::RENDERED;
 pub(crate) use self::changed_states::{ChangedStates, EntryChange, size_of as size_of_bucket};
-pub(crate) use self::compaction::CompactForm;
+pub(crate) use self::compaction::{CompactForm, Extent};
 pub(crate) use self::dirty::Dirty;
 pub(crate) use self::node_absences::{Absence, NodeAbsences, forgets_nodes};
 pub(crate) use self::pods::Pods;

@@ -24,7 +24,7 @@ pub use self::drop_check::DropCheck;
 use self::entries::EntryDecisions;
 use self::form::FormDecision;
 pub(crate) use self::view::View;
-use super::inventory::{FittedChanges, InFlight, Renewal};
+use super::inventory::{Extent, FittedChanges, InFlight, Renewal};
 
 /// What should become of a PPS.
 pub(crate) struct Decision {
@@ -54,8 +54,10 @@ pub(crate) struct Decision {
     pub(crate) renewal: Option<Renewal>,
     /// What to report about the capacity, if little or none is left.
     pub(crate) capacity: Option<Recording>,
-    /// The compact form would make the object no smaller.
-    pub(crate) compact_saves_nothing: bool,
+    /// Whether all states are written, because they get another form.
+    pub(crate) moves_states: bool,
+    /// With these states the compact form would make the object no smaller.
+    pub(crate) compact_saves_nothing: Option<Extent>,
 }
 
 /// Whether something keeps the PPS from recording; its condition says what.
@@ -88,13 +90,14 @@ pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
     let recorded = header::recorded_after(pps, &fitted.changes);
     let (stays_compact, compact_saves_nothing) = match form {
         FormDecision::Stay { is_too_large, saves_nothing } => (is_too_large, saves_nothing),
-        _ => (false, false),
+        _ => (false, None),
     };
     let capacity = condition::capacity(pps, &fitted, recorded, stays_compact, size_limit);
     let missing_label = || condition::missing_label(view, &entries.missing_labels, &fitted.changes);
     let recording = condition::recording(view, obstacle, missing_label, capacity.clone(), recorded);
     let takes_over = records && !entries.keeps_target;
     let header = header::decide(view, takes_over, recorded, &recording, now);
+    let moves_states = form.moves_states();
     let (mut status, form) = form.patch(view, &fitted.changes);
     header::extend_patch(pps, &header, &mut status);
     Some(Decision {
@@ -112,6 +115,7 @@ pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
         renewal: entries.renewal,
         postponed: entries.postponed,
         capacity,
+        moves_states,
         compact_saves_nothing,
     })
 }

@@ -4,11 +4,11 @@
 //! The entries are grouped by the [`Bucket`] that they have in the compact form, so that a bucket can be written without
 //! a look at the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use pps_core::packed::{Bucket, Damaged, Row, parse_bucket, read_bucket};
+use pps_core::packed::{Bucket, Damaged, Row, parse_bucket, read_states};
 use pps_core::pps::PodState;
 use pps_core::size::entry_size;
 use serde::de::{MapAccess, Visitor};
@@ -119,16 +119,23 @@ impl States {
         }
     }
 
-    /// The states in the buckets of the compact form, by the buckets' names.
+    /// The states in the buckets of the compact form, by the buckets' names. What they share is in memory once, as in the
+    /// texts.
     ///
     /// # Errors
     ///
-    /// If a bucket is damaged, or has a name that none can have.
+    /// If a bucket is damaged, or has a name that none can have, or if the buckets stand for too much.
     pub(super) fn read_buckets(buckets: &BTreeMap<String, String>) -> Result<Self, Damaged> {
-        let mut entries = Vec::new();
+        let (mut entries, mut interner, mut length) = (Vec::new(), Interner::default(), 0);
         for (name, text) in buckets {
-            let states = read_bucket(parse_bucket(name)?, text)?;
-            entries.extend(states.iter().map(|(pod, state)| Entry::pack(pod.as_str().into(), state)));
+            let mut pods: HashSet<Arc<str>> = HashSet::new();
+            read_states(parse_bucket(name)?, text, &mut length, |pod, state| {
+                let mut entry = Entry::pack(pod.into(), &state);
+                entry.intern_values(&mut interner);
+                let is_new = pods.insert(entry.pod.clone());
+                entries.push(entry);
+                is_new
+            })?;
         }
         Ok(Self::of(entries))
     }
@@ -285,6 +292,42 @@ mod tests {
             assert_eq!(states.get(pod).as_ref(), Some(state));
         }
         assert!(serde_json::from_value::<States>(json!({"w-0": 1})).is_err());
+    }
+
+    #[test]
+    fn values_that_buckets_share_are_in_memory_once() {
+        let text = |first: u32| {
+            format!("2 web-* node label:zone=eu annotation:ip=10.*\n{first} % % 1\n{} % % 1\n", first + 1)
+        };
+        let buckets = [0, 100].map(|first| (format!("ordinals-{first}"), text(first)));
+        let states = States::read_buckets(&buckets.into()).unwrap();
+        let entries: Vec<&Entry> = states.entries().collect();
+        assert_eq!((entries.len(), &*entries[0].annotations[0].1), (4, "10.1"));
+        for entry in &entries {
+            let pairs = |entry: &Entry| [entry.labels[0].clone(), entry.annotations[0].clone()];
+            for (one, other) in pairs(entry).into_iter().zip(pairs(entries[0])) {
+                assert!(Arc::ptr_eq(&one.0, &other.0) && Arc::ptr_eq(&one.1, &other.1), "{one:?}");
+            }
+            assert!(Arc::ptr_eq(&entry.node, &entries[0].node));
+        }
+        let repeated = [("ordinals-0".to_owned(), "2 web-* node\n0 %\n0 %\n".to_owned())];
+        assert!(States::read_buckets(&repeated.into()).unwrap_err().to_string().ends_with("repeats a Pod"));
+    }
+
+    #[test]
+    fn an_object_that_stands_for_very_much_more_than_its_text_is_not_read() {
+        let object = |affix: usize| -> BTreeMap<String, String> {
+            let prefix = "v".repeat(affix);
+            let bucket = |first: u32| {
+                let lines: String = (0..1500).map(|row| format!("{row}-{first} % {row}\n")).collect();
+                format!("1500 * n annotation:ip={prefix}*{prefix}\n{lines}")
+            };
+            (0..100).map(|at| (format!("ordinals-{}", at * 100), bucket(at * 100))).collect()
+        };
+        let error = |affix: usize| States::read_buckets(&object(affix)).unwrap_err().to_string();
+        assert!(error(6000).ends_with("line 1 cannot be read"));
+        assert!(error(256).ends_with("the object's states have more than 67108864 bytes"));
+        assert_eq!(States::read_buckets(&object(100)).map(|states| states.len()), Ok(150_000));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::decide::inventory::TrackedPps;
 use crate::decide::pod_eviction::{self, PodEviction};
 use crate::decide::schedule::write_cost;
 use crate::decide::status::{DropCheck, View, decide, is_blocked};
-use crate::facts::{Form, NamespacedName, StoredForm, WorkloadKey};
+use crate::facts::{NamespacedName, StoredForm, WorkloadKey};
 
 /// A status to be written.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +35,7 @@ pub struct StatusWrite {
     pub forgotten: Vec<(String, Arc<str>)>,
     /// What has to be read and checked before it is sent, if it drops entries.
     pub drops: Option<DropCheck>,
-    /// The form that all states of the object get with it, if it changes the form.
+    /// The form that all states of the object get with it, if it writes all of them.
     pub moves_to: Option<StoredForm>,
     /// Whether the object has the compact form and keeps it: what this write does not name must still be there.
     pub keeps_compact_form: bool,
@@ -84,16 +84,15 @@ impl Index {
             object.renewals.follow(renewal);
         }
         object.capacity.set_deferred(decision.deferred);
+        // Whether or not there is something to write: the next decision must not examine all states again.
+        if decision.compact_saves_nothing.is_some() {
+            object.compaction.saved_nothing_at = decision.compact_saves_nothing;
+        }
         if decision.status.is_empty() {
             return None;
         }
-        if decision.compact_saves_nothing {
-            object.compaction.saved_nothing_at = Some(decision.recorded);
-        }
         let fact = &object.fact;
         let after = StoredForm::of(&decision.write.form);
-        let is_moved =
-            after != StoredForm::of(&fact.status.form) || matches!(fact.status.form, Form::Pruned(_));
         let write = StatusWrite {
             key: key.clone(),
             uid: fact.uid.clone(),
@@ -103,8 +102,8 @@ impl Index {
             workload: object.workload.clone(),
             forgotten: decision.forgotten,
             drops: decision.drops,
-            moves_to: is_moved.then_some(after),
-            keeps_compact_form: !is_moved && after == StoredForm::Compact,
+            moves_to: decision.moves_states.then_some(after),
+            keeps_compact_form: !decision.moves_states && after == StoredForm::Compact,
             cost: write_cost(decision.recorded, after),
             newly_recorded: decision.write.changes.iter().filter_map(|change| change.ready_since).collect(),
         };

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_core::Reason;
+use pps_core::limits::MAX_UNPACKED_LENGTH;
 use pps_core::packed::Bucket;
 use pps_core::pps::PodState;
 use pps_core::size::entry_size;
@@ -57,7 +58,10 @@ pub(crate) struct FittedChanges {
 impl Sizes {
     fn of(status: &PpsStatus) -> Self {
         let plain = status.pod_states.size();
-        let stored = if status.form == Form::Plain { plain } else { compact_size(&status.pod_states) };
+        let stored = match status.form {
+            Form::Plain => plain,
+            Form::Compact(_) | Form::Pruned(_) => compact_size(&status.pod_states) + overlay_size(status),
+        };
         Self { stored, plain }
     }
 }
@@ -87,6 +91,11 @@ impl Capacity {
         self.header_refused
     }
 
+    /// Whether the API server has not refused states of this size, as far as its answers tell.
+    pub(crate) fn may_take(&self, size: usize) -> bool {
+        !self.header_refused && self.ceiling.is_none_or(|ceiling| size <= ceiling)
+    }
+
     pub(crate) fn deferred(&self) -> &BTreeSet<Arc<str>> {
         &self.deferred
     }
@@ -109,9 +118,12 @@ impl Capacity {
         mut deferred: BTreeSet<Arc<str>>,
     ) -> FittedChanges {
         let states = &status.pod_states;
+        // More than this could be written and not read.
+        let is_too_much = |plain: usize| status.form != Form::Plain && plain > MAX_UNPACKED_LENGTH;
+        let is_limited = self.ceiling.is_some() || is_too_much(self.plain_size_after(states, &changes));
         let grows = |change: &EntryChange| {
             let (before, after) = plain_sizes(states, change);
-            self.ceiling.is_some() && after > before
+            is_limited && after > before
         };
         let (growing, mut fitted): (Vec<_>, Vec<_>) = changes.into_iter().partition(grows);
         let mut stored = if status.form == Form::Plain {
@@ -139,9 +151,17 @@ impl Capacity {
                 let size =
                     |some: &[EntryChange]| ChangedStates::new(states, fitted.iter().chain(some)).size(bucket);
                 let before = size(&[]);
+                let plain = self.plain_size_after(states, &fitted);
+                let plain_growth = |change: &EntryChange| {
+                    let (before, after) = plain_sizes(states, change);
+                    after - before
+                };
                 // The size follows from all texts of a bucket together.
                 let (mut count, mut after) = (growing.len(), size(&growing));
-                while count > 0 && (stored + after).saturating_sub(before) > ceiling {
+                while count > 0
+                    && ((stored + after).saturating_sub(before) > ceiling
+                        || is_too_much(plain + growing[..count].iter().map(plain_growth).sum::<usize>()))
+                {
                     count /= 2;
                     after = size(&growing[..count]);
                 }
@@ -151,13 +171,23 @@ impl Capacity {
                 deferred.extend(growing.map(|change| change.pod));
             }
         }
+        // Their buckets are written with them.
+        let overlaid = status.form.overlaid().filter(|overlaid| !overlaid.is_empty());
+        if let Some(overlaid) = overlaid {
+            let written: BTreeSet<Bucket> = fitted.iter().map(|change| Bucket::of(&change.pod)).collect();
+            let folded = overlaid.iter().filter(|pod| written.contains(&Bucket::of(pod)));
+            stored = stored.saturating_sub(folded.map(|pod| states.size_of(pod)).sum());
+        }
         let plain = self.plain_size_after(states, &fitted);
         FittedChanges { changes: fitted, deferred, sizes: Sizes { stored, plain } }
     }
 
-    /// The entries are these now. What the API server has refused before, it may refuse again.
-    pub(crate) fn measure(&mut self, status: &PpsStatus) {
-        self.resize(Sizes::of(status));
+    /// The states are those of `after` now. What the API server has refused before, it may refuse again. To measure costs
+    /// time for each state, and most changes of an object are no changes of its states.
+    pub(crate) fn measure(&mut self, before: &PpsStatus, after: &PpsStatus) {
+        if before.form != after.form || before.pod_states != after.pod_states {
+            self.resize(Sizes::of(after));
+        }
     }
 
     /// If the object has become smaller, everything below the refused size may be tried again.
@@ -213,6 +243,11 @@ impl Capacity {
     }
 }
 
+/// The size of the states that are in `podStates` beside the compact form.
+pub(crate) fn overlay_size(status: &PpsStatus) -> usize {
+    status.form.overlaid().into_iter().flatten().map(|pod| status.pod_states.size_of(pod)).sum()
+}
+
 /// The sizes of an entry in `podStates` before and after a change.
 fn plain_sizes(states: &States, change: &EntryChange) -> (usize, usize) {
     let after = change.after.as_ref().map(|state| size_of(&change.pod, state));
@@ -230,4 +265,31 @@ fn size_of(pod: &str, state: &PodState) -> usize {
     let [labels, annotations] = [&state.node_topology_labels, &state.annotations]
         .map(|map| map.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     entry_size(pod, &state.node_name, labels, annotations)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn no_more_is_written_in_the_compact_form_than_can_be_read() {
+        let change = |pod: usize| EntryChange {
+            pod: format!("w-{}", 100 * pod).into(),
+            after: Some(PodState { node_name: "node-1".into(), ..PodState::default() }),
+            patch: Value::Null,
+            ready_since: None,
+        };
+        let fit = |form: Form| {
+            let status = PpsStatus { form, ..PpsStatus::default() };
+            let sizes = Sizes { stored: 1000, plain: MAX_UNPACKED_LENGTH - 100 };
+            let capacity = Capacity { sizes, ..Capacity::default() };
+            capacity.fit(&status, (0..20).map(change).collect(), BTreeSet::new())
+        };
+        let compact = fit(Form::Compact(BTreeSet::new()));
+        assert!(compact.sizes.plain <= MAX_UNPACKED_LENGTH, "{:?}", compact.sizes);
+        assert_eq!((compact.changes.len(), compact.deferred.len()), (3, 17));
+        assert!(fit(Form::Plain).deferred.is_empty());
+    }
 }

@@ -22,6 +22,12 @@ pub(crate) struct EntryChange {
     pub(crate) ready_since: Option<i64>,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How many texts of buckets this thread has made.
+    pub(crate) static RENDERED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// The states of an object after some changes.
 pub(crate) struct ChangedStates<'a> {
     states: &'a States,
@@ -46,6 +52,8 @@ impl<'a> ChangedStates<'a> {
 
     /// The text of a bucket; none if it is empty.
     pub(crate) fn text(&self, bucket: Bucket) -> Option<String> {
+        #[cfg(test)]
+        RENDERED.set(RENDERED.get() + 1);
         let changes = self.changes.get(&bucket);
         let is_unchanged = |row: &Row<'_>| changes.is_none_or(|changes| !changes.contains_key(row.pod));
         let changed = changes.into_iter().flatten();

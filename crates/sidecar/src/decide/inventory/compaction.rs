@@ -33,8 +33,15 @@ pub(crate) struct Compaction {
     pub(crate) is_held: bool,
     /// The API server has refused `podStates` of this size as too large.
     pub(crate) refused_plain_size: Option<usize>,
-    /// With so many states the compact form was no smaller.
-    pub(crate) saved_nothing_at: Option<usize>,
+    /// With these states the compact form was no smaller.
+    pub(crate) saved_nothing_at: Option<Extent>,
+}
+
+/// How many states an object has, and their size in `podStates`, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) states: usize,
+    pub(crate) plain_size: usize,
 }
 
 impl Compaction {
@@ -43,9 +50,11 @@ impl Compaction {
         self.is_held || self.refused_plain_size.is_some()
     }
 
-    /// Whether the compact form of so many states is known to be no smaller. The states are examined again when there are
-    /// twice as many, or when all are `examined` anyway.
-    pub(crate) fn saves_nothing(self, states: usize, examined: bool) -> bool {
-        !examined && self.saved_nothing_at.is_some_and(|before| states < 2 * before)
+    /// Whether the compact form of these states is known to be no smaller. To examine that costs time for each state. So
+    /// it is done again when there are twice as many, or when all are `examined` and their size has changed: most events
+    /// of an object change no state.
+    pub(crate) fn saves_nothing(self, now: Extent, examined: bool) -> bool {
+        self.saved_nothing_at
+            .is_some_and(|before| now == before || (!examined && now.states < 2 * before.states))
     }
 }

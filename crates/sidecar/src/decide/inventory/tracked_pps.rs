@@ -193,7 +193,7 @@ impl TrackedPps {
         if is_known {
             return None;
         }
-        self.capacity.measure(&fact.status);
+        self.capacity.measure(&self.fact.status, &fact.status);
         self.exceeded_limit = fact.spec.exceeds_limits();
         Some(std::mem::replace(&mut self.fact, fact))
     }

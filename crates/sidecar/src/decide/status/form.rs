@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pps_core::limits::MAX_BUCKET_LENGTH;
+use pps_core::limits::{MAX_BUCKET_LENGTH, MAX_UNPACKED_LENGTH};
 use pps_core::packed::{Bucket, VERSION};
 use serde_json::{Map, Value, json};
 
 use super::header::recorded_after;
 use super::view::View;
-use crate::decide::inventory::{ChangedStates, EntryChange, OBJECT_OVERHEAD, Sizes, size_of_bucket};
+use crate::decide::inventory::{
+    ChangedStates, EntryChange, Extent, OBJECT_OVERHEAD, Sizes, overlay_size, size_of_bucket,
+};
 use crate::facts::Form;
 
 /// What becomes of the form.
@@ -18,8 +20,8 @@ pub(super) enum FormDecision {
     Stay {
         /// It would have `podStates`, if they fitted.
         is_too_large: bool,
-        /// The compact form would be no smaller.
-        saves_nothing: bool,
+        /// The compact form of these states would be no smaller.
+        saves_nothing: Option<Extent>,
     },
     /// All states move into these buckets.
     ToCompact(Vec<(Bucket, String)>),
@@ -40,12 +42,14 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
             && pps.compaction.refused_plain_size.is_none_or(|refused| plain_size < refused)
     };
     let may_become_compact = !rules.is_off && rules.is_kept == Some(true) && !pps.compaction.is_held;
-    let stay = FormDecision::Stay { is_too_large: false, saves_nothing: false };
+    let stay = FormDecision::Stay { is_too_large: false, saves_nothing: None };
     match &status.form {
         Form::Plain => {
+            let extent = Extent { states: recorded, plain_size };
             if !may_become_compact
                 || !rules.suits(recorded, false)
-                || pps.compaction.saves_nothing(recorded, pps.dirty.is_all())
+                || plain_size > MAX_UNPACKED_LENGTH
+                || pps.compaction.saves_nothing(extent, pps.dirty.is_all())
             {
                 return stay;
             }
@@ -54,31 +58,50 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
             if is_writable(&texts) && size_of(&texts) <= plain_size / 4 * 3 {
                 FormDecision::ToCompact(texts)
             } else {
-                FormDecision::Stay { is_too_large: false, saves_nothing: true }
+                FormDecision::Stay { is_too_large: false, saves_nothing: Some(extent) }
             }
         }
-        Form::Compact(_) => {
+        Form::Compact(overlaid) => {
             let Sizes { stored, plain } = pps.capacity.sizes();
+            let compact = stored.saturating_sub(overlay_size(status));
             let is_unwritable = || {
                 let states = ChangedStates::new(&status.pod_states, changes);
                 let is_too_long =
                     |bucket| states.text(bucket).is_some_and(|text| text.len() > MAX_BUCKET_LENGTH);
                 // The texts of a smaller object are short.
-                stored > MAX_BUCKET_LENGTH / 2 && states.changed().any(is_too_long)
+                compact > MAX_BUCKET_LENGTH / 2 && states.changed().any(is_too_long)
             };
             let should_move = rules.is_off
                 || rules.is_kept == Some(false)
                 || !rules.suits(recorded, true)
-                || stored > plain
+                || compact > plain
                 || is_unwritable();
-            if !should_move {
+            // Other writers put states only into podStates, where so many cost as much as in a plain object.
+            let should_fold = may_become_compact
+                && !overlaid.is_empty()
+                && rules.suits(overlaid.len(), true)
+                && plain_size <= MAX_UNPACKED_LENGTH
+                && pps.capacity.may_take(compact);
+            if !should_move && should_fold {
+                let texts: Vec<_> = ChangedStates::new(&status.pod_states, changes).texts().collect();
+                // A merge patch with all buckets removes none.
+                let keeps_buckets = status
+                    .pod_states
+                    .buckets()
+                    .all(|bucket| texts.binary_search_by_key(&bucket, |(bucket, _)| *bucket).is_ok());
+                if keeps_buckets && is_writable(&texts) && pps.capacity.may_take(size_of(&texts)) {
+                    FormDecision::ToCompact(texts)
+                } else {
+                    stay
+                }
+            } else if !should_move {
                 stay
             } else if fits() {
                 FormDecision::ToPlain
             } else if rules.is_kept == Some(false) {
                 FormDecision::Wait
             } else {
-                FormDecision::Stay { is_too_large: true, saves_nothing: false }
+                FormDecision::Stay { is_too_large: true, saves_nothing: None }
             }
         }
         Form::Pruned(_) => {
@@ -111,6 +134,11 @@ impl FormDecision {
             Self::ToCompact(texts) => Some(Sizes { stored: size_of(texts), plain }),
             Self::ToPlain => Some(Sizes { stored: plain, plain }),
         }
+    }
+
+    /// Whether all states are written, into the other form or into one of both.
+    pub(super) fn moves_states(&self) -> bool {
+        matches!(self, Self::ToCompact(_) | Self::ToPlain)
     }
 
     /// The fields of the status that hold states, as a merge patch, and the form that the object has then.

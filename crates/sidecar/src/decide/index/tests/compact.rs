@@ -1,5 +1,7 @@
 //! Objects in the compact form: when they get it, what is written in it, and the way back.
 
+mod cost;
+
 use std::time::{Duration, Instant};
 
 use pps_core::packed::{Bucket, COMPACT_FROM, COMPACT_UNTIL, recorded_state};
@@ -266,7 +268,8 @@ fn states_that_the_compact_form_makes_no_smaller_stay_plain() {
         server.world.pod(&format!("w-{pod}"), PodFact { annotations, ..ready_on("node-1") });
     }
     assert_eq!(moves(&server.settle()), [None]);
-    assert_eq!(server.world.index.objects[&key("p")].compaction.saved_nothing_at, Some(60));
+    let saved_nothing_at = server.world.index.objects[&key("p")].compaction.saved_nothing_at;
+    assert_eq!(saved_nothing_at.map(|extent| extent.states), Some(60));
     server.ready(60..119);
     assert_eq!(moves(&server.settle()), [None]);
     // One that has it loses it.
