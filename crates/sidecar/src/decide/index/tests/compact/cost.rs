@@ -24,7 +24,7 @@ fn overlay(server: &mut Server, pods: usize) {
         })
         .collect();
     server.status["podStates"] = plain.into();
-    server.report(true);
+    server.report(Claims::Yes);
 }
 
 /// A Pod with an annotation that the compact form makes longer.
@@ -50,7 +50,7 @@ fn states_that_the_compact_form_makes_no_smaller_are_rendered_once() {
         server.world.pod(&format!("w-{pod}"), incompressible(pod, true));
     }
     server.status = status;
-    server.report(false);
+    server.report(Claims::No);
     assert!(rendered(|| assert!(server.write().is_none())) > 0);
     let repeated = rendered(|| {
         for turn in 0..20 {
@@ -62,7 +62,7 @@ fn states_that_the_compact_form_makes_no_smaller_are_rendered_once() {
     let repeated = rendered(|| {
         for _ in 0..20 {
             server.world.version += 1;
-            server.report(false);
+            server.report(Claims::No);
             assert!(server.write().is_none());
         }
     });
@@ -71,7 +71,7 @@ fn states_that_the_compact_form_makes_no_smaller_are_rendered_once() {
     server.ready(0..60);
     server.settle();
     server.world.version += 1;
-    server.report(false);
+    server.report(Claims::No);
     assert_eq!(moves(&server.settle()), [Some(StoredForm::Compact)]);
 }
 
@@ -81,7 +81,7 @@ fn an_event_of_a_compact_object_that_changes_no_state_renders_no_bucket() {
     let repeated = rendered(|| {
         for _ in 0..20 {
             server.world.version += 1;
-            server.report(true);
+            server.report(Claims::Yes);
             assert!(server.write().is_none());
         }
     });
@@ -149,7 +149,7 @@ fn a_bucket_that_becomes_empty_is_removed_before_states_are_folded_in() {
     server.settle();
     assert_eq!(server.buckets(), ["ordinals-0"]);
     server.world.pod("w-1", ready_on("node-2"));
-    server.report(true);
+    server.report(Claims::Yes);
     server.settle();
     assert_eq!(server.status.get("podStates"), None);
 }
