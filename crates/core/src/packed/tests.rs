@@ -192,7 +192,7 @@ fn a_bucket_stands_for_little_more_than_its_length() {
     }
     // All that an object's buckets stand for has a limit.
     let (short, rows) = ("x".repeat(256), 30_000);
-    let line = |row: u32| format!("{row}-0 % {row}\n");
+    let line = |row: usize| format!("{row}-0 % {row}\n");
     let lines: String = (0..rows).map(line).collect();
     let text = format!("{rows} {short}* n annotation:a={short}*{short}\n{lines}");
     let mut length = 0;

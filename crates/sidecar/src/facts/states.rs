@@ -319,15 +319,17 @@ mod tests {
         let object = |affix: usize| -> BTreeMap<String, String> {
             let prefix = "v".repeat(affix);
             let bucket = |first: u32| {
-                let lines: String = (0..1500).map(|row| format!("{row}-{first} % {row}\n")).collect();
+                let line = |row: u32| format!("{row}-{first} % {row}\n");
+                let lines: String = (0..1500).map(line).collect();
                 format!("1500 * n annotation:ip={prefix}*{prefix}\n{lines}")
             };
             (0..100).map(|at| (format!("ordinals-{}", at * 100), bucket(at * 100))).collect()
         };
-        let error = |affix: usize| States::read_buckets(&object(affix)).unwrap_err().to_string();
+        let read = |affix: usize| States::read_buckets(&object(affix)).map(|states| states.len());
+        let error = |affix: usize| read(affix).unwrap_err().to_string();
         assert!(error(6000).ends_with("line 1 cannot be read"));
         assert!(error(256).ends_with("the object's states have more than 67108864 bytes"));
-        assert_eq!(States::read_buckets(&object(100)).map(|states| states.len()), Ok(150_000));
+        assert_eq!(read(100), Ok(150_000));
     }
 
     #[test]
