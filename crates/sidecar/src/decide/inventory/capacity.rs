@@ -143,15 +143,15 @@ impl Capacity {
                 }
             }
         } else {
-            let mut buckets: BTreeMap<Bucket, Vec<EntryChange>> = BTreeMap::new();
-            for change in growing {
-                buckets.entry(Bucket::of(&change.pod)).or_default().push(change);
-            }
-            for (bucket, growing) in buckets {
+            // Each bucket is examined with its own changes only, so that the cost does not grow faster than their number.
+            let mut plain = self.plain_size_after(states, &fitted);
+            let (mut growing, mut others) = (by_bucket(growing), by_bucket(fitted));
+            fitted = Vec::new();
+            while let Some((bucket, growing)) = growing.pop_first() {
+                let others = others.remove(&bucket).unwrap_or_default();
                 let size =
-                    |some: &[EntryChange]| ChangedStates::new(states, fitted.iter().chain(some)).size(bucket);
+                    |some: &[EntryChange]| ChangedStates::new(states, others.iter().chain(some)).size(bucket);
                 let before = size(&[]);
-                let plain = self.plain_size_after(states, &fitted);
                 let plain_growth = |change: &EntryChange| {
                     let (before, after) = plain_sizes(states, change);
                     after - before
@@ -166,10 +166,13 @@ impl Capacity {
                     after = size(&growing[..count]);
                 }
                 stored = (stored + after).saturating_sub(before);
+                plain += growing[..count].iter().map(plain_growth).sum::<usize>();
+                fitted.extend(others);
                 let mut growing = growing.into_iter();
                 fitted.extend(growing.by_ref().take(count));
                 deferred.extend(growing.map(|change| change.pod));
             }
+            fitted.extend(others.into_values().flatten());
         }
         // Their buckets are written with them.
         let overlaid = status.form.overlaid().filter(|overlaid| !overlaid.is_empty());
@@ -246,6 +249,15 @@ impl Capacity {
 /// The size of the states that are in `podStates` beside the compact form.
 pub(crate) fn overlay_size(status: &PpsStatus) -> usize {
     status.form.overlaid().into_iter().flatten().map(|pod| status.pod_states.size_of(pod)).sum()
+}
+
+/// These changes by the buckets of their Pods.
+fn by_bucket(changes: Vec<EntryChange>) -> BTreeMap<Bucket, Vec<EntryChange>> {
+    let mut buckets: BTreeMap<Bucket, Vec<EntryChange>> = BTreeMap::new();
+    for change in changes {
+        buckets.entry(Bucket::of(&change.pod)).or_default().push(change);
+    }
+    buckets
 }
 
 /// The sizes of an entry in `podStates` before and after a change.
