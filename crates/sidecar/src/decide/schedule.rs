@@ -18,12 +18,13 @@ const BASE: Duration = Duration::from_millis(250);
 /// How much each entry adds to the window.
 const PER_ENTRY: Duration = Duration::from_micros(400);
 /// What a write of a compact object costs at least, unless it has fewer entries.
-const COMPACT_COST: usize = 500;
+const COMPACT_COST: usize = 1_000;
 /// How many times less an entry costs in the compact form.
-const COMPACT_DIVISOR: usize = 10;
+const COMPACT_DIVISOR: usize = 5;
 const LONGEST: Duration = Duration::from_secs(5);
-/// A pause of this part of the window ends it.
-const PAUSE_PART: u32 = 8;
+/// A pause of this part of the window ends it. A smaller part would end most windows early where Pods become Ready one after
+/// another: on a busy machine their changes do not arrive evenly.
+const PAUSE_PART: u32 = 4;
 /// The wait after the first failure. It doubles with each further failure, up to [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(30);
