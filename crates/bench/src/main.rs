@@ -72,7 +72,7 @@ enum Part {
     Openkruise,
 }
 
-/// Commands, most of which the program starts itself with: what they measure needs a process of its own.
+/// Commands, most of them for the program itself: what they measure needs a process of its own.
 #[derive(Debug, Subcommand)]
 enum Command {
     #[command(hide = true)]

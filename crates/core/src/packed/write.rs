@@ -94,7 +94,7 @@ struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// A column, of which the first line says what its values have in common.
+    /// A column. The first line says what its values have in common.
     fn new(kind: &str, key: Option<&str>, cells: impl Iterator<Item = Cell<'a>>, text: &mut String) -> Self {
         let cells: Vec<Cell<'a>> = cells.collect();
         let values = || {

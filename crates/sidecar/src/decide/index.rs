@@ -252,7 +252,7 @@ impl Index {
         }
     }
 
-    /// Retries every write that the API server refused as too large, or of which it did not store all; it may do so by now.
+    /// Retries every write that the API server refused as too large or did not store completely. It may accept it by now.
     pub fn retry_exceeded(&mut self) {
         for (key, object) in &mut self.objects {
             if object.compaction.is_refused() {

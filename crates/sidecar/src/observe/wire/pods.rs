@@ -111,7 +111,7 @@ pub fn read_pod(text: &str, interest: &Interest) -> Result<Item<NamespacedName, 
     item(text, |pod: &Pod| &pod.metadata, key_of, whole, |rest| rest_of(rest, interest))
 }
 
-/// The fact of a Pod of which only the metadata can be read.
+/// The fact of a Pod whose metadata alone can be read.
 fn rest_of(metadata: &ObjectMeta, interest: &Interest) -> Option<PodFact> {
     pod_fact(&Pod { metadata: metadata.clone(), ..Pod::default() }, interest)
         .map(|fact| PodFact { pending: None, ..fact })

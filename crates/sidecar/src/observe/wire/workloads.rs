@@ -103,7 +103,7 @@ pub fn read_stateful_set(text: &str) -> Result<Item<NamespacedName, WorkloadFact
     item(text, |workload: &StatefulSet| &workload.metadata, key_of, whole, rest_of)
 }
 
-/// The fact of a StatefulSet of which only the metadata can be read.
+/// The fact of a StatefulSet whose metadata alone can be read.
 #[allow(clippy::unnecessary_wraps, reason = "the reader of an object takes it so")]
 fn rest_of(metadata: &ObjectMeta) -> Option<WorkloadFact> {
     Some(fact(metadata, StatefulSet::API_VERSION, Demand::default()))

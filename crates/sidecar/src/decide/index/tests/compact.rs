@@ -434,7 +434,7 @@ fn nothing_is_written_to_an_object_whose_states_are_hidden_from_a_new_process() 
     assert_eq!(moves(&server.settle()), [None]);
 }
 
-/// A process that starts under a definition that hides the states of an object of 60 Pods, of which 30 run.
+/// A process that starts under a definition that hides the states of an object. The object has 60 Pods, and 30 of them run.
 fn started_under_a_definition_that_hides_states(claims: Claims) -> (Server, Value) {
     let whole = Server::with(60).status;
     let mut server = Server::new(60);
