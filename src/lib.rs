@@ -31,7 +31,8 @@ mod response;
 pub mod settings;
 
 use kubewarden_policy_sdk::protocol_version_guest;
-use kubewarden_policy_sdk::settings::SettingsValidationResponse;
+use pps_core::to_text;
+use serde_json::json;
 use wapc_guest::{CallResult, register_function};
 
 pub use admit::admit;
@@ -59,14 +60,16 @@ pub extern "C" fn wapc_init() {
     register_function("protocol_version", protocol_version_guest);
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "what waPC calls has this type")]
 fn validate(payload: &[u8]) -> CallResult {
-    Ok(serde_json::to_vec(&admit(payload, &PolicyServer))?)
+    Ok(admit(payload, &PolicyServer).into_json().into_bytes())
 }
 
 /// Answers whether the settings are valid. Never fails: the host shows the message of a response, but not
 /// that of an error.
+#[expect(clippy::unnecessary_wraps, reason = "what waPC calls has this type")]
 fn validate_settings(payload: &[u8]) -> CallResult {
     let error = Settings::parse(&String::from_utf8_lossy(payload)).err();
     let message = error.map(|error| error.to_string());
-    Ok(serde_json::to_vec(&SettingsValidationResponse { valid: message.is_none(), message })?)
+    Ok(to_text(&json!({"valid": message.is_none(), "message": message})).into_bytes())
 }
