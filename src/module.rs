@@ -17,7 +17,7 @@ static METADATA_SECTION: [u8; crate::METADATA.len()] =
 /// Entry point of the module: registers the functions that the host can call.
 #[expect(unsafe_code, reason = "the waPC host looks for an export of this name")]
 #[unsafe(no_mangle)]
-pub extern "C" fn wapc_init() {
+extern "C" fn wapc_init() {
     register_function("validate", validate);
     register_function("validate_settings", validate_settings);
     register_function("protocol_version", protocol_version_guest);
