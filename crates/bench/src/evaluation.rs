@@ -21,6 +21,13 @@ pub(crate) fn evaluate_natively(payload: &[u8], host: &dyn Host) -> Vec<u8> {
     admit(payload, host).into_json().into_bytes()
 }
 
+/// A response without the fields that have no value, which earlier builds write as null.
+fn read_response(response: &[u8]) -> Result<Value> {
+    let mut response: serde_json::Map<String, Value> = serde_json::from_slice(response)?;
+    response.retain(|_, value| !value.is_null());
+    Ok(response.into())
+}
+
 /// A case, ready to be evaluated in each way.
 pub(crate) struct PreparedCase {
     payload: Vec<u8>,
@@ -38,7 +45,7 @@ impl PreparedCase {
         let calls: Arc<dyn HostCalls> = Arc::new(host.clone());
         let instance = module.instance(calls.clone())?;
         let responses = [evaluate_natively(&payload, &host), instance.call("validate", &payload)?];
-        let [from_native, from_wasm] = responses.map(|response| serde_json::from_slice::<Value>(&response));
+        let [from_native, from_wasm] = responses.map(|response| read_response(&response));
         let (from_native, from_wasm) = (from_native?, from_wasm?);
         ensure!(from_native == from_wasm, "the responses differ\nnative: {from_native}\nWasm: {from_wasm}");
         let mutated = !from_wasm["mutated_object"].is_null();

@@ -114,7 +114,7 @@ pub(crate) fn assert_used_as_granted_by(cluster: &Cluster, user: &str, kinds: &[
         // An API server that has just started does not know the roles yet. It gives no reason then, or that there is none of
         // this name.
         let reason = text(&event["annotations"]["authorization.k8s.io/reason"]);
-        let starting = (reason.is_empty() || reason.ends_with(" not found")) && restarted(cluster);
+        let starting = (reason.is_empty() || reason.contains(" not found")) && restarted(cluster);
         assert!(!matches!(code, Some(401 | 403)) || starting, "refused: {event}");
         let object = &event["objectRef"];
         if object.is_null() {
