@@ -18,7 +18,14 @@ use crate::sample::compare;
 
 /// Evaluates a request without Wasm.
 pub(crate) fn evaluate_natively(payload: &[u8], host: &dyn Host) -> Vec<u8> {
-    serde_json::to_vec(&admit(payload, host)).unwrap_or_default()
+    admit(payload, host).into_json().into_bytes()
+}
+
+/// A response without the fields that have no value, which earlier builds write as null.
+fn read_response(response: &[u8]) -> Result<Value> {
+    let mut response: serde_json::Map<String, Value> = serde_json::from_slice(response)?;
+    response.retain(|_, value| !value.is_null());
+    Ok(response.into())
 }
 
 /// A case, ready to be evaluated in each way.
@@ -38,7 +45,7 @@ impl PreparedCase {
         let calls: Arc<dyn HostCalls> = Arc::new(host.clone());
         let instance = module.instance(calls.clone())?;
         let responses = [evaluate_natively(&payload, &host), instance.call("validate", &payload)?];
-        let [from_native, from_wasm] = responses.map(|response| serde_json::from_slice::<Value>(&response));
+        let [from_native, from_wasm] = responses.map(|response| read_response(&response));
         let (from_native, from_wasm) = (from_native?, from_wasm?);
         ensure!(from_native == from_wasm, "the responses differ\nnative: {from_native}\nWasm: {from_wasm}");
         let mutated = !from_wasm["mutated_object"].is_null();
@@ -217,7 +224,7 @@ pub(crate) fn split_policy_time() -> Result<String> {
         &mut || drop(black_box(plan(&governing.name, &governing.spec, state, &rules))),
         &mut || drop(black_box(parse())),
         &mut || drop(black_box(change())),
-        &mut || drop(black_box(serde_json::to_vec(&response))),
+        &mut || drop(black_box(response.clone().into_json())),
     ]);
     let change = change.each.saturating_sub(parse.each);
     let share = |name: &str, time: Duration| share_row(name, time, total.each);
