@@ -71,6 +71,10 @@ bench: setup ## Measure the costs and write docs/benchmarks.md (ARGS=growth to c
 dashboard-picture: setup ## Play a short story, and draw the dashboard with its data in docs/images/dashboard.png
 	hack/dashboard-picture.sh docs/images/dashboard.png
 
+.PHONY: site
+site: ## Build the site in target/site: the documents with search, and the playground (REVISION=tag for links to the Git host)
+	@REVISION="$(REVISION)" REPOSITORY="$(REPOSITORY)" hack/site.sh
+
 .PHONY: setup
 setup: control-plane policy.wasm
 

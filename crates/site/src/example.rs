@@ -18,19 +18,21 @@ pub struct Example {
     pub line: usize,
     /// The objects of the block and of the cluster around them, as YAML. Line numbers of the block stay the same.
     pub objects: String,
+    /// The Pod that is deleted after the workloads were created.
+    pub pod: String,
     end: usize,
     indent: usize,
 }
 
 impl Example {
-    /// The scenario that the playground opens, as JSON.
+    /// The state of the playground, as JSON: the workloads are created, and the next action deletes a Pod.
     pub fn scenario(&self) -> String {
         let scenario = json!({
             "version": 1,
             "objects": self.objects,
             "settings": "",
-            "withPps": true,
-            "actions": [{"do": "rollOut"}],
+            "actions": [{"do": "rollOut"}, {"do": "deletePod", "pod": self.pod}],
+            "done": 1,
         });
         scenario.to_string()
     }
@@ -70,11 +72,10 @@ pub fn find(markdown: &str) -> Result<Vec<Example>> {
                 let line = line_at(markdown, range.start);
                 let start_of_line = markdown[..range.start].rfind('\n').map_or(0, |newline| newline + 1);
                 for yaml in texts(&language, &code) {
-                    if let Some(objects) =
-                        complete(&yaml).with_context(|| format!("the block at line {line}"))?
-                    {
+                    let completed = complete(&yaml).with_context(|| format!("the block at line {line}"))?;
+                    if let Some(Completed { objects, pod }) = completed {
                         let indent = range.start - start_of_line;
-                        examples.push(Example { line, objects, end: range.end, indent });
+                        examples.push(Example { line, objects, pod, end: range.end, indent });
                     }
                 }
             }
@@ -160,9 +161,15 @@ const STATEFUL_SET: &str = "StatefulSet";
 const TOPOLOGY_ANNOTATIONS: [&str; 2] =
     ["kruise.io/required-persistent-topology", "kruise.io/preferred-persistent-topology"];
 
+#[derive(Debug, PartialEq, Eq)]
+struct Completed {
+    objects: String,
+    pod: String,
+}
+
 /// Completes the objects of a block so that the playground shows a cluster: the workload that a PersistentPodState
 /// names, and Nodes with the labels that it names. Returns nothing for a block without an object to show.
-fn complete(yaml: &str) -> Result<Option<String>> {
+fn complete(yaml: &str) -> Result<Option<Completed>> {
     let mut objects = Vec::new();
     for document in yaml_serde::Deserializer::from_str(yaml) {
         let value = Value::deserialize(document)?;
@@ -205,7 +212,12 @@ fn complete(yaml: &str) -> Result<Option<String>> {
     if !objects.iter().any(|object| object.kind == "Node") {
         completed.push_str(&nodes(&keys));
     }
-    Ok(Some(completed))
+    let named = objects.iter().find_map(|object| match &object.spec.target_ref {
+        Some(target) => Some(&target.name),
+        None => (object.kind == STATEFUL_SET).then_some(&object.metadata.name),
+    });
+    let pod = format!("{}-0", named.map_or("", String::as_str));
+    Ok(Some(Completed { objects: completed, pod }))
 }
 
 fn group(api_version: &str) -> &str {
@@ -273,15 +285,19 @@ mod tests {
         documents.map(|document| Value::deserialize(document).unwrap()).collect()
     }
 
+    fn completed(yaml: &str) -> String {
+        complete(yaml).unwrap().unwrap().objects
+    }
+
     fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
         objects.iter().filter(|object| object["kind"] == kind).collect()
     }
 
     #[test]
     fn a_pps_alone_gets_its_workload_and_nodes_with_its_labels() {
-        let completed = complete(DB).unwrap().unwrap();
-        assert!(completed.starts_with(DB));
-        let objects = objects(&completed);
+        let text = completed(DB);
+        assert!(text.starts_with(DB));
+        let objects = objects(&text);
         let workloads = of_kind(&objects, STATEFUL_SET);
         assert_eq!(workloads.len(), 1);
         assert_eq!(workloads[0]["metadata"], json!({"name": "db", "namespace": "a"}));
@@ -296,18 +312,18 @@ mod tests {
         let both = format!(
             "{DB}---\napiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: db, namespace: a}}\n---\napiVersion: v1\nkind: Node\nmetadata: {{name: n}}\n"
         );
-        assert_eq!(complete(&both).unwrap(), Some(both));
+        assert_eq!(completed(&both), both);
         // Another group, another workload.
         let other = format!(
             "{DB}---\napiVersion: apps.kruise.io/v1beta1\nkind: StatefulSet\nmetadata: {{name: db, namespace: a}}\n"
         );
-        assert_eq!(of_kind(&objects(&complete(&other).unwrap().unwrap()), STATEFUL_SET).len(), 2);
+        assert_eq!(of_kind(&objects(&completed(&other)), STATEFUL_SET).len(), 2);
     }
 
     #[test]
     fn the_annotations_of_a_workload_name_labels_too() {
         let annotated = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata:\n  name: db\n  annotations:\n    kruise.io/required-persistent-topology: rack, topology.kubernetes.io/zone\n";
-        let objects = objects(&complete(annotated).unwrap().unwrap());
+        let objects = objects(&completed(annotated));
         assert_eq!(of_kind(&objects, "Node")[0]["metadata"]["labels"]["rack"], "rack-1");
     }
 
@@ -327,7 +343,7 @@ mod tests {
         let page = format!("- a\n\n  ```yaml\n  {indented}\n  ```\n\nb\n");
         let linked = add_links(&page, "../playground/").unwrap();
         let found = find(&page).unwrap();
-        assert_eq!((found.len(), found[0].line), (1, 3));
+        assert_eq!((found.len(), found[0].line, found[0].pod.as_str()), (1, 3, "db-0"));
         assert!(
             linked.contains("  ```\n\n  <a class=\"open-in-playground\" href=\"../playground/#"),
             "{linked}"

@@ -90,7 +90,7 @@ fn the_site_has_all_documents_search_and_the_playground() {
     assert!(start.contains("href=\"https://git.example/r/blob/v1/LICENSE\""));
     assert!(site.contains_key(Path::new("docs/images/dashboard.png")));
     let index = site.keys().find(|file| file.to_string_lossy().starts_with("searchindex")).unwrap();
-    assert!(text(index.to_str().unwrap()).contains("requiredpersistenttopology"));
+    assert!(text(index.to_str().unwrap()).contains("docs/behaviour.html#required-topologies"));
     assert!(!scratch.path("site.staging").exists());
 }
 
