@@ -99,6 +99,11 @@ enum Target {
 }
 
 fn target(file: &str, link: &str, is_image: bool, targets: &Targets<'_>) -> Result<Target> {
+    if let Some(page) = page_on_git_host(link, targets) {
+        let up = "../".repeat(file.matches('/').count());
+        let (page, anchor) = page.find('#').map_or((page, ""), |start| page.split_at(start));
+        return Ok(Target::Changed(format!("{up}{}{anchor}", on_site(page))));
+    }
     if is_external(link) {
         if is_image {
             bail!("copy the picture to docs/images: a page loads nothing from elsewhere");
@@ -129,6 +134,15 @@ fn target(file: &str, link: &str, is_image: bool, targets: &Targets<'_>) -> Resu
             Ok(Target::Changed(format!("{repository}/{view}/{revision}/{path_in_repository}{anchor}")))
         }
     }
+}
+
+/// The page, with its anchor, that a link to the Git host leads to. A document that is also shown elsewhere, as the chart's
+/// is, has such links.
+fn page_on_git_host<'a>(link: &'a str, targets: &Targets<'_>) -> Option<&'a str> {
+    let path = link.strip_prefix(targets.repository)?.strip_prefix("/blob/")?;
+    let (_, page) = path.split_once('/')?;
+    let file = page.split('#').next().unwrap_or_default();
+    targets.pages.contains(file).then_some(page)
 }
 
 /// Whether a link or the address of a resource leads away from the site.
