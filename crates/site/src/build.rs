@@ -15,13 +15,11 @@ use crate::check::{PLAYGROUND, has_extension, problems};
 use crate::contents::{Entry, FOLDER, on_site, pages, parse};
 use crate::example::{add_links, find};
 use crate::links::{Kind, Targets, rewrite};
+use crate::theme;
 
 /// The product's name, as it is shown above each page.
 const TITLE: &str = "PersistentPodState for Kubewarden";
 const DESCRIPTION: &str = "Stateful Pods return to the node and the zone they had, and to their IP address";
-const HEAD: &str = include_str!("../theme/head.hbs");
-const HEADER: &str = include_str!("../theme/header.hbs");
-const STYLE: &str = include_str!("../theme/site.css");
 
 /// What to build, and from what.
 #[derive(Debug, Clone)]
@@ -62,10 +60,7 @@ pub fn build(options: &Options) -> Result<Report> {
 
     let staging = output.with_extension("staging");
     remove(&staging)?;
-    write(&staging.join("theme/head.hbs"), HEAD)?;
-    let header = if options.playground.is_some() { HEADER } else { "" };
-    write(&staging.join("theme/header.hbs"), header)?;
-    write(&staging.join("site.css"), STYLE)?;
+    theme::write(&staging, options.playground.is_some())?;
     for file in &files {
         copy(&source.join(file), &staging.join("files").join(file))?;
     }
@@ -125,7 +120,7 @@ fn config(repository: &str) -> Result<Config> {
     config.book.src = "files".into();
     let html = json!({
         "theme": "theme",
-        "additional-css": ["site.css"],
+        "additional-css": [theme::STYLE_NAME],
         "git-repository-url": repository,
         "git-repository-icon": "fab-git-alt",
         "no-section-label": true,
@@ -183,13 +178,6 @@ fn ensure_replaceable(output: &Path) -> Result<()> {
 
 fn read(source: &Path, file: &str) -> Result<String> {
     fs::read_to_string(source.join(file)).with_context(|| format!("cannot read {file}"))
-}
-
-fn write(file: &Path, text: &str) -> Result<()> {
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {

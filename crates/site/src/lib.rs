@@ -9,9 +9,10 @@
 //! | [`links`] | where does a link of a document lead on the site? |
 //! | [`example`] | which examples of a document can be opened in the playground, and with which cluster around them? |
 //! | [`share`] | which link opens the playground with a scenario? |
+//! | [`theme`] | how do pages look? |
 //! | [`check`] | does each link of the finished site have a target, and does no page load anything from elsewhere? |
 //!
-//! [`build()`] puts them together. It is the only part that reads and writes files, besides [`check`].
+//! [`build()`] puts them together. Besides it only [`theme`] and [`check`] read and write files.
 
 pub mod build;
 pub mod check;
@@ -19,5 +20,6 @@ pub mod contents;
 pub mod example;
 pub mod links;
 pub mod share;
+pub mod theme;
 
 pub use build::{Options, Report, build};

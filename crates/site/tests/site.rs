@@ -82,7 +82,7 @@ fn the_site_has_all_documents_search_and_the_playground() {
     let start = text("index.html");
     assert!(start.contains("<h1 id=\"persistentpodstate-for-kubewarden\">"), "{start}");
     assert!(start.contains("href=\"docs/usage.html#annotate-a-workload\""));
-    assert!(start.contains("href=\"playground/index.html\">Open the playground"));
+    assert!(start.contains("href=\"playground/index.html\">Playground</a>"));
     assert!(start.contains("Content-Security-Policy"));
     assert!(
         text("docs/usage.html").contains("class=\"open-in-playground\" href=\"../playground/index.html#")
