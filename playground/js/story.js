@@ -1,0 +1,119 @@
+// @ts-check
+/** What to say about a run. Pure functions over the engine's answers: they decide nothing about Pods. */
+
+/**
+ * @typedef {import("./link.js").Action} Action
+ * @typedef {import("./types.js").World} World
+ * @typedef {import("./types.js").Step} Step
+ * @typedef {import("./types.js").Pod} Pod
+ */
+
+/** @type {Record<string, (action: Action) => string>} */
+const LABELS = {
+  rollOut: () => "Roll out",
+  deletePod: (a) => `Delete Pod ${a.pod}`,
+  cordon: (a) => `Cordon ${a.node}`,
+  uncordon: (a) => `Uncordon ${a.node}`,
+  drain: (a) => `Drain ${a.node}`,
+  loseNode: (a) => `Lose node ${a.node}`,
+  returnNode: (a) => `Return node ${a.node}`,
+  loseZone: (a) => `Lose zone ${a.zone}`,
+  labelNode: (a) => (a.value === null || a.value === undefined ? `Remove label ${a.key} from ${a.node}` : `Label ${a.node} ${a.key}=${a.value}`),
+  addNode: () => "Add a node",
+  scale: (a) => `Scale ${a.workload} to ${a.replicas}`,
+  rollingUpdate: (a) => `Rolling update of ${a.workload}`,
+  changeSpec: () => "Apply an object",
+  deleteWorkload: (a) => `Delete ${a.workload}`,
+  createWorkload: (a) => `Create ${a.workload}`,
+  endGracePeriod: () => "Let the grace period end",
+};
+
+/** @param {Action} action */
+export function actionLabel(action) {
+  const label = Object.hasOwn(LABELS, action.do) ? LABELS[action.do] : () => action.do;
+  return label(action);
+}
+
+/** @param {World|undefined} world @param {string} name */
+export function findPod(world, name) {
+  return world?.pods.find((pod) => pod.name === name);
+}
+
+/** @param {World} world @param {string|null} node */
+function zoneOf(world, node) {
+  return world.nodes.find((candidate) => candidate.name === node)?.zone ?? null;
+}
+
+/**
+ * Where a Pod was before it was last placed, and how the new place compares.
+ * @typedef {{node: string, place: "node"|"zone"|"elsewhere"|"nowhere", ip: "same"|"new"|"none"}} Origin
+ * @param {Step[]} steps up to the one that is shown @param {string} name
+ * @returns {Origin|null} null: it was never placed before
+ */
+export function origin(steps, name) {
+  const now = steps.at(-1)?.world;
+  const pod = findPod(now, name);
+  if (now === undefined || pod === undefined) return null;
+  const placed = steps.findLastIndex((step) => step.events.some((event) => event.kind === "scheduled" && event.object === `Pod/${name}`));
+  const earlier = steps.slice(0, pod.node === null ? steps.length - 1 : Math.max(placed, 0));
+  const last = earlier.findLast((step) => (findPod(step.world, name)?.node ?? null) !== null);
+  const before = findPod(last?.world, name);
+  if (last === undefined || before === undefined || before.node === null) return null;
+  const zone = zoneOf(last.world, before.node);
+  /** @type {Origin["place"]} */
+  let place = "elsewhere";
+  if (pod.node === null) place = "nowhere";
+  else if (pod.node === before.node) place = "node";
+  else if (zone !== null && zone === zoneOf(now, pod.node)) place = "zone";
+  return { node: before.node, place, ip: pod.ip === null || before.ip === null ? "none" : pod.ip === before.ip ? "same" : "new" };
+}
+
+/** The Pods that were placed, refused or left Pending by the last step. @param {Step[]} steps @returns {string[]} */
+export function changedPods(steps) {
+  const step = steps.at(-1);
+  const before = steps.at(-2)?.world;
+  if (step === undefined) return [];
+  const placed = new Set(step.events.filter((event) => event.kind === "scheduled").map((event) => event.object));
+  return step.world.pods
+    .filter((pod) => {
+      const old = findPod(before, pod.name);
+      return placed.has(`Pod/${pod.name}`) || old?.phase !== pod.phase || old?.node !== pod.node;
+    })
+    .map((pod) => pod.name);
+}
+
+/** One sentence for each Pod that the last step changed. @param {Step[]} steps @returns {string[]} */
+export function sentences(steps) {
+  const world = steps.at(-1)?.world;
+  if (world === undefined) return [];
+  const found = changedPods(steps).map((name) => sentence(steps, /** @type {Pod} */ (findPod(world, name))));
+  const gone = (steps.at(-2)?.world.pods ?? []).filter((pod) => pod.phase !== "NotCreated" && findPod(world, pod.name) === undefined);
+  return [...found.filter((text) => text !== ""), ...gone.map((pod) => `${pod.name} is gone.`)];
+}
+
+/** @param {Step[]} steps @param {Pod} pod */
+function sentence(steps, pod) {
+  const was = origin(steps, pod.name);
+  if (pod.phase === "Refused") return `${pod.name} is refused.`;
+  if (pod.phase === "NotCreated") return was === null ? "" : `${pod.name} is not created yet.`;
+  if (pod.phase === "Pending") return `${pod.name} stays Pending: no node fits.${was === null ? "" : ` It was on ${was.node}.`}`;
+  const others = pod.mayLandOn.filter((node) => node !== pod.node).length;
+  const chance = others === 0 ? "" : ` ${others} other ${others === 1 ? "node was" : "nodes were"} just as good.`;
+  if (was === null) return `${pod.name} starts on ${pod.node}.${chance}`;
+  const ip = { same: " with its IP address", new: " with a new IP address", none: "" }[was.ip];
+  if (was.place === "node") return `${pod.name} returns to ${pod.node}${ip}.${chance}`;
+  const zone = was.place === "zone" ? "in the same zone" : "in another zone";
+  return `${pod.name} moves from ${was.node} to ${pod.node}, ${zone}${ip === "" ? "" : `,${ip}`}.${chance}`;
+}
+
+/** @param {string[]} items @param {number} most */
+export function shortList(items, most) {
+  const rest = items.length - most;
+  return rest > 0 ? [...items.slice(0, most), `And ${rest} more.`] : items;
+}
+
+/** Who excludes a node. @param {import("./types.js").Exclusion} exclusion */
+export function exclusionSource(exclusion) {
+  if (exclusion.fromPps) return "PPS";
+  return ["taint", "cordon", "room", "missing"].includes(exclusion.what) ? "Node" : "Manifest";
+}
