@@ -3,7 +3,7 @@
  * The cluster, as a table: a row for each node, in zones; the Pods with PPS in one column, those without in the other. What can be
  * done to the selected thing is in the row below it.
  */
-import { button, h, redraw } from "./dom.js";
+import { h, redraw } from "./dom.js";
 import { changedPods, findPod, origin } from "./story.js";
 import { actionsFor } from "./actions.js";
 
@@ -51,8 +51,13 @@ function toolbar(shown, selected) {
   return row("toolbar", [cell]);
 }
 
-/** @param {Shown} shown @param {string} id @param {string} label @param {Child[]} content @param {string} kind */
-function selectable(shown, id, label, content, kind) {
+/** @param {string} text */
+function spoken(text) {
+  return h("span", { class: "visually-hidden" }, text);
+}
+
+/** @param {Shown} shown @param {string} id @param {Child[]} content @param {string} kind */
+function selectable(shown, id, content, kind) {
   const pressed = shown.selected === id;
   return h(
     "button",
@@ -61,7 +66,6 @@ function selectable(shown, id, label, content, kind) {
       key: id,
       class: kind,
       "aria-pressed": String(pressed),
-      "aria-label": label,
       on: { click: () => shown.select(pressed ? null : id) },
     },
     ...content,
@@ -75,7 +79,7 @@ function workloads(shown) {
   if (names.length === 0) return null;
   const rows = names.flatMap((workload) => {
     const id = `Workload/${workload.name}`;
-    const header = selectable(shown, id, `${workload.kind} ${workload.name}`, [h("span", { class: "kind" }, workload.kind), workload.name], "thing");
+    const header = selectable(shown, id, [h("span", { class: "kind" }, workload.kind), " ", workload.name], "thing");
     const cells = SIDES.map((side) => {
       const found = shown.steps[side].at(-1)?.world.workloads.find((other) => other.name === workload.name);
       return h("span", { role: "cell", class: side }, found === undefined || !found.exists ? "not there" : `${found.ready} of ${found.replicas} Pods run`);
@@ -105,7 +109,7 @@ function nodeRows(shown, node) {
     node.exists && node.cordoned && "cordoned",
     ...(node.exists ? node.taints.filter((taint) => !node.cordoned || !taint.startsWith("node.kubernetes.io/unschedulable")) : []),
   ].filter((sign) => typeof sign === "string");
-  const header = selectable(shown, id, [`Node ${node.name}`, ...signs].join(", "), [node.name], "thing");
+  const header = selectable(shown, id, [spoken("Node "), node.name, spoken(signs.map((sign) => `, ${sign}`).join(""))], "thing");
   const rowheader = h("div", { role: "rowheader", class: "name" }, header, signs.map((sign) => h("span", { class: "sign" }, sign)));
   const cells = SIDES.map((side) => {
     const world = shown.steps[side].at(-1)?.world;
@@ -137,30 +141,31 @@ function homeless(shown) {
 
 /** @param {Shown} shown @param {Side} side @param {Pod} pod */
 function chip(shown, side, pod) {
-  const was = origin(shown.steps[side], pod.name);
+  const world = shown.steps[side].at(-1)?.world;
+  const was = world === undefined ? null : origin(world, pod);
   const [sign, text] = place(pod, was);
   const ip = pod.ip === null ? null : `${pod.ip}${was === null || was.ip === "none" ? "" : was.ip === "same" ? ", same IP" : ", new IP"}`;
   const state = pod.phase === "NotCreated" ? "not created" : pod.phase;
-  const label = [`Pod ${pod.name}`, state, text, ip].filter(Boolean).join(", ");
   const changed = changedPods(shown.steps[side]).includes(pod.name) ? " changed" : "";
   return selectable(
     shown,
     `Pod/${pod.name}/${side}`,
-    `${label}, ${side} PPS`,
     [
-      h("span", { class: "line" }, h("b", {}, pod.name), " ", h("span", { class: "phase" }, state)),
+      h("span", { class: "line" }, spoken("Pod "), h("b", {}, pod.name), " ", h("span", { class: "phase" }, state)),
       text === "" ? null : h("span", { class: "line place" }, h("span", { class: "mark", "aria-hidden": true }, sign), ` ${text}`),
       ip === null ? null : h("span", { class: "line ip" }, ip),
+      spoken(` ${side} PPS`),
     ],
-    `pod ${pod.phase.toLowerCase()} ${was === null ? "first" : was.place}${changed}`,
+    `pod ${pod.phase.toLowerCase()} ${was === null ? "first" : sign === "?" ? "chance" : was.place}${changed}`,
   );
 }
 
 /** @param {Pod} pod @param {import("./story.js").Origin|null} was @returns {[string, string]} */
 function place(pod, was) {
   if (was === null) return ["", ""];
-  if (pod.node === null) return ["✗", `was on ${was.node}`];
-  if (was.place === "node") return ["✓", "same node"];
+  if (was.place === "nowhere") return ["✗", `was on ${was.node}`];
+  // With several equally good nodes, the page shows the first by name: that may be the old one.
+  if (was.place === "node") return pod.mayLandOn.length > 1 ? ["?", "same node, by chance"] : ["✓", "same node"];
   if (was.place === "zone") return ["≈", `from ${was.node}, same zone`];
   return ["✗", `from ${was.node}, other zone`];
 }
@@ -173,5 +178,5 @@ function ghosts(shown, side, node) {
   return names
     .map((name) => findPod(steps.at(-1)?.world, name))
     .filter((pod) => pod !== undefined && pod.phase === "Running" && pod.node !== node && pod.mayLandOn.includes(node))
-    .map((pod) => h("span", { class: "ghost", title: `The scheduler may put ${pod?.name} here as well` }, `${pod?.name}`, h("span", { class: "visually-hidden" }, " may start here as well"), h("span", { "aria-hidden": true }, "?")));
+    .map((pod) => h("span", { class: "ghost", title: `The scheduler may put ${pod?.name} here as well` }, `${pod?.name}`, spoken(" may start here as well"), h("span", { "aria-hidden": true }, "?")));
 }

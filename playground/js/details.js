@@ -10,16 +10,16 @@ import { exclusionSource, origin } from "./story.js";
  * @typedef {import("./types.js").Recorded} Recorded
  */
 
-/** @param {HTMLElement} container @param {Pod|undefined} pod @param {Side} side @param {Step[]} steps */
-export function drawDetails(container, pod, side, steps) {
-  if (pod === undefined) {
+/** @param {HTMLElement} container @param {Pod|undefined} pod @param {Side} side @param {import("./types.js").World|undefined} world */
+export function drawDetails(container, pod, side, world) {
+  if (pod === undefined || world === undefined) {
     redraw(container, h("p", { class: "empty" }, "Choose a Pod in the cluster. Here you see why it is where it is."));
     return;
   }
   redraw(
     container,
     h("h3", {}, `Pod ${pod.name}, ${side} PPS`),
-    h("p", { class: "verdict" }, verdict(pod, origin(steps, pod.name))),
+    h("p", { class: "verdict" }, verdict(pod, origin(world, pod))),
     pod.refusal && h("p", { class: "problem error" }, h("strong", {}, `Refused (${pod.refusal.code}): `), pod.refusal.message),
     ...pod.warnings.map((warning) => h("p", { class: "problem warning" }, h("strong", {}, "Warning: "), warning)),
     pod.recordedBefore && section("What was recorded when it was created", recorded(pod.recordedBefore)),
@@ -156,7 +156,7 @@ export function drawStates(container, step) {
               ),
             ),
         names.length > 100 && h("p", {}, `And ${names.length - 100} more.`),
-        h("details", { key: `pps-${pps.name}` }, h("summary", {}, "The object as YAML"), code([h("span", {}, pps.yaml)], `PersistentPodState ${pps.name}, as YAML`)),
+        pps.yaml !== null && h("details", { key: `pps-${pps.name}` }, h("summary", {}, "The object as YAML"), code([h("span", {}, pps.yaml)], `PersistentPodState ${pps.name}, as YAML`)),
       );
     }),
   );

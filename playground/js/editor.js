@@ -7,6 +7,9 @@ import { button, h } from "./dom.js";
 
 /** @typedef {import("./types.js").Problem} Problem */
 
+/** From here on the page inserts a text itself: a browser needs minutes for many lines. The browser's undo does not know such texts. */
+const LONG_TEXT = 20_000;
+
 export class Editor {
   /** @type {HTMLTextAreaElement} */ #text;
   /** @type {HTMLElement} */ #gutter;
@@ -24,6 +27,12 @@ export class Editor {
     this.#list = list;
     container.prepend(this.#marks, this.#gutter);
     this.#text.addEventListener("scroll", () => this.#draw());
+    this.#text.addEventListener("beforeinput", (event) => {
+      if (event.data === null || event.data.length < LONG_TEXT) return;
+      event.preventDefault();
+      this.#text.setRangeText(event.data, this.#text.selectionStart, this.#text.selectionEnd, "end");
+      this.#text.dispatchEvent(new InputEvent("input"));
+    });
     this.#text.addEventListener("input", () => {
       this.#count();
       changed(this.#text.value);

@@ -36,8 +36,7 @@ export class Engine {
     this.#running = this.#next;
     this.#next = null;
     this.#timer = setTimeout(() => {
-      this.#worker.terminate();
-      this.#worker = this.#start();
+      this.#restart();
       this.#end((running) => running.reject(new EngineError("The run was stopped after 10 seconds. Use fewer objects or fewer steps.")));
     }, MAX_RUN_MS);
     this.#worker.postMessage(this.#running.scenario);
@@ -52,11 +51,19 @@ export class Engine {
     this.#send();
   }
 
+  /** After a failure nothing that was in its memory is used again. */
+  #restart() {
+    this.#worker.terminate();
+    this.#worker = this.#start();
+  }
+
   #start() {
     const worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
     worker.onmessage = ({ data }) => {
-      if (data.error !== undefined) this.#end((running) => running.reject(new EngineError(data.error)));
-      else this.#end((running) => running.resolve(data));
+      if (data.error !== undefined) {
+        this.#restart();
+        this.#end((running) => running.reject(new EngineError(data.error)));
+      } else this.#end((running) => running.resolve(data));
     };
     worker.onerror = () => {
       this.#end((running) => running.reject(new EngineError("The engine could not be loaded. Reload the page; it needs WebAssembly.")));

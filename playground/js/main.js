@@ -74,9 +74,10 @@ async function run() {
 
 /** @param {Problem[]} problems */
 function draw(problems) {
-  objects.show(problems.filter((problem) => problem.source === "objects"));
+  const inObjects = problems.filter((problem) => problem.source === "objects" || problem.source === "scenario");
+  objects.show(inObjects);
   settings.show(problems.filter((problem) => problem.source === "settings"));
-  byId("objects-status").textContent = count(problems.filter((problem) => problem.source === "objects"));
+  byId("objects-status").textContent = count(inObjects);
   byId("settings-status").textContent = count(problems.filter((problem) => problem.source === "settings"));
   drawTimeline(byId("timeline"), { actions: state.actions, done: state.done, problems, go: (done) => stop(() => update({ done })), remove });
   drawWorld();
@@ -98,7 +99,7 @@ function drawWorld() {
   const [kind, name, side] = (state.selected ?? "").split("/");
   const chosen = side === "without" ? "without" : "with";
   const pod = kind === "Pod" ? findPod(steps[chosen].at(-1)?.world, name) : undefined;
-  drawDetails(byId("details"), pod, chosen, steps[chosen]);
+  drawDetails(byId("details"), pod, chosen, steps[chosen].at(-1)?.world);
   drawStates(byId("states"), steps.with.at(-1));
   drawOutcome(byId("outcome"), steps);
   drawEvents(byId("events"), steps.with.at(-1));
@@ -305,7 +306,7 @@ metadata:
 function applyObject() {
   const yaml = apply.value;
   if (yaml.trim() === "") {
-    apply.show([{ source: "objects", line: 1, column: 1, field: null, severity: "error", message: "Write one object first." }]);
+    apply.show([{ source: "objects", action: null, line: 1, column: 1, field: null, severity: "error", message: "Write one object first." }]);
     return;
   }
   apply.show([]);

@@ -45,27 +45,20 @@ function zoneOf(world, node) {
 }
 
 /**
- * Where a Pod was before it was last placed, and how the new place compares.
+ * Where the Pod of this name ran before, and how the new place compares.
  * @typedef {{node: string, place: "node"|"zone"|"elsewhere"|"nowhere", ip: "same"|"new"|"none"}} Origin
- * @param {Step[]} steps up to the one that is shown @param {string} name
- * @returns {Origin|null} null: it was never placed before
+ * @param {World} world @param {Pod} pod @returns {Origin|null} null: it never ran before
  */
-export function origin(steps, name) {
-  const now = steps.at(-1)?.world;
-  const pod = findPod(now, name);
-  if (now === undefined || pod === undefined) return null;
-  const placed = steps.findLastIndex((step) => step.events.some((event) => event.kind === "scheduled" && event.object === `Pod/${name}`));
-  const earlier = steps.slice(0, pod.node === null ? steps.length - 1 : Math.max(placed, 0));
-  const last = earlier.findLast((step) => (findPod(step.world, name)?.node ?? null) !== null);
-  const before = findPod(last?.world, name);
-  if (last === undefined || before === undefined || before.node === null) return null;
-  const zone = zoneOf(last.world, before.node);
+export function origin(world, pod) {
+  const before = pod.previousNode;
+  if (before === null) return null;
+  const zone = zoneOf(world, before);
   /** @type {Origin["place"]} */
   let place = "elsewhere";
-  if (pod.node === null) place = "nowhere";
-  else if (pod.node === before.node) place = "node";
-  else if (zone !== null && zone === zoneOf(now, pod.node)) place = "zone";
-  return { node: before.node, place, ip: pod.ip === null || before.ip === null ? "none" : pod.ip === before.ip ? "same" : "new" };
+  if (pod.phase !== "Running") place = "nowhere";
+  else if (pod.node === before) place = "node";
+  else if (zone !== null && zone === zoneOf(world, pod.node)) place = "zone";
+  return { node: before, place, ip: pod.ip === null || pod.previousIp === null ? "none" : pod.ip === pod.previousIp ? "same" : "new" };
 }
 
 /** The Pods that were placed, refused or left Pending by the last step. @param {Step[]} steps @returns {string[]} */
@@ -86,19 +79,19 @@ export function changedPods(steps) {
 export function sentences(steps) {
   const world = steps.at(-1)?.world;
   if (world === undefined) return [];
-  const found = changedPods(steps).map((name) => sentence(steps, /** @type {Pod} */ (findPod(world, name))));
+  const found = changedPods(steps).map((name) => sentence(world, /** @type {Pod} */ (findPod(world, name))));
   const gone = (steps.at(-2)?.world.pods ?? []).filter((pod) => pod.phase !== "NotCreated" && findPod(world, pod.name) === undefined);
   return [...found.filter((text) => text !== ""), ...gone.map((pod) => `${pod.name} is gone.`)];
 }
 
-/** @param {Step[]} steps @param {Pod} pod */
-function sentence(steps, pod) {
-  const was = origin(steps, pod.name);
+/** @param {World} world @param {Pod} pod */
+function sentence(world, pod) {
+  const was = origin(world, pod);
   if (pod.phase === "Refused") return `${pod.name} is refused.`;
   if (pod.phase === "NotCreated") return was === null ? "" : `${pod.name} is not created yet.`;
   if (pod.phase === "Pending") return `${pod.name} stays Pending: no node fits.${was === null ? "" : ` It was on ${was.node}.`}`;
   const others = pod.mayLandOn.filter((node) => node !== pod.node).length;
-  const chance = others === 0 ? "" : ` ${others} other ${others === 1 ? "node was" : "nodes were"} just as good.`;
+  const chance = others === 0 ? "" : ` By chance: ${others} other ${others === 1 ? "node was" : "nodes were"} as good.`;
   if (was === null) return `${pod.name} starts on ${pod.node}.${chance}`;
   const ip = { same: " with its IP address", new: " with a new IP address", none: "" }[was.ip];
   if (was.place === "node") return `${pod.name} returns to ${pod.node}${ip}.${chance}`;
