@@ -52,7 +52,7 @@ impl From<Rejection> for ValidationResponse {
 
 pub(crate) type AdmissionResult = Result<ValidationResponse, Rejection>;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "module"))]
 mod tests {
     use kubewarden_policy_sdk::response::ValidationResponse as SdkResponse;
     use serde_json::json;

@@ -2,6 +2,8 @@
 //!
 //! A patch holds only what changes, so its size depends on the change and not on the object.
 
+mod recording;
+
 use serde_json::{Map, Value, json};
 
 use crate::Reason;

@@ -1,0 +1,241 @@
+//! What happens to a Pod after its creation: the scheduler selects a node, and the kubelet starts it there with an
+//! address.
+
+use std::collections::BTreeSet;
+
+use pps_core::generate::POD_ANNOTATIONS;
+use serde_json::{Map, Value, json};
+
+use crate::addresses::{Plugin, plugin_of};
+use crate::cluster::{Cluster, Place, Pod};
+use crate::result::EventKind;
+use crate::scheduler::{Selection, select};
+
+/// How many nodes a text lists.
+const MAX_LISTED: usize = 4;
+
+/// Schedules and starts Pods: the new ones, or all that do not run. Returns whether one has started.
+pub(crate) fn start_pods(cluster: &mut Cluster, also_known: bool) -> bool {
+    let waiting: Vec<String> = cluster
+        .pods
+        .iter()
+        .filter(|(_, pod)| !pod.ready && (also_known || (pod.selection.is_none() && pod.node.is_none())))
+        .map(|(name, _)| name.clone())
+        .collect();
+    if waiting.is_empty() {
+        return false;
+    }
+    let plugin = plugin(cluster);
+    let mut has_started = false;
+    for name in waiting {
+        if cluster.pods.get(&name).is_some_and(|pod| pod.node.is_none()) {
+            schedule(cluster, &name);
+        }
+        if cluster.pods.get(&name).is_some_and(|pod| pod.node.is_some()) {
+            has_started |= start(cluster, &name, plugin);
+        }
+    }
+    has_started
+}
+
+fn schedule(cluster: &mut Cluster, name: &str) {
+    let views = cluster.node_views();
+    let Some(pod) = cluster.pods.get(name) else { return };
+    // The scheduler ignores a Pod whose template names its node.
+    let bound = pod.object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
+    let selection = match bound {
+        Some(node) if cluster.has_node(node) => Selection { chosen: Some(node.to_owned()), ..Selection::default() },
+        Some(_) => Selection::default(),
+        None => select(&pod.object, &views),
+    };
+    let chosen = selection.chosen.clone().filter(|node| cluster.has_node(node));
+    let Some(pod) = cluster.pods.get_mut(name) else { return };
+    pod.selection = Some(selection);
+    if let Some(node) = chosen {
+        pod.object["spec"]["nodeName"] = node.clone().into();
+        pod.node = Some(node);
+    }
+}
+
+/// The plugin that the cluster has: the one whose annotations somebody names.
+fn plugin(cluster: &Cluster) -> Option<Plugin> {
+    let persisted = cluster.pps.values().flat_map(|pps| {
+        let annotations = pps.object["spec"]["persistentPodAnnotations"].as_array();
+        annotations.into_iter().flatten().filter_map(|one| one.as_str().or_else(|| one["key"].as_str()))
+    });
+    let generated = cluster.workloads.values().flat_map(|workload| {
+        let list = workload.object["metadata"]["annotations"][POD_ANNOTATIONS].as_str().unwrap_or_default();
+        list.split(',').map(str::trim)
+    });
+    let templates = cluster.workloads.values().flat_map(|workload| {
+        let annotations = workload.object["spec"]["template"]["metadata"]["annotations"].as_object();
+        annotations.into_iter().flat_map(|annotations| annotations.keys().map(String::as_str))
+    });
+    plugin_of(persisted.chain(generated).chain(templates))
+}
+
+/// Starts a Pod on its node. Returns whether it runs now.
+fn start(cluster: &mut Cluster, name: &str, plugin: Option<Plugin>) -> bool {
+    let Some(pod) = cluster.pods.get(name) else { return false };
+    let Some(node) = pod.node.clone() else { return false };
+    let ips = match addresses(cluster, name, pod, &node, plugin) {
+        Ok(ips) => ips,
+        Err(complaint) => {
+            complain(cluster, name, &complaint);
+            return false;
+        }
+    };
+    let ips = match ips {
+        Some(ips) => ips,
+        None => {
+            let taken: BTreeSet<&str> =
+                cluster.pods.values().flat_map(|pod| pod.ips.iter().map(String::as_str)).collect();
+            vec![cluster.addresses.assign(&node, |ip| taken.contains(ip))]
+        }
+    };
+    let labels = cluster.nodes.get(&node).map(|node| node.object["metadata"]["labels"].clone());
+    let Some(pod) = cluster.pods.get_mut(name) else { return false };
+    if let Some(plugin) = plugin {
+        annotate(pod, plugin, &ips);
+    }
+    let all: Vec<Value> = ips.iter().map(|ip| json!({"ip": ip})).collect();
+    pod.object["status"] = json!({
+        "phase": "Running",
+        "podIP": ips.first(),
+        "podIPs": all,
+        "conditions": [{"type": "Ready", "status": "True"}],
+    });
+    pod.ips = ips;
+    pod.ready = true;
+    pod.complaint.clear();
+    pod.came_home = is_home(pod, &node, &labels.unwrap_or_default());
+    let text = describe_start(pod, &node, cluster.last_places.get(name));
+    cluster.dirty.pods.insert(name.to_owned());
+    cluster.tell(EventKind::Scheduled, format!("Pod/{name}"), text);
+    true
+}
+
+/// The addresses that a Pod asks for, or those of its node; none if the plugin chooses. The error says why it cannot have
+/// them.
+fn addresses(
+    cluster: &Cluster,
+    name: &str,
+    pod: &Pod,
+    node: &str,
+    plugin: Option<Plugin>,
+) -> Result<Option<Vec<String>>, String> {
+    if pod.object["spec"]["hostNetwork"] == true {
+        let addresses = cluster.nodes.get(node).and_then(|node| node.object["status"]["addresses"].as_array());
+        let internal = addresses.into_iter().flatten().filter(|address| address["type"] == "InternalIP");
+        let ips: Vec<String> =
+            internal.filter_map(|address| address["address"].as_str().map(str::to_owned)).collect();
+        return Ok(Some(ips));
+    }
+    let Some(plugin) = plugin else { return Ok(None) };
+    let requested = plugin.requested(&pod.object["metadata"]["annotations"]).map_err(|value| {
+        format!("{} cannot read its annotation {}: {}", plugin.name, plugin.asks, pps_core::shorten(value))
+    })?;
+    if let Some(taken) = requested.iter().find(|ip| cluster.is_taken(ip, name)) {
+        return Err(format!(
+            "it asks for the address {taken}, which another Pod has. To let it start with another one, remove {} from the PersistentPodState and delete the Pod",
+            plugin.asks
+        ));
+    }
+    Ok((!requested.is_empty()).then_some(requested))
+}
+
+fn annotate(pod: &mut Pod, plugin: Plugin, ips: &[String]) {
+    let Some(metadata) = pod.object["metadata"].as_object_mut() else { return };
+    let annotations = metadata.entry("annotations").or_insert_with(|| Map::new().into());
+    if annotations.is_null() {
+        *annotations = Map::new().into();
+    }
+    if let Some(annotations) = annotations.as_object_mut() {
+        plugin.annotate(ips, annotations);
+    }
+}
+
+/// Whether a Pod that has started is where its state was recorded.
+fn is_home(pod: &Pod, node: &str, labels: &Value) -> bool {
+    let Some(home) = &pod.recorded else { return false };
+    if home.labels.is_empty() && home.annotations.is_empty() {
+        return home.state.node_name == node;
+    }
+    let annotations = &pod.object["metadata"]["annotations"];
+    home.labels.iter().all(|(key, value)| labels[key] == *value)
+        && home.annotations.iter().all(|(key, value)| annotations[key] == *value)
+}
+
+fn describe_start(pod: &Pod, node: &str, last: Option<&Place>) -> String {
+    let mut text = format!("runs on {node}");
+    if let Some(ip) = pod.ips.first() {
+        text += &format!(" and has the address {ip}");
+    }
+    match (&pod.recorded, last) {
+        (Some(_), _) if pod.came_home => text += ", as its recorded state asks for",
+        (Some(home), _) if home.state.node_name != node => {
+            text += &format!("; its state was recorded on {}", home.state.node_name);
+        }
+        (Some(_), _) => text += "; its recorded state was different",
+        (None, Some(last)) if last.node != node => text += &format!("; it ran on {} before", last.node),
+        (None, _) => {}
+    }
+    let others: Vec<&str> = pod.selection.iter().flat_map(|selection| &selection.may_land_on).map(String::as_str).filter(|other| *other != node).collect();
+    if !others.is_empty() {
+        text += &format!(". The scheduler may as well choose {}", list(&others, "or"));
+    }
+    text
+}
+
+/// Says why Pods do not run, if that was not said before.
+pub(crate) fn tell_pending(cluster: &mut Cluster) {
+    let pending: Vec<(String, String)> = cluster
+        .pods
+        .iter()
+        .filter(|(_, pod)| pod.node.is_none())
+        .map(|(name, pod)| (name.clone(), describe_pending(cluster, pod)))
+        .collect();
+    for (name, complaint) in pending {
+        complain(cluster, &name, &complaint);
+    }
+}
+
+fn complain(cluster: &mut Cluster, name: &str, complaint: &str) {
+    let Some(pod) = cluster.pods.get_mut(name) else { return };
+    if pod.complaint != complaint {
+        complaint.clone_into(&mut pod.complaint);
+        cluster.tell(EventKind::Pending, format!("Pod/{name}"), format!("stays Pending: {complaint}"));
+    }
+}
+
+fn describe_pending(cluster: &Cluster, pod: &Pod) -> String {
+    if let Some(node) = pod.object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+        return format!("its template names the node {node}, which does not exist");
+    }
+    if cluster.existing_nodes().next().is_none() {
+        return "there is no node".into();
+    }
+    let verdicts = pod.selection.iter().flat_map(|selection| &selection.verdicts);
+    let reasons: Vec<&str> =
+        verdicts.filter_map(|verdict| verdict.exclusions.first()).map(|one| one.text.as_str()).collect();
+    let more = reasons.len().saturating_sub(MAX_LISTED);
+    let listed = reasons[..reasons.len() - more].join("; ");
+    match more {
+        0 => format!("no node can take it. {listed}"),
+        more => format!("no node can take it. {listed}; and {more} more nodes"),
+    }
+}
+
+/// The first names of a list, and how many more there are.
+pub(crate) fn list(names: &[&str], conjunction: &str) -> String {
+    match names {
+        [] => String::new(),
+        [name] => (*name).to_owned(),
+        [rest @ .., last] if names.len() <= MAX_LISTED => format!("{} {conjunction} {last}", rest.join(", ")),
+        _ => format!(
+            "{} {conjunction} {} others",
+            names[..MAX_LISTED - 1].join(", "),
+            names.len() - MAX_LISTED + 1
+        ),
+    }
+}
