@@ -3,7 +3,7 @@
 import { byId, h } from "./dom.js";
 import { BadLink, MAX_ACTIONS, fromFragment, toFragment } from "./link.js";
 import { EXAMPLES, caption, exampleState, findExample, selectionAfter } from "./examples.js";
-import { complete } from "./yaml.js";
+import { complete, findDocument, node } from "./yaml.js";
 import { Engine } from "./engine.js";
 import { Editor } from "./editor.js";
 import { drawCluster } from "./cluster.js";
@@ -54,12 +54,14 @@ function update(change) {
 async function run() {
   const asked = state;
   drawControls();
+  byId("cluster").setAttribute("aria-busy", "true");
   const scenario = { objects: asked.objects, settings: asked.settings, actions: asked.actions.slice(0, asked.done) };
   let both;
   try {
     both = await engine.run(scenario);
   } catch (error) {
     notice(error instanceof Error ? error.message : String(error));
+    byId("cluster").setAttribute("aria-busy", "false");
     return;
   }
   if (both === null) return;
@@ -69,7 +71,9 @@ async function run() {
   byId("stale").hidden = readable;
   draw(both.with.problems);
   if (readable && steps !== undefined) announce();
+  if (steps === undefined) performance.mark("first answer");
   await writeLink(asked);
+  if (asked === state) byId("cluster").setAttribute("aria-busy", "false");
 }
 
 /** @param {Problem[]} problems */
@@ -279,8 +283,9 @@ function start() {
     ["reset", () => state.example !== null && choose(state.example)],
     ["copy", () => void copyLink()],
     ["apply-button", applyObject],
-    ["apply-pps", () => (apply.value = drawn?.with.steps.at(-1)?.world.pps[0]?.yaml ?? "")],
-    ["apply-node", () => (apply.value = NEW_NODE)],
+    ["apply-pps", () => insert(findDocument(state.objects, "PersistentPodState"))],
+    ["apply-workload", () => insert(findDocument(state.objects, "StatefulSet"))],
+    ["apply-node", () => insert(node("node-7", "a"))],
   ];
   for (const [id, listener] of buttons) byId(id).addEventListener("click", listener);
   window.addEventListener("hashchange", () => location.hash !== latestFragment && void open());
@@ -294,19 +299,16 @@ function choose(name) {
   if (example !== undefined) show(exampleState(example, 0), null);
 }
 
-const NEW_NODE = `apiVersion: v1
-kind: Node
-metadata:
-  name: node-7
-  labels:
-    kubernetes.io/hostname: node-7
-    topology.kubernetes.io/zone: a
-`;
+/** @param {string} yaml */
+function insert(yaml) {
+  apply.value = yaml;
+  byId("apply").focus();
+}
 
 function applyObject() {
   const yaml = apply.value;
   if (yaml.trim() === "") {
-    apply.show([{ source: "objects", action: null, line: 1, column: 1, field: null, severity: "error", message: "Write one object first." }]);
+    apply.show([{ source: "objects", object: null, line: 1, column: 1, field: null, severity: "error", message: "Write one object first." }]);
     return;
   }
   apply.show([]);

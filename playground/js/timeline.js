@@ -29,7 +29,7 @@ export function drawTimeline(list, timeline) {
   redraw(
     list,
     entry("Start", 0, []),
-    ...timeline.actions.map((action, index) => entry(actionLabel(action), index + 1, timeline.problems.filter((p) => p.source === "action" && p.action === index))),
+    ...timeline.actions.map((action, index) => entry(actionLabel(action), index + 1, timeline.problems.filter((p) => p.source === `action ${index}`))),
   );
 }
 

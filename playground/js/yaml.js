@@ -12,8 +12,8 @@ export function nodes({ zones = ["a", "b", "c"], perZone = 2, labels = () => "" 
     .join("---\n");
 }
 
-/** @param {string} name @param {string} zone @param {string} more labels */
-function node(name, zone, more) {
+/** @param {string} name @param {string} zone @param {string} [more] labels */
+export function node(name, zone, more = "") {
   const extra = more === "" ? "" : `\n    ${more}`;
   return `apiVersion: v1
 kind: Node
@@ -52,6 +52,12 @@ spec:
 /** @param {...string} objects */
 export function documents(...objects) {
   return objects.join("---\n");
+}
+
+/** The first object of a kind in a text. @param {string} objects @param {string} kind @returns {string} "" if there is none */
+export function findDocument(objects, kind) {
+  const found = objects.split(/^---.*$/m).find((part) => part.split("\n").some((line) => line.trimEnd() === `kind: ${kind}`));
+  return found === undefined ? "" : found.replace(/^\n/, "");
 }
 
 /**
