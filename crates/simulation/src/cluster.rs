@@ -9,7 +9,7 @@ use pps_core::PodState;
 use serde_json::Value;
 
 pub(crate) use self::pps::Pps;
-pub(crate) use self::workload::{Lifecycle, Workload};
+pub(crate) use self::workload::{Lifecycle, Workload, replicas};
 use crate::addresses::Addresses;
 use crate::result::{Event, EventKind, Refusal};
 use crate::scheduler::{NodeView, Selection};
@@ -37,6 +37,8 @@ pub(crate) struct Cluster {
     /// Pods whose creation was refused in this step.
     pub(crate) refusals: BTreeMap<String, Refusal>,
     pub(crate) addresses: Addresses,
+    /// Where a real scheduler has placed Pods in this step.
+    pub(crate) observed: BTreeMap<String, String>,
     /// What the sidecar has to examine.
     pub(crate) dirty: Dirty,
     pub(crate) events: Vec<Event>,
@@ -45,7 +47,7 @@ pub(crate) struct Cluster {
     pub(crate) created_pods: usize,
     /// Minutes since the beginning.
     pub(crate) minutes: u32,
-    uids: u64,
+    pub(crate) uids: u64,
 }
 
 /// What the sidecar has to examine.
@@ -103,8 +105,6 @@ pub(crate) struct Pod {
     /// What was recorded when it was created.
     pub(crate) recorded: Option<Home>,
     pub(crate) injected: bool,
-    /// Keys of the required topology that were injected.
-    pub(crate) injected_keys: Vec<String>,
     pub(crate) warnings: Vec<String>,
     /// What the scheduler said last.
     pub(crate) selection: Option<Selection>,

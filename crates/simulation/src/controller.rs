@@ -137,8 +137,10 @@ fn add_claims(workload: &Workload, pod: &str, spec: &mut Map<String, Value>) {
     if names.is_empty() {
         return;
     }
-    let mut volumes: Vec<Value> =
-        names.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": format!("{name}-{pod}")}})).collect();
+    let mut volumes: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": format!("{name}-{pod}")}}))
+        .collect();
     let own = spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
     volumes.extend(own.filter(|volume| !names.iter().any(|name| volume["name"] == *name)).cloned());
     spec.insert("volumes".into(), volumes.into());

@@ -33,7 +33,9 @@ fn control(cluster: &mut Cluster) -> bool {
     let names: Vec<String> = cluster.workloads.keys().cloned().collect();
     let mut has_changed = false;
     for name in names {
-        let Some(workload) = cluster.workloads.get(&name).filter(|workload| workload.exists()) else { continue };
+        let Some(workload) = cluster.workloads.get(&name).filter(|workload| workload.exists()) else {
+            continue;
+        };
         let operations = decide(workload, &cluster.pods, &cluster.refusals);
         if operations.is_empty() && controller::is_update_complete(workload, &cluster.pods) {
             let current = workload.update_revision();
@@ -49,7 +51,11 @@ fn control(cluster: &mut Cluster) -> bool {
                     delete(cluster, &pod, &format!("is deleted: StatefulSet {name} is scaled down"));
                 }
                 Operation::Replace { pod } => {
-                    delete(cluster, &pod, &format!("is deleted, so that StatefulSet {name} creates it from its new template"));
+                    delete(
+                        cluster,
+                        &pod,
+                        &format!("is deleted, so that StatefulSet {name} creates it from its new template"),
+                    );
                 }
             }
             has_changed = true;
@@ -96,7 +102,6 @@ fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
     let uid = cluster.new_uid();
     let mut object = admitted.object.clone();
     object["metadata"]["uid"] = uid.into();
-    let keys = admitted.injected.iter().flat_map(|(_, plan)| &plan.required);
     let pod = Pod {
         object,
         before,
@@ -106,7 +111,6 @@ fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
         ready: false,
         ips: Vec::new(),
         injected: admitted.injected.is_some(),
-        injected_keys: keys.map(|requirement| requirement.key.clone()).collect(),
         after: admitted.object,
         recorded: admitted.recorded,
         warnings: admitted.warnings,

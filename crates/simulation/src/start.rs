@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::addresses::{Plugin, plugin_of};
 use crate::cluster::{Cluster, Place, Pod};
 use crate::result::EventKind;
-use crate::scheduler::{Selection, select};
+use crate::scheduler::{Placement, Selection, select};
 
 /// How many nodes a text lists.
 const MAX_LISTED: usize = 4;
@@ -44,16 +44,37 @@ fn schedule(cluster: &mut Cluster, name: &str) {
     // The scheduler ignores a Pod whose template names its node.
     let bound = pod.object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
     let selection = match bound {
-        Some(node) if cluster.has_node(node) => Selection { chosen: Some(node.to_owned()), ..Selection::default() },
+        Some(node) if cluster.has_node(node) => {
+            Selection { chosen: Some(node.to_owned()), ..Selection::default() }
+        }
         Some(_) => Selection::default(),
-        None => select(&pod.object, &views),
+        None => {
+            let workload = cluster.workloads.get(&pod.workload);
+            // The scheduler knows the StatefulSets of Kubernetes, and spreads their Pods.
+            let builtin = workload.filter(|workload| workload.target.group() == "apps");
+            let placement = Placement {
+                pod: &pod.object,
+                before: pod.injected.then_some(&pod.before),
+                selector: builtin.map(|workload| &workload.object["spec"]["selector"]),
+            };
+            select(&placement, &views)
+        }
     };
-    let chosen = selection.chosen.clone().filter(|node| cluster.has_node(node));
+    let observed = cluster.observed.get(name).filter(|node| selection.may_land_on.contains(node));
+    let chosen = observed.or(selection.chosen.as_ref()).filter(|node| cluster.has_node(node)).cloned();
+    let caveats = selection.caveats.clone();
     let Some(pod) = cluster.pods.get_mut(name) else { return };
+    let is_first = pod.selection.is_none();
     pod.selection = Some(selection);
+    if is_first {
+        pod.warnings.extend(caveats.iter().map(|caveat| format!("this Pod {caveat}")));
+    }
     if let Some(node) = chosen {
         pod.object["spec"]["nodeName"] = node.clone().into();
         pod.node = Some(node);
+    }
+    for caveat in caveats.into_iter().filter(|_| is_first) {
+        cluster.tell(EventKind::Warning, format!("Pod/{name}"), caveat);
     }
 }
 
@@ -125,7 +146,8 @@ fn addresses(
     plugin: Option<Plugin>,
 ) -> Result<Option<Vec<String>>, String> {
     if pod.object["spec"]["hostNetwork"] == true {
-        let addresses = cluster.nodes.get(node).and_then(|node| node.object["status"]["addresses"].as_array());
+        let addresses =
+            cluster.nodes.get(node).and_then(|node| node.object["status"]["addresses"].as_array());
         let internal = addresses.into_iter().flatten().filter(|address| address["type"] == "InternalIP");
         let ips: Vec<String> =
             internal.filter_map(|address| address["address"].as_str().map(str::to_owned)).collect();
@@ -180,7 +202,13 @@ fn describe_start(pod: &Pod, node: &str, last: Option<&Place>) -> String {
         (None, Some(last)) if last.node != node => text += &format!("; it ran on {} before", last.node),
         (None, _) => {}
     }
-    let others: Vec<&str> = pod.selection.iter().flat_map(|selection| &selection.may_land_on).map(String::as_str).filter(|other| *other != node).collect();
+    let others: Vec<&str> = pod
+        .selection
+        .iter()
+        .flat_map(|selection| &selection.may_land_on)
+        .map(String::as_str)
+        .filter(|other| *other != node)
+        .collect();
     if !others.is_empty() {
         text += &format!(". The scheduler may as well choose {}", list(&others, "or"));
     }

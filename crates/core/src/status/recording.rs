@@ -14,8 +14,9 @@ impl Recording {
 
     /// Another PPS governs the workload.
     pub fn superseded_by(pps: &str) -> Self {
-        let message =
-            format!("PersistentPodState {pps} names the same workload and takes precedence; delete one of the two");
+        let message = format!(
+            "PersistentPodState {pps} names the same workload and takes precedence; delete one of the two"
+        );
         Self::not(Reason::Superseded, message)
     }
 

@@ -27,7 +27,8 @@ pub(crate) struct Pps {
 impl Pps {
     /// Reads an object. If its spec or its status cannot be read, `spec` says why.
     pub(crate) fn new(object: Value) -> Self {
-        let mut spec = serde_json::from_value::<Spec>(object["spec"].clone()).map_err(|error| error.to_string());
+        let mut spec =
+            serde_json::from_value::<Spec>(object["spec"].clone()).map_err(|error| error.to_string());
         let status = serde_json::from_value::<Option<Status>>(object["status"].clone());
         let status = status.map(Option::unwrap_or_default).map_err(|error| error.to_string());
         let states = status.as_ref().map_err(Clone::clone).and_then(read_states);

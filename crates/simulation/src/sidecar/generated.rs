@@ -59,7 +59,8 @@ fn generate(cluster: &mut Cluster, name: &str) -> Option<bool> {
         .map(|(name, _)| name)
         .collect();
     let is_served = !targeting.is_empty();
-    let generated = targeting.into_iter().find(|name| cluster.pps.get(*name).is_some_and(is_generated)).cloned();
+    let generated =
+        targeting.into_iter().find(|name| cluster.pps.get(*name).is_some_and(is_generated)).cloned();
     let result = match (request, generated) {
         (None, None) => None,
         (None, Some(pps)) => {
@@ -173,7 +174,9 @@ fn keep_alias(cluster: &mut Cluster, workload: &str) -> Option<bool> {
     let existing = cluster.pps.get(&second);
     let alias = existing.filter(|pps| pps.is_alias());
     let (is_right, is_own) = match (alias, &hidden) {
-        (Some(alias), Some(hidden)) => (alias.aliased() == Some(hidden) && is_owned(cluster, alias, hidden), is_generated(alias)),
+        (Some(alias), Some(hidden)) => {
+            (alias.aliased() == Some(hidden) && is_owned(cluster, alias, hidden), is_generated(alias))
+        }
         (Some(alias), None) => (false, is_generated(alias)),
         (None, _) => (false, false),
     };
@@ -201,7 +204,9 @@ fn keep_alias(cluster: &mut Cluster, workload: &str) -> Option<bool> {
     }
     let owner = json!({"apiVersion": API_VERSION, "kind": KIND, "name": hidden, "uid": pps.uid()});
     let spec = json!({"targetRef": target_of_alias(&hidden)});
-    let text = format!("is made by the sidecar as an alias: the policy looks for this name, and finds {KIND} {hidden} by it");
+    let text = format!(
+        "is made by the sidecar as an alias: the policy looks for this name, and finds {KIND} {hidden} by it"
+    );
     add(cluster, &second, &owner, &spec, &text)
 }
 

@@ -6,9 +6,7 @@ use pps_core::demand::Wanted;
 use pps_core::pps::RetentionPolicy;
 use pps_core::record::{RunningPod, record};
 use pps_core::status::{Recording, with_recording};
-use pps_core::workload::{
-    PodLocation, PodOwnership, WorkloadPresence, forgets_state, retains_state,
-};
+use pps_core::workload::{PodLocation, PodOwnership, WorkloadPresence, forgets_state, retains_state};
 use pps_core::{PodState, Reason, Spec};
 
 use super::governing;
@@ -96,7 +94,10 @@ fn react_one(cluster: &mut Cluster, name: &str, dirty: &Dirty) -> Option<bool> {
     pps.write_status(desired);
     let has_changed = pps.object["status"] != before;
     if is_new && !recording.ok {
-        cluster.warn_once(object, format!("does not record everything ({}): {}", recording.reason, recording.message));
+        cluster.warn_once(
+            object,
+            format!("does not record everything ({}): {}", recording.reason, recording.message),
+        );
     }
     Some(has_changed)
 }
@@ -156,8 +157,8 @@ fn decide(
     }
     let presence = presence(cluster, pps.target_uid.as_deref(), &pps.target.name, workload);
     let living = cluster.pods.values().filter(|pod| pod.workload == pps.target.name).count();
-    let is_wanted = workload
-        .is_some_and(|workload| workload.demand.wants(&pps.target.name, name, living) != Wanted::No);
+    let is_wanted =
+        workload.is_some_and(|workload| workload.demand.wants(&pps.target.name, name, living) != Wanted::No);
     if retains_state(spec.retention(), presence, is_wanted, ownership) {
         return Some(Decision::Keep);
     }

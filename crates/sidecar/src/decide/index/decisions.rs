@@ -144,7 +144,9 @@ impl Index {
         let chosen = claims
             .filter_map(|key| Some((&self.objects.get(key)?.fact, key)))
             .filter(|(fact, _)| !fact.terminating)
-            .min_by_key(|(fact, key)| precedence(&workload.object.name, &second.name, &key.name, &fact.created))
+            .min_by_key(|(fact, key)| {
+                precedence(&workload.object.name, &second.name, &key.name, &fact.created)
+            })
             .map(|(_, key)| key.clone());
         let before = match &chosen {
             Some(chosen) => self.governing.insert(workload.clone(), chosen.clone()),

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use pps_core::Reason;
 use pps_core::size::nearly_full;
 use pps_core::status::{RECORDING, Recording};
-use pps_core::Reason;
 
 use super::view::View;
 use crate::decide::inventory::{EntryChange, FittedChanges, KindCoverage, OBJECT_OVERHEAD, TrackedPps};
@@ -41,10 +41,7 @@ pub(super) fn obstacle(view: &View<'_>) -> Option<Recording> {
                 Some(other) => Some(Recording::superseded_by(&other.name)),
                 None => match &view.pps.exceeded_limit {
                     Some(excess) => Some(Recording::limit_exceeded(excess)),
-                    None => view
-                        .living_workload()
-                        .is_none()
-                        .then(|| Recording::workload_not_found(target)),
+                    None => view.living_workload().is_none().then(|| Recording::workload_not_found(target)),
                 },
             };
         }
