@@ -144,16 +144,15 @@ function chip(shown, side, pod) {
   const world = shown.steps[side].at(-1)?.world;
   const was = world === undefined ? null : origin(world, pod);
   const [sign, text] = place(pod, was);
-  const ip = pod.ip === null ? null : `${pod.ip}${was === null || was.ip === "none" ? "" : was.ip === "same" ? ", same IP" : ", new IP"}`;
+  const ip = was === null || was.ip === "none" ? "" : was.ip === "same" ? ", same IP" : ", new IP";
   const state = pod.phase === "NotCreated" ? "not created" : pod.phase;
   const changed = changedPods(shown.steps[side]).includes(pod.name) ? " changed" : "";
   return selectable(
     shown,
     `Pod/${pod.name}/${side}`,
     [
-      h("span", { class: "line" }, spoken("Pod "), h("b", {}, pod.name), " ", h("span", { class: "phase" }, state)),
-      text === "" ? null : h("span", { class: "line place" }, h("span", { class: "mark", "aria-hidden": true }, sign), ` ${text}`),
-      ip === null ? null : h("span", { class: "line ip" }, ip),
+      h("span", { class: "line" }, spoken("Pod "), h("b", {}, pod.name), " ", h("span", { class: "phase" }, state), " ", pod.ip && h("span", { class: "ip" }, pod.ip)),
+      text === "" ? null : h("span", { class: "line place" }, h("span", { class: "mark", "aria-hidden": true }, sign), ` ${text}${ip}`),
       spoken(` ${side} PPS`),
     ],
     `pod ${pod.phase.toLowerCase()} ${was === null ? "first" : sign === "?" ? "chance" : was.place}${changed}`,

@@ -39,7 +39,7 @@ function verdict(pod, was) {
   if (pod.phase === "NotCreated") return "Its workload has not created it yet: it waits for a Pod with a lower number.";
   if (pod.phase === "Pending") {
     const pps = pod.scheduler.filter((candidate) => candidate.excludedBy.some((exclusion) => exclusion.fromPps)).length;
-    const reason = pps === 0 ? "No node fits, and PPS excludes none of them." : `No node fits. PPS excludes ${pps} of ${pod.scheduler.length} nodes.`;
+    const reason = pps === 0 ? "No node can take it, and PPS excludes none of them." : `No node can take it. PPS excludes ${pps} of ${pod.scheduler.length} nodes.`;
     return `It stays Pending. ${reason}`;
   }
   const others = pod.mayLandOn.filter((node) => node !== pod.node);
@@ -94,7 +94,7 @@ function diff(pod) {
   const shown = [];
   let hidden = 0;
   const flush = () => {
-    if (hidden > 0) shown.push(h("span", { class: "skipped" }, `… ${hidden} unchanged lines\n`));
+    if (hidden > 0) shown.push(h("span", { class: "skipped" }, `… ${hidden} unchanged ${hidden === 1 ? "line" : "lines"}\n`));
     hidden = 0;
   };
   lines.forEach((line, index) => {
@@ -164,5 +164,5 @@ export function drawStates(container, step) {
 
 /** @param {any[]} list */
 function conditions(list) {
-  return list.map((condition) => h("p", {}, `${condition.type} is ${condition.status}: ${condition.reason}. ${condition.message ?? ""}`));
+  return list.map((condition) => h("p", {}, `${condition.type}: ${condition.status} (${condition.reason})${condition.message ? `: ${condition.message}` : ""}.`));
 }

@@ -67,7 +67,8 @@ export class Editor {
     const kind = problem.severity === "error" ? "Error" : "Warning";
     const line = problem.line;
     const where = line === null ? null : button(`Line ${line}`, () => this.goTo(line, problem.column ?? 1), { class: "to-line" });
-    const field = problem.field === null || problem.field === "" ? null : h("code", {}, problem.field);
+    // Most messages begin with the field.
+    const field = !problem.field || problem.message.startsWith(problem.field) ? null : h("code", {}, problem.field);
     return h("li", { class: `problem ${problem.severity}` }, h("strong", {}, kind), " ", where, where && " ", field, field && ": ", problem.message);
   }
 

@@ -19,14 +19,21 @@ const LABELS = {
   returnNode: (a) => `Return node ${a.node}`,
   loseZone: (a) => `Lose zone ${a.zone}`,
   labelNode: (a) => (a.value === null || a.value === undefined ? `Remove label ${a.key} from ${a.node}` : `Label ${a.node} ${a.key}=${a.value}`),
-  addNode: () => "Add a node",
+  addNode: (a) => `Add ${objectName(a.yaml)}`,
   scale: (a) => `Scale ${a.workload} to ${a.replicas}`,
   rollingUpdate: (a) => `Rolling update of ${a.workload}`,
-  changeSpec: () => "Apply an object",
+  changeSpec: (a) => `Apply ${objectName(a.yaml)}`,
   deleteWorkload: (a) => `Delete ${a.workload}`,
   createWorkload: (a) => `Create ${a.workload}`,
   endGracePeriod: () => "Let the grace period end",
 };
+
+/** Kind and name of an object, as far as its lines tell. @param {any} yaml */
+function objectName(yaml) {
+  const kind = /^kind:\s*(\w{1,40})/m.exec(String(yaml))?.[1];
+  const name = /^metadata:\s*(?:\{.*?\bname:\s*|\n(?: +.*\n)*? +name:\s*)["']?([\w.-]{1,63})/m.exec(String(yaml))?.[1];
+  return [kind ?? "an object", name].filter(Boolean).join(" ");
+}
 
 /** @param {Action} action */
 export function actionLabel(action) {
@@ -89,14 +96,14 @@ function sentence(world, pod) {
   const was = origin(world, pod);
   if (pod.phase === "Refused") return `${pod.name} is refused.`;
   if (pod.phase === "NotCreated") return was === null ? "" : `${pod.name} is not created yet.`;
-  if (pod.phase === "Pending") return `${pod.name} stays Pending: no node fits.${was === null ? "" : ` It was on ${was.node}.`}`;
+  if (pod.phase === "Pending") return `${pod.name} stays Pending: no node can take it.${was === null ? "" : ` It was on ${was.node}.`}`;
   const others = pod.mayLandOn.filter((node) => node !== pod.node).length;
-  const chance = others === 0 ? "" : ` By chance: ${others} other ${others === 1 ? "node was" : "nodes were"} as good.`;
-  if (was === null) return `${pod.name} starts on ${pod.node}.${chance}`;
+  const asGood = others === 0 ? "" : `${others} other ${others === 1 ? "node was" : "nodes were"} as good.`;
+  if (was === null) return `${pod.name} starts on ${pod.node}.`;
   const ip = { same: " with its IP address", new: " with a new IP address", none: "" }[was.ip];
-  if (was.place === "node") return `${pod.name} returns to ${pod.node}${ip}.${chance}`;
+  if (was.place === "node") return `${pod.name} returns to ${pod.node}${ip}.${asGood === "" ? "" : ` By chance: ${asGood}`}`;
   const zone = was.place === "zone" ? "in the same zone" : "in another zone";
-  return `${pod.name} moves from ${was.node} to ${pod.node}, ${zone}${ip === "" ? "" : `,${ip}`}.${chance}`;
+  return `${pod.name} moves from ${was.node} to ${pod.node}, ${zone}${ip === "" ? "" : `,${ip}`}.${asGood === "" ? "" : ` ${asGood}`}`;
 }
 
 /** @param {string[]} items @param {number} most */
@@ -108,5 +115,5 @@ export function shortList(items, most) {
 /** Who excludes a node. @param {import("./types.js").Exclusion} exclusion */
 export function exclusionSource(exclusion) {
   if (exclusion.fromPps) return "PPS";
-  return ["taint", "cordon", "room", "missing"].includes(exclusion.what) ? "Node" : "Manifest";
+  return ["taint", "cordon", "room"].includes(exclusion.what) ? "Node" : "Manifest";
 }

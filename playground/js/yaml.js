@@ -2,15 +2,21 @@
 /** Objects for the examples and for links from documents, as YAML. */
 
 /**
- * Two Nodes in each of three zones, unless told otherwise.
- * @param {{zones?: string[], perZone?: number, labels?: (node: number) => string}} [options]
+ * Two Nodes in each of three zones.
+ * @param {{labels?: (node: number) => string, size?: boolean}} [options] `size`: say how much CPU and memory they have
  */
-export function nodes({ zones = ["a", "b", "c"], perZone = 2, labels = () => "" } = {}) {
+export function nodes({ labels = () => "", size = false } = {}) {
+  const zones = ["a", "b", "c"];
+  const perZone = 2;
   return zones
     .flatMap((zone, index) => Array.from({ length: perZone }, (_, node) => ({ zone, number: index * perZone + node + 1 })))
-    .map(({ zone, number }) => node(`node-${number}`, zone, labels(number)))
+    .map(({ zone, number }) => node(`node-${number}`, zone, labels(number)) + (size ? SIZE : ""))
     .join("---\n");
 }
+
+const SIZE = `status:
+  allocatable: {cpu: "8", memory: 32Gi, pods: "110"}
+`;
 
 /** @param {string} name @param {string} zone @param {string} [more] labels */
 export function node(name, zone, more = "") {
@@ -27,13 +33,15 @@ metadata:
 
 /**
  * @param {string} name
- * @param {{apiVersion?: string, replicas?: number, pod?: string, annotations?: string}} [options] `pod`: lines for the Pod's spec
+ * @param {{apiVersion?: string, replicas?: number, pod?: string, size?: boolean}} [options] `pod`: lines for the Pod's spec; `size`:
+ *   say how much CPU and memory a Pod needs
  */
-export function statefulSet(name, { apiVersion = "apps/v1", replicas = 3, pod = "", annotations = "" } = {}) {
+export function statefulSet(name, { apiVersion = "apps/v1", replicas = 3, pod = "", size = false } = {}) {
+  const requests = size ? '\n        resources: {requests: {cpu: "1", memory: 4Gi}}' : "";
   return `apiVersion: ${apiVersion}
 kind: StatefulSet
 metadata:
-  name: ${name}${annotations}
+  name: ${name}
 spec:
   replicas: ${replicas}
   serviceName: ${name}
@@ -45,7 +53,7 @@ spec:
     spec:${pod}
       containers:
       - name: ${name}
-        image: registry.k8s.io/pause:3.10
+        image: registry.k8s.io/pause:3.10${requests}
 `;
 }
 
