@@ -9,6 +9,7 @@ mod support;
 
 mod alerts;
 mod break_glass;
+mod browser;
 mod chart;
 mod check;
 mod contained;

@@ -29,7 +29,9 @@ impl Host for HostFunction {
     fn call(&self, namespace: &str, operation: &str, payload: &str) -> Result<String, String> {
         match self.call(&JsValue::NULL, namespace, operation, payload) {
             Ok(answer) => answer.as_string().ok_or_else(|| "the answer is not a string".into()),
-            Err(error) => Err(error.as_string().unwrap_or_else(|| "the host function did not throw a string".into())),
+            Err(error) => {
+                Err(error.as_string().unwrap_or_else(|| "the host function did not throw a string".into()))
+            }
         }
     }
 }

@@ -37,8 +37,11 @@ fn changed<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
     let mut common = vec![vec![0_u32; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {
-            common[i][j] =
-                if old[i] == new[j] { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
+            common[i][j] = if old[i] == new[j] {
+                common[i + 1][j + 1] + 1
+            } else {
+                common[i + 1][j].max(common[i][j + 1])
+            };
         }
     }
     let (mut i, mut j) = (0, 0);

@@ -8,7 +8,8 @@ use crate::yaml;
 /// Answers a request of PolicyServer as the policy does: the response as JSON.
 pub fn evaluate_with(payload: &str, host: &dyn Host) -> String {
     let response = admit(payload.as_bytes(), host);
-    serde_json::to_string(&response).unwrap_or_else(|error| json!({"accepted": false, "message": error.to_string()}).to_string())
+    serde_json::to_string(&response)
+        .unwrap_or_else(|error| json!({"accepted": false, "message": error.to_string()}).to_string())
 }
 
 /// Whether the policy accepts these settings, and if not, why.

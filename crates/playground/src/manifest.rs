@@ -82,7 +82,8 @@ fn below_inline(text: &mut String, value: &Value, indent: usize) {
 
 /// Whether a string is easier to read on lines of its own.
 fn is_block(string: &str) -> bool {
-    let printable = |c: char| c == '\n' || !c.is_control() && !"\u{feff}\u{2028}\u{2029}\u{fffe}\u{ffff}".contains(c);
+    let printable =
+        |c: char| c == '\n' || !c.is_control() && !"\u{feff}\u{2028}\u{2029}\u{fffe}\u{ffff}".contains(c);
     string.trim_end_matches('\n').contains('\n')
         && string.chars().all(printable)
         && !string.starts_with([' ', '\n'])
@@ -190,11 +191,19 @@ spec:
             "[ -~]{0,12}",
             "[a-z:# \\n-]{0,12}",
             "\\PC{0,6}",
-            Just("0x1F".to_owned()), Just("1e3".to_owned()), Just("null".to_owned()), Just("on".to_owned()),
-            Just("2020-01-01".to_owned()), Just("...".to_owned()), Just("---".to_owned()), Just("\u{85}\u{2028}a\nb".to_owned()),
+            Just("0x1F".to_owned()),
+            Just("1e3".to_owned()),
+            Just("null".to_owned()),
+            Just("on".to_owned()),
+            Just("2020-01-01".to_owned()),
+            Just("...".to_owned()),
+            Just("---".to_owned()),
+            Just("\u{85}\u{2028}a\nb".to_owned()),
         ];
         let leaf = prop_oneof![
-            Just(Value::Null), any::<bool>().prop_map(Value::from), any::<i64>().prop_map(Value::from),
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
             string.clone().prop_map(Value::from),
         ];
         leaf.prop_recursive(4, 32, 5, move |inner| {

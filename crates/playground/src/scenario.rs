@@ -42,7 +42,9 @@ pub fn run_text(scenario: &str) -> String {
     };
     match result {
         Ok(result) => result.to_string(),
-        Err(error) => json!({"problems": [problem("scenario", None, &error.to_string())], "steps": []}).to_string(),
+        Err(error) => {
+            json!({"problems": [problem("scenario", None, &error.to_string())], "steps": []}).to_string()
+        }
     }
 }
 
@@ -52,14 +54,19 @@ type Problems = Vec<Value>;
 fn read(text: &str) -> Result<(Scenario, Texts, Vec<Value>), Problems> {
     let unreadable = |message: String| vec![problem("scenario", None, &message)];
     if text.len() > MAX_BYTES {
-        return Err(unreadable(format!("the scenario has {} bytes, at most {MAX_BYTES} are read", text.len())));
+        return Err(unreadable(format!(
+            "the scenario has {} bytes, at most {MAX_BYTES} are read",
+            text.len()
+        )));
     }
     // Not at once as a scenario: numbers are text in this build, and serde could not read them within an action.
     let mut fields: Map<String, Value> =
         serde_json::from_str(text).map_err(|error| unreadable(format!("this is not a scenario: {error}")))?;
     let version = fields.remove("version").unwrap_or_default();
     if version.as_u64() != Some(VERSION) {
-        return Err(unreadable(format!("version is {version}: this page reads scenarios of version {VERSION}")));
+        return Err(unreadable(format!(
+            "version is {version}: this page reads scenarios of version {VERSION}"
+        )));
     }
     let mut problems = Vec::new();
     let mut texts = Texts::default();
@@ -74,7 +81,7 @@ fn read(text: &str) -> Result<(Scenario, Texts, Vec<Value>), Problems> {
             }
             fields.insert("objects".into(), values.into());
         }
-        Err(error) => problems.push(syntax("objects", None, &error)),
+        Err(error) => problems.push(syntax("objects", &error)),
     }
     let settings = text_of(&fields, "settings").map_err(unreadable)?;
     match yaml::parse_one(settings) {
@@ -82,14 +89,14 @@ fn read(text: &str) -> Result<(Scenario, Texts, Vec<Value>), Problems> {
             texts.settings = positions;
             fields.insert("settings".into(), value);
         }
-        Err(error) => problems.push(syntax("settings", None, &error)),
+        Err(error) => problems.push(syntax("settings", &error)),
     }
     let actions = fields.get("actions").and_then(Value::as_array).cloned().unwrap_or_default();
     for (index, action) in actions.iter().enumerate() {
         let yaml = action.get("yaml").and_then(Value::as_str);
         let document = yaml.map(yaml::parse_one).transpose();
         let document = document.unwrap_or_else(|error| {
-            problems.push(syntax("action", Some(index), &error));
+            problems.push(syntax(&format!("action {index}"), &error));
             None
         });
         if let Some(Document { value, .. }) = &document
@@ -117,17 +124,14 @@ fn text_of<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<&'a str, St
     }
 }
 
-fn syntax(source: &str, action: Option<usize>, error: &YamlError) -> Value {
-    let mut problem = problem(source, Some(error.place), &error.message);
-    problem["action"] = action.into();
-    problem
+fn syntax(source: &str, error: &YamlError) -> Value {
+    problem(source, Some(error.place), &error.message)
 }
 
 fn problem(source: &str, place: Option<Place>, message: &str) -> Value {
     json!({
         "source": source,
         "object": null,
-        "action": null,
         "line": place.map(|place| place.line),
         "column": place.map(|place| place.column),
         "field": null,

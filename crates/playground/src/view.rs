@@ -7,9 +7,14 @@ use crate::difference::difference;
 use crate::manifest::to_yaml;
 use crate::scenario::Texts;
 
-pub(crate) fn result(result: &RunResult, texts: &Texts, actions: &[Value]) -> Result<Value, serde_json::Error> {
+pub(crate) fn result(
+    result: &RunResult,
+    texts: &Texts,
+    actions: &[Value],
+) -> Result<Value, serde_json::Error> {
     let mut shown = serde_json::to_value(result)?;
-    let problems: Result<Vec<Value>, _> = result.problems.iter().map(|problem| locate(problem, texts)).collect();
+    let problems: Result<Vec<Value>, _> =
+        result.problems.iter().map(|problem| locate(problem, texts)).collect();
     shown["problems"] = problems?.into();
     for step in shown["steps"].as_array_mut().into_iter().flatten() {
         let world = &mut step["world"];
@@ -38,17 +43,16 @@ pub(crate) fn result(result: &RunResult, texts: &Texts, actions: &[Value]) -> Re
 
 fn locate(problem: &Problem, texts: &Texts) -> Result<Value, serde_json::Error> {
     let field = problem.field.as_deref().unwrap_or_default();
-    let (source, object, action, place) = match problem.source {
+    let (source, object, place) = match problem.source {
         Source::Objects { object } => {
-            ("objects", object, None, object.and_then(|object| texts.object(object, field)))
+            ("objects".to_owned(), object, object.and_then(|object| texts.object(object, field)))
         }
-        Source::Settings => ("settings", None, None, Some(texts.settings(field))),
-        Source::Action { index } => ("action", None, Some(index), texts.action(index, field)),
+        Source::Settings => ("settings".to_owned(), None, Some(texts.settings(field))),
+        Source::Action { index } => (format!("action {index}"), None, texts.action(index, field)),
     };
     Ok(json!({
         "source": source,
         "object": object,
-        "action": action,
         "line": place.map(|place| place.line),
         "column": place.map(|place| place.column),
         "field": problem.field,

@@ -55,7 +55,10 @@ impl fmt::Display for YamlError {
 /// The first thing that is wrong.
 pub fn parse(text: &str) -> Result<Vec<Document>, YamlError> {
     if text.len() > MAX_BYTES {
-        let message = format!("the text has {} bytes, at most {MAX_BYTES} are read: remove what is not needed", text.len());
+        let message = format!(
+            "the text has {} bytes, at most {MAX_BYTES} are read: remove what is not needed",
+            text.len()
+        );
         return Err(YamlError { place: Place::START, message });
     }
     // Pasted from a file that some editor on Windows wrote.
@@ -84,7 +87,8 @@ pub fn parse(text: &str) -> Result<Vec<Document>, YamlError> {
 /// What is wrong, or that there are several documents.
 pub fn parse_one(text: &str) -> Result<Document, YamlError> {
     let mut documents = parse(text)?.into_iter();
-    let first = documents.next().unwrap_or_else(|| Document { value: Value::Null, positions: Positions::default() });
+    let first =
+        documents.next().unwrap_or_else(|| Document { value: Value::Null, positions: Positions::default() });
     match documents.next() {
         None => Ok(first),
         Some(second) => Err(YamlError {

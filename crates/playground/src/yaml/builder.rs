@@ -49,7 +49,13 @@ impl<'a> Builder<'a> {
             Event::Alias(anchor) => return self.repeat(anchor, start),
             Event::Scalar(text, style, anchor, tag) => {
                 self.spend(text.len(), start)?;
-                (anchor, Document { value: self.scalar(&text, style, tag.as_deref(), start)?, positions: leaf(start) })
+                (
+                    anchor,
+                    Document {
+                        value: self.scalar(&text, style, tag.as_deref(), start)?,
+                        positions: leaf(start),
+                    },
+                )
             }
             Event::SequenceStart(anchor, _) => (anchor, self.sequence(start, self.descend(depth, start)?)?),
             Event::MappingStart(anchor, _) => (anchor, self.mapping(start, self.descend(depth, start)?)?),
@@ -97,7 +103,8 @@ impl<'a> Builder<'a> {
                 return Err(wrong(key_start, "a key must be a string: lists and objects cannot be keys"));
             };
             if values.contains_key(&key) {
-                let message = format!("the key {} is there twice in the same object: remove one", shown(&key));
+                let message =
+                    format!("the key {} is there twice in the same object: remove one", shown(&key));
                 return Err(wrong(key_start, &message));
             }
             fields.push((key.clone(), Positions { start: key_start, ..document.positions }));
@@ -106,24 +113,39 @@ impl<'a> Builder<'a> {
         for (document, place) in merged {
             merge(document, place, &mut values, &mut fields)?;
         }
-        Ok(Document { value: Value::Object(values), positions: Positions { start, children: Children::Fields(fields) } })
+        Ok(Document {
+            value: Value::Object(values),
+            positions: Positions { start, children: Children::Fields(fields) },
+        })
     }
 
-    fn scalar(&self, text: &str, style: ScalarStyle, tag: Option<&Tag>, start: Place) -> Result<Value, YamlError> {
+    fn scalar(
+        &self,
+        text: &str,
+        style: ScalarStyle,
+        tag: Option<&Tag>,
+        start: Place,
+    ) -> Result<Value, YamlError> {
         let tag = tag.map(|tag| if tag.is_yaml_core_schema() { tag.suffix.as_str() } else { "str" });
         let tag = tag.or((style != ScalarStyle::Plain).then_some("str"));
         match resolve(text, tag) {
             Scalar::Value(value) => Ok(value),
-            Scalar::NotJson => {
-                Err(wrong(start, &format!("{} is no number that JSON can hold: quote it or change it", shown(text))))
+            Scalar::NotJson => Err(wrong(
+                start,
+                &format!("{} is no number that JSON can hold: quote it or change it", shown(text)),
+            )),
+            Scalar::NotOfTag => {
+                Err(wrong(start, &format!("{} does not fit its tag: remove the tag", shown(text))))
             }
-            Scalar::NotOfTag => Err(wrong(start, &format!("{} does not fit its tag: remove the tag", shown(text)))),
         }
     }
 
     fn repeat(&mut self, anchor: usize, start: Place) -> Result<Document, YamlError> {
         let Some((document, cost)) = self.anchors.get(&anchor) else {
-            return Err(wrong(start, "this alias is part of what it stands for, or of another document: write the value here"));
+            return Err(wrong(
+                start,
+                "this alias is part of what it stands for, or of another document: write the value here",
+            ));
         };
         let (document, cost) = (document.clone(), *cost);
         self.spend(cost, start)?;

@@ -53,7 +53,8 @@ impl Positions {
             Children::None => self.start,
             Children::Items(items) => {
                 let index = path.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-                let found = index.and_then(|(index, rest)| Some((items.get(index.parse::<usize>().ok()?)?, rest)));
+                let found =
+                    index.and_then(|(index, rest)| Some((items.get(index.parse::<usize>().ok()?)?, rest)));
                 found.map_or(self.start, |(item, rest)| item.find(rest))
             }
             Children::Fields(fields) => {

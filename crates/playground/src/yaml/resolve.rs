@@ -33,7 +33,9 @@ pub(crate) fn is_read_as_string(text: &str) -> bool {
 
 /// What other readers take for something else: numbers of YAML 1.2, and dates.
 fn is_read_differently_elsewhere(text: &str) -> bool {
-    text == "=" || text.parse::<f64>().is_ok() || text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains(['.', '/', ':'])
+    text == "="
+        || text.parse::<f64>().is_ok()
+        || text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains(['.', '/', ':'])
 }
 
 fn fits(tag: &str, value: &Value) -> bool {
@@ -59,10 +61,14 @@ pub(super) fn key_text(key: Value) -> Option<String> {
 fn plain(text: &str) -> Option<Scalar> {
     let value = match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
-        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Value::Bool(true),
-        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => Value::Bool(false),
-        ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" | "-.inf" | "-.Inf"
-        | "-.INF" => return Some(Scalar::NotJson),
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+            Value::Bool(true)
+        }
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
+            Value::Bool(false)
+        }
+        ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" | "-.inf"
+        | "-.Inf" | "-.INF" => return Some(Scalar::NotJson),
         _ if text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)) => return number(text),
         _ => return None,
     };
