@@ -10,7 +10,7 @@ cd "$REPO_DIR"
 
 PAGE="$REPO_DIR/target/playground"
 BUILD_DIR="$REPO_DIR/target-wasm/playground"
-BUILT="$BUILD_DIR/$TARGET/wasm/pps_playground.wasm"
+BUILT="$BUILD_DIR/$TARGET/playground/pps_playground.wasm"
 ENGINE="$BUILD_DIR/engine"
 # The browser loads all of it before the first answer.
 MAX_BYTES=500000
@@ -18,7 +18,7 @@ MAX_BYTES=500000
 # shellcheck disable=SC2034  # wasm.sh reads both
 STD_FLAGS=() STD_ARGUMENTS=(-Zbuild-std=std,panic_abort -Zbuild-std-features=optimize_for_size)
 compile() {
-    compile_wasm "the playground" "$BUILT" rustc --locked --profile wasm --lib --crate-type cdylib -p pps-playground \
+    compile_wasm "the playground" "$BUILT" rustc --locked --profile playground --lib --crate-type cdylib -p pps-playground \
         --target "$TARGET" --target-dir "$BUILD_DIR"
 }
 

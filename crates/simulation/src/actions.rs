@@ -9,6 +9,7 @@ use crate::read::Finding;
 use crate::scenario::Action;
 use crate::settle::{delete, settle};
 use crate::sidecar::evict;
+use crate::text::list;
 
 /// Does what an action says, and lets the cluster react.
 ///
@@ -22,9 +23,15 @@ pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Fi
         Action::Cordon { node } => nodes::set_cordoned(cluster, node, true)?,
         Action::Uncordon { node } => nodes::set_cordoned(cluster, node, false)?,
         Action::Drain { node } => nodes::drain(cluster, node)?,
-        Action::LoseNode { node } => nodes::lose(cluster, &[nodes::existing(cluster, node)?])?,
+        Action::LoseNode { node } => {
+            let node = nodes::existing(cluster, node)?;
+            nodes::lose(cluster, &[node]);
+        }
         Action::ReturnNode { node } => nodes::return_node(cluster, node)?,
-        Action::LoseZone { zone } => nodes::lose(cluster, &nodes::in_zone(cluster, zone)?)?,
+        Action::LoseZone { zone } => {
+            let nodes = nodes::in_zone(cluster, zone)?;
+            nodes::lose(cluster, &nodes);
+        }
         Action::LabelNode { node, key, value } => nodes::label(cluster, node, key, value.as_deref())?,
         Action::AddNode { object } => nodes::add(cluster, object)?,
         Action::Scale { workload, replicas } => workloads::scale(cluster, workload, *replicas)?,
@@ -66,7 +73,7 @@ fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a String>) 
     let known: Vec<&str> = known.map(String::as_str).collect();
     let remedy = match known.as_slice() {
         [] => format!("there is no {kind}"),
-        known => format!("choose {}", crate::start::list(known, "or")),
+        known => format!("choose {}", list(known, "or")),
     };
     vec![Finding::of_all(format!("{kind} {} does not exist: {remedy}", pps_core::shorten(name)))]
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cluster::{Pod, Workload};
 use crate::result::Refusal;
+use crate::text::list;
 
 /// What the controller does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +81,31 @@ fn replace(workload: &Workload, pods: &BTreeMap<String, Pod>) -> Option<Operatio
         }
     }
     None
+}
+
+/// What an `OrderedReady` workload does not do while it waits for a Pod.
+pub(crate) fn describe_wait(workload: &Workload, pods: &BTreeMap<String, Pod>) -> Option<String> {
+    if workload.is_parallel() || !workload.exists() {
+        return None;
+    }
+    let blocker = workload.wanted.iter().find(|name| pods.get(*name).is_none_or(|pod| !pod.ready))?;
+    let after = workload.wanted.iter().skip_while(|name| *name != blocker).skip(1);
+    let missing: Vec<&str> = after.filter(|name| !pods.contains_key(*name)).map(String::as_str).collect();
+    let is_owned = |pod: &Pod| pod.workload == workload.target.name;
+    let others = || pods.iter().filter(|(_, pod)| is_owned(pod));
+    let condemned: Vec<&str> =
+        others().filter(|(name, _)| !workload.wanted.contains(name)).map(|(name, _)| name.as_str()).collect();
+    let is_outdated =
+        |pod: &Pod| workload.partition() == Some(0) && pod.revision != workload.update_revision();
+    let outdated: Vec<&str> =
+        others().filter(|(_, pod)| is_outdated(pod)).map(|(name, _)| name.as_str()).collect();
+    let (verb, names) = [("create", missing), ("delete", condemned), ("replace", outdated)]
+        .into_iter()
+        .find(|(_, names)| !names.is_empty())?;
+    Some(format!(
+        "waits until {blocker} is Ready, and does not {verb} {} before (podManagementPolicy: OrderedReady)",
+        list(&names, "and")
+    ))
 }
 
 /// Whether all Pods have the newest template and are Ready.

@@ -36,6 +36,7 @@ pub mod scheduler;
 mod settle;
 mod sidecar;
 mod start;
+mod text;
 mod view;
 
 pub use result::{

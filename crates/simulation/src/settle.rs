@@ -129,15 +129,20 @@ fn describe_plan(pps: &str, plan: &pps_core::Plan, before: &serde_json::Value) -
     };
     let mut parts = Vec::new();
     if !plan.required.is_empty() {
-        parts.push(format!("requires {}", pairs(&plan.required)));
+        parts.push(format!("must run where {}", pairs(&plan.required)));
     }
     for preference in &plan.preferred {
-        parts.push(format!("prefers {} (weight {})", pairs(&preference.requirements), preference.weight));
+        let (labels, weight) = (pairs(&preference.requirements), preference.weight);
+        parts.push(format!("should run where {labels} (weight {weight})"));
     }
     for (key, value) in &plan.annotations {
         if before["metadata"]["annotations"][key].is_null() {
             parts.push(format!("has the annotation {key}: {value}"));
         }
     }
-    format!("gets its recorded state from PersistentPodState {pps}: it {}", parts.join(", "))
+    let parts = match parts.as_slice() {
+        [rest @ .., last] if !rest.is_empty() => format!("{}, and {last}", rest.join(", ")),
+        parts => parts.join(""),
+    };
+    format!("gets the state that PersistentPodState {pps} has recorded: it {parts}")
 }

@@ -8,8 +8,10 @@ use serde_json::{Map, Value, json};
 
 use crate::addresses::{Plugin, plugin_of};
 use crate::cluster::{Cluster, Place, Pod};
+use crate::controller;
 use crate::result::EventKind;
 use crate::scheduler::{Placement, Selection, select};
+use crate::text::list;
 
 /// How many nodes a text lists.
 const MAX_LISTED: usize = 4;
@@ -106,13 +108,12 @@ fn start(cluster: &mut Cluster, name: &str, plugin: Option<Plugin>) -> bool {
             return false;
         }
     };
-    let ips = match ips {
-        Some(ips) => ips,
-        None => {
-            let taken: BTreeSet<&str> =
-                cluster.pods.values().flat_map(|pod| pod.ips.iter().map(String::as_str)).collect();
-            vec![cluster.addresses.assign(&node, |ip| taken.contains(ip))]
-        }
+    let ips = if let Some(ips) = ips {
+        ips
+    } else {
+        let taken: BTreeSet<&str> =
+            cluster.pods.values().flat_map(|pod| pod.ips.iter().map(String::as_str)).collect();
+        vec![cluster.addresses.assign(&node, |ip| taken.contains(ip))]
     };
     let labels = cluster.nodes.get(&node).map(|node| node.object["metadata"]["labels"].clone());
     let Some(pod) = cluster.pods.get_mut(name) else { return false };
@@ -189,30 +190,40 @@ fn is_home(pod: &Pod, node: &str, labels: &Value) -> bool {
 }
 
 fn describe_start(pod: &Pod, node: &str, last: Option<&Place>) -> String {
-    let mut text = format!("runs on {node}");
-    if let Some(ip) = pod.ips.first() {
-        text += &format!(" and has the address {ip}");
-    }
-    match (&pod.recorded, last) {
-        (Some(_), _) if pod.came_home => text += ", as its recorded state asks for",
-        (Some(home), _) if home.state.node_name != node => {
-            text += &format!("; its state was recorded on {}", home.state.node_name);
+    let address = pod.ips.first().map(|ip| format!(" and has the address {ip}")).unwrap_or_default();
+    let compared = match (&pod.recorded, last) {
+        (Some(home), _) if pod.came_home && home.state.node_name == node => ", as recorded".into(),
+        (Some(home), _) if pod.came_home => {
+            let labels = home.labels.iter().map(|(key, value)| format!("{key}={value}"));
+            format!(", as recorded ({})", labels.collect::<Vec<_>>().join(", "))
         }
-        (Some(_), _) => text += "; its recorded state was different",
-        (None, Some(last)) if last.node != node => text += &format!("; it ran on {} before", last.node),
-        (None, _) => {}
+        (Some(home), _) if home.state.node_name != node => {
+            let place = &home.state.node_name;
+            format!("; its state was recorded on {place} ({})", describe_absence(pod, place))
+        }
+        (Some(_), _) => "; what was recorded there is different now".into(),
+        (None, Some(last)) if last.node != node => format!("; it ran on {} before", last.node),
+        (None, _) => String::new(),
+    };
+    let others = pod.selection.iter().flat_map(|selection| &selection.may_land_on).map(String::as_str);
+    let others: Vec<&str> = others.filter(|other| *other != node).collect();
+    let choice = match others.as_slice() {
+        [] => String::new(),
+        others => format!(". The scheduler may as well choose {}", list(others, "or")),
+    };
+    format!("runs on {node}{address}{compared}{choice}")
+}
+
+/// Why a Pod is not on this node.
+fn describe_absence(pod: &Pod, node: &str) -> String {
+    let verdicts = pod.selection.iter().flat_map(|selection| &selection.verdicts);
+    match verdicts.into_iter().find(|verdict| verdict.node == node) {
+        None => format!("{node} does not exist"),
+        Some(verdict) => match verdict.exclusions.first() {
+            Some(exclusion) => exclusion.text.clone(),
+            None => "the scheduler prefers another node".into(),
+        },
     }
-    let others: Vec<&str> = pod
-        .selection
-        .iter()
-        .flat_map(|selection| &selection.may_land_on)
-        .map(String::as_str)
-        .filter(|other| *other != node)
-        .collect();
-    if !others.is_empty() {
-        text += &format!(". The scheduler may as well choose {}", list(&others, "or"));
-    }
-    text
 }
 
 /// Says why Pods do not run, if that was not said before.
@@ -225,6 +236,18 @@ pub(crate) fn tell_pending(cluster: &mut Cluster) {
         .collect();
     for (name, complaint) in pending {
         complain(cluster, &name, &complaint);
+    }
+    let waiting: Vec<(String, String)> = cluster
+        .workloads
+        .values()
+        .filter_map(|workload| {
+            Some((workload.reference(), controller::describe_wait(workload, &cluster.pods)?))
+        })
+        .filter(|(object, text)| !cluster.reported.contains(&format!("{object} {text}")))
+        .collect();
+    for (object, text) in waiting {
+        cluster.reported.insert(format!("{object} {text}"));
+        cluster.tell(EventKind::Pending, object, text);
     }
 }
 
@@ -251,19 +274,5 @@ fn describe_pending(cluster: &Cluster, pod: &Pod) -> String {
     match more {
         0 => format!("no node can take it. {listed}"),
         more => format!("no node can take it. {listed}; and {more} more nodes"),
-    }
-}
-
-/// The first names of a list, and how many more there are.
-pub(crate) fn list(names: &[&str], conjunction: &str) -> String {
-    match names {
-        [] => String::new(),
-        [name] => (*name).to_owned(),
-        [rest @ .., last] if names.len() <= MAX_LISTED => format!("{} {conjunction} {last}", rest.join(", ")),
-        _ => format!(
-            "{} {conjunction} {} others",
-            names[..MAX_LISTED - 1].join(", "),
-            names.len() - MAX_LISTED + 1
-        ),
     }
 }

@@ -90,13 +90,10 @@ fn change_workload(cluster: &mut Cluster, name: &str, object: Value) -> Result<(
     let before = workload.replicas();
     let is_updated = workload.set_object(object);
     let after = workload.replicas();
-    let mut text = "is changed by a user".to_owned();
-    if before != after {
-        text += &format!("; it is scaled from {before} to {after}");
-    }
-    if is_updated {
-        text += "; its template is a new one";
-    }
+    let scaled =
+        if before == after { String::new() } else { format!("; it is scaled from {before} to {after}") };
+    let updated = if is_updated { "; its template is a new one" } else { "" };
+    let text = format!("is changed by a user{scaled}{updated}");
     cluster.tell(EventKind::Changed, reference, text);
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::load::add_node;
 use crate::read::{Finding, Parsed, parse};
 use crate::result::EventKind;
 use crate::settle::{delete, settle};
+use crate::text;
 
 type Outcome = Result<(), Vec<Finding>>;
 
@@ -69,14 +70,15 @@ pub(super) fn drain(cluster: &mut Cluster, node: &str) -> Outcome {
     let others = cluster.other_pods.len();
     cluster.other_pods.retain(|pod| pod["spec"]["nodeName"] != name);
     if cluster.other_pods.len() < others {
-        let text = format!("loses {} Pods of no StatefulSet", others - cluster.other_pods.len());
+        let count = (others - cluster.other_pods.len()) as u64;
+        let text = format!("loses {} of no StatefulSet", text::pods(count));
         cluster.tell(EventKind::Changed, format!("Node/{name}"), text);
     }
     Ok(())
 }
 
 /// Deletes nodes, with their Pods.
-pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) -> Outcome {
+pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) {
     for name in nodes {
         let Some(node) = cluster.nodes.get_mut(name) else { continue };
         node.exists = false;
@@ -94,7 +96,6 @@ pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) -> Outcome {
         delete(cluster, &pod, &format!("is deleted with its node {node}"));
     }
     cluster.other_pods.retain(|pod| !pod["spec"]["nodeName"].as_str().is_some_and(is_lost));
-    Ok(())
 }
 
 /// A lost node registers again. What a user has set on it, such as a cordon, is gone.
@@ -126,17 +127,15 @@ pub(super) fn label(cluster: &mut Cluster, node: &str, key: &str, value: Option<
         return Err(vec![Finding::of_all(message)]);
     }
     let Some(node) = cluster.nodes.get_mut(&name) else { return Ok(()) };
-    let text = match value {
-        Some(value) => {
-            node.object["metadata"]["labels"][key] = value.into();
-            format!("gets the label {key}={value}")
+    let labels = &mut node.object["metadata"]["labels"];
+    let text = if let Some(value) = value {
+        labels[key] = value.into();
+        format!("gets the label {key}={value}")
+    } else {
+        if let Some(labels) = labels.as_object_mut() {
+            labels.remove(key);
         }
-        None => {
-            if let Some(labels) = node.object["metadata"]["labels"].as_object_mut() {
-                labels.remove(key);
-            }
-            format!("loses the label {key}")
-        }
+        format!("loses the label {key}")
     };
     cluster.tell(EventKind::Changed, format!("Node/{name}"), text);
     Ok(())

@@ -7,6 +7,7 @@ use crate::cluster::{Cluster, Lifecycle, Workload};
 use crate::load::check_replicas;
 use crate::read::Finding;
 use crate::result::EventKind;
+use crate::text;
 
 type Outcome = Result<(), Vec<Finding>>;
 
@@ -55,7 +56,7 @@ pub(super) fn create_one(cluster: &mut Cluster, name: &str) {
     workload.uid = uid;
     workload.current = workload.update_revision();
     let (reference, replicas) = (workload.reference(), workload.replicas());
-    cluster.tell(EventKind::Created, reference, format!("is created and wants {replicas} Pods"));
+    cluster.tell(EventKind::Created, reference, format!("is created and wants {}", text::pods(replicas)));
 }
 
 /// Deletes a workload and, as the garbage collector does, its Pods and the objects that it owns.

@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    fn wanted_of(spec: Value) -> Vec<String> {
+    fn wanted_of(spec: &Value) -> Vec<String> {
         Workload::new(json!({
             "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": spec,
         }))
@@ -142,16 +142,16 @@ mod tests {
 
     #[test]
     fn wants_pods_from_the_start_and_without_the_reserved_ordinals() {
-        assert_eq!(wanted_of(json!({})), ["db-0"]);
-        assert_eq!(wanted_of(json!({"replicas": 0})), [""; 0]);
+        assert_eq!(wanted_of(&json!({})), ["db-0"]);
+        assert_eq!(wanted_of(&json!({"replicas": 0})), [""; 0]);
         let spec = json!({"replicas": 3, "ordinals": {"start": 4}, "reserveOrdinals": [5, "7-8"]});
-        assert_eq!(wanted_of(spec), ["db-4", "db-6", "db-9"]);
+        assert_eq!(wanted_of(&spec), ["db-4", "db-6", "db-9"]);
     }
 
     #[test]
     fn a_huge_reserved_range_ends() {
         let spec = json!({"replicas": 3, "reserveOrdinals": ["0-18446744073709551615"]});
-        assert_eq!(wanted_of(spec), [""; 0]);
-        assert_eq!(wanted_of(json!({"replicas": 2, "ordinals": {"start": u64::MAX}})), [""; 0]);
+        assert_eq!(wanted_of(&spec), [""; 0]);
+        assert_eq!(wanted_of(&json!({"replicas": 2, "ordinals": {"start": u64::MAX}})), [""; 0]);
     }
 }

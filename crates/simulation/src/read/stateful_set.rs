@@ -33,6 +33,10 @@ pub(super) fn check(object: &Value, findings: &mut Vec<Finding>) {
         let remedy = "describe the Pods, with their containers";
         findings.push(Finding::wrong("spec.template.spec", &template["spec"], remedy));
     }
+    let metadata = &template["metadata"];
+    if !metadata.is_null() && !metadata.is_object() {
+        findings.push(Finding::wrong("spec.template.metadata", metadata, "use a map"));
+    }
     for field in ["labels", "annotations"] {
         check_strings(&format!("spec.template.metadata.{field}"), &template["metadata"][field], findings);
     }
