@@ -6,10 +6,10 @@
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
-SITE="${CARGO_TARGET_DIR:-target}/site"
-PLAYGROUND=()
-if [ -x hack/build-playground.sh ]; then PLAYGROUND=(--playground "$(hack/build-playground.sh)"); fi
-hack/build-programs.sh --workspace --bin pps-site
-"${CARGO_TARGET_DIR:-target}/debug/pps-site" --output "$SITE" "${PLAYGROUND[@]}" \
+SITE=target/site
+BUILT="${CARGO_TARGET_DIR:-target}/debug"
+hack/build-playground.sh
+hack/build-programs.sh --workspace --bin pps-site --bin pps-web
+"$BUILT/pps-site" --output "$SITE" --playground target/playground \
     --repository "${REPOSITORY:-$(owner_repository)}" --revision "${REVISION:-HEAD}"
-say "open $SITE/index.html. The playground needs a web server: python3 -m http.server --directory $SITE"
+say "built in $SITE. To look at it: $BUILT/pps-web serve $SITE"
