@@ -20,20 +20,21 @@ pub struct Example {
     pub objects: String,
     /// The Pod that is deleted after the workloads were created.
     pub pod: String,
+    /// A node that is cordoned at first, so that the Pod starts elsewhere.
+    pub cordoned: Option<&'static str>,
     end: usize,
     indent: usize,
 }
 
 impl Example {
-    /// The state of the playground, as JSON: the workloads are created, and the next action deletes a Pod.
+    /// The state of the playground, as JSON: the workloads are created. Then a node is uncordoned that the scheduler would
+    /// choose for the Pod, and the Pod is deleted: without a recorded state it starts on that node.
     pub fn scenario(&self) -> String {
-        let scenario = json!({
-            "version": 1,
-            "objects": self.objects,
-            "settings": "",
-            "actions": [{"do": "rollOut"}, {"do": "deletePod", "pod": self.pod}],
-            "done": 1,
-        });
+        let mut actions = vec![json!({"do": "rollOut"})];
+        actions.extend(self.cordoned.map(|node| json!({"do": "uncordon", "node": node})));
+        actions.push(json!({"do": "deletePod", "pod": self.pod}));
+        let scenario =
+            json!({"version": 1, "objects": self.objects, "settings": "", "actions": actions, "done": 1});
         scenario.to_string()
     }
 }
@@ -73,9 +74,9 @@ pub fn find(markdown: &str) -> Result<Vec<Example>> {
                 let start_of_line = markdown[..range.start].rfind('\n').map_or(0, |newline| newline + 1);
                 for yaml in texts(&language, &code) {
                     let completed = complete(&yaml).with_context(|| format!("the block at line {line}"))?;
-                    if let Some(Completed { objects, pod }) = completed {
+                    if let Some(Completed { objects, pod, cordoned }) = completed {
                         let indent = range.start - start_of_line;
-                        examples.push(Example { line, objects, pod, end: range.end, indent });
+                        examples.push(Example { line, objects, pod, cordoned, end: range.end, indent });
                     }
                 }
             }
@@ -165,6 +166,7 @@ const TOPOLOGY_ANNOTATIONS: [&str; 2] =
 struct Completed {
     objects: String,
     pod: String,
+    cordoned: Option<&'static str>,
 }
 
 /// Completes the objects of a block so that the playground shows a cluster: the workload that a PersistentPodState
@@ -209,7 +211,8 @@ fn complete(yaml: &str) -> Result<Option<Completed>> {
             completed.push_str(&workload(target, object.metadata.namespace.as_deref()));
         }
     }
-    if !objects.iter().any(|object| object.kind == "Node") {
+    let has_nodes = objects.iter().any(|object| object.kind == "Node");
+    if !has_nodes {
         completed.push_str(&nodes(&keys));
     }
     let named = objects.iter().find_map(|object| match &object.spec.target_ref {
@@ -217,7 +220,7 @@ fn complete(yaml: &str) -> Result<Option<Completed>> {
         None => (object.kind == STATEFUL_SET).then_some(&object.metadata.name),
     });
     let pod = format!("{}-0", named.map_or("", String::as_str));
-    Ok(Some(Completed { objects: completed, pod }))
+    Ok(Some(Completed { objects: completed, pod, cordoned: (!has_nodes).then_some(CORDONED) }))
 }
 
 fn group(api_version: &str) -> &str {
@@ -253,7 +256,10 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
 
-/// Six Nodes in three zones. Other labels have one value for each zone.
+/// The first node by name, which the simulated scheduler takes of several best.
+const CORDONED: &str = "node-1";
+
+/// Six Nodes in three zones, of which the first is cordoned. Other labels have one value for each zone.
 fn nodes(keys: &BTreeSet<&str>) -> String {
     let mut nodes = String::new();
     for number in 1..=6 {
@@ -265,9 +271,11 @@ fn nodes(keys: &BTreeSet<&str>) -> String {
             // Writing to a string does not fail.
             let _ = writeln!(labels, "    {key}: {name}-{zone}");
         }
+        let name = format!("node-{number}");
+        let spec = if name == CORDONED { "spec: {unschedulable: true}\n" } else { "" };
         let _ = write!(
             nodes,
-            "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: node-{number}\n  labels:\n{labels}status:\n  allocatable: {{pods: \"10\"}}\n"
+            "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: {name}\n  labels:\n{labels}{spec}status:\n  allocatable: {{pods: \"10\"}}\n"
         );
     }
     nodes
@@ -305,6 +313,7 @@ mod tests {
         assert_eq!(nodes.len(), 6);
         assert_eq!(nodes[2]["metadata"]["labels"]["example.io/rack"], "rack-2");
         assert_eq!(nodes[2]["metadata"]["labels"][ZONE], "zone-2");
+        assert_eq!((&nodes[0]["spec"]["unschedulable"], &nodes[1]["spec"]), (&json!(true), &Value::Null));
     }
 
     #[test]
@@ -313,6 +322,7 @@ mod tests {
             "{DB}---\napiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: db, namespace: a}}\n---\napiVersion: v1\nkind: Node\nmetadata: {{name: n}}\n"
         );
         assert_eq!(completed(&both), both);
+        assert_eq!(complete(&both).unwrap().unwrap().cordoned, None);
         // Another group, another workload.
         let other = format!(
             "{DB}---\napiVersion: apps.kruise.io/v1beta1\nkind: StatefulSet\nmetadata: {{name: db, namespace: a}}\n"
