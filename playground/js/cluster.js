@@ -173,8 +173,9 @@ function place(pod, was) {
 function ghosts(shown, side, node) {
   const steps = shown.steps[side];
   const selected = shown.selected?.endsWith(`/${side}`) ? podName(shown.selected) : null;
-  const names = selected === null ? changedPods(steps) : [selected];
-  return names
+  // A first start may be anywhere, which tells nothing.
+  const again = changedPods(steps).filter((name) => findPod(steps.at(-1)?.world, name)?.previousNode !== null);
+  return (selected === null ? again : [selected])
     .map((name) => findPod(steps.at(-1)?.world, name))
     .filter((pod) => pod !== undefined && pod.phase === "Running" && pod.node !== node && pod.mayLandOn.includes(node))
     .map((pod) => h("span", { class: "ghost", title: `The scheduler may put ${pod?.name} here as well` }, `${pod?.name}`, spoken(" may start here as well"), h("span", { "aria-hidden": true }, "?")));

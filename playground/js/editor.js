@@ -16,6 +16,7 @@ export class Editor {
   /** @type {HTMLElement} */ #marks;
   /** @type {HTMLElement} */ #list;
   /** @type {Problem[]} */ #problems = [];
+  /** The worst problem of a line, and how long the line is. @type {Map<number, {problem: Problem, length: number}>} */ #marked = new Map();
   #lines = 1;
   #lineHeight = 20;
 
@@ -50,12 +51,14 @@ export class Editor {
     this.#text.value = text;
     this.#text.scrollTop = 0;
     this.#problems = [];
+    this.#marked.clear();
     this.#count();
   }
 
   /** @param {Problem[]} problems */
   show(problems) {
     this.#problems = problems;
+    this.#measure();
     this.#text.setAttribute("aria-invalid", String(problems.some((problem) => problem.severity === "error")));
     this.#list.replaceChildren(...problems.slice(0, 50).map((problem) => this.#message(problem)));
     if (problems.length > 50) this.#list.append(h("li", {}, `And ${problems.length - 50} more.`));
@@ -96,22 +99,43 @@ export class Editor {
     this.#draw();
   }
 
+  #measure() {
+    this.#marked.clear();
+    const text = this.#text.value;
+    let [line, start] = [1, 0];
+    for (const problem of [...this.#problems].sort((a, b) => (a.line ?? 0) - (b.line ?? 0))) {
+      if (problem.line === null) continue;
+      for (; line < problem.line; line += 1) {
+        const end = text.indexOf("\n", start);
+        if (end < 0) return;
+        start = end + 1;
+      }
+      const end = text.indexOf("\n", start);
+      if (this.#marked.get(line)?.problem.severity === "error") continue;
+      this.#marked.set(line, { problem, length: (end < 0 ? text.length : end) - start });
+    }
+  }
+
   #draw() {
     this.#lineHeight = parseFloat(getComputedStyle(this.#text).lineHeight) || this.#lineHeight;
     const top = this.#text.scrollTop;
     const first = Math.max(1, Math.floor(top / this.#lineHeight));
     const last = Math.min(this.#lines, Math.ceil((top + this.#text.clientHeight) / this.#lineHeight) + 1);
-    const worst = new Map();
-    for (const problem of this.#problems) {
-      if (problem.line !== null && worst.get(problem.line)?.severity !== "error") worst.set(problem.line, problem);
-    }
     const numbers = [];
     const marks = [];
     for (let line = first; line <= last; line += 1) {
-      const problem = worst.get(line);
-      const kind = problem === undefined ? "" : ` ${problem.severity}`;
-      numbers.push(this.#place(h("span", { class: `number${kind}` }, problem === undefined ? String(line) : `${problem.severity === "error" ? "✗" : "!"} ${line}`), line, top));
-      if (problem !== undefined) marks.push(this.#place(h("div", { class: `line-mark${kind}` }, h("span", {}, problem.message)), line, top));
+      const marked = this.#marked.get(line);
+      if (marked === undefined) {
+        numbers.push(this.#place(h("span", { class: "number" }, String(line)), line, top));
+        continue;
+      }
+      const { problem, length } = marked;
+      const sign = problem.severity === "error" ? "✗" : "!";
+      numbers.push(this.#place(h("span", { class: `number ${problem.severity}` }, `${sign} ${line}`), line, top));
+      // The line has the field and its value already.
+      const said = h("span", {}, problem.message.replace(problem.field ?? "", "").replace(/^ is .*?: /, ""));
+      said.style.marginLeft = `calc(${length + 3}ch - ${this.#text.scrollLeft}px)`;
+      marks.push(this.#place(h("div", { class: `line-mark ${problem.severity}` }, said), line, top));
     }
     this.#gutter.replaceChildren(...numbers);
     this.#marks.replaceChildren(...marks);

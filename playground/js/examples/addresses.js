@@ -7,8 +7,11 @@ kind: PersistentPodState
 metadata:
   name: cache
 spec:
-  targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: StatefulSet, name: cache}
-  # kube-ovn writes the address that it has assigned into this annotation, and reads it again.
+  targetRef:
+    apiVersion: apps.kruise.io/v1beta1
+    kind: StatefulSet
+    name: cache
+  # kube-ovn writes this annotation, and reads it again.
   persistentPodAnnotations:
   - key: ovn.kubernetes.io/ip_address
   # The state also outlives a scale-down.
@@ -20,11 +23,14 @@ kind: PersistentPodState
 metadata:
   name: db
 spec:
-  targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}
+  targetRef:
+    apiVersion: apps/v1
+    kind: StatefulSet
+    name: db
   requiredPersistentTopology:
     nodeTopologyKeys: [topology.kubernetes.io/zone]
   persistentPodAnnotations:
-  # Calico reads this annotation and does not write it. So the value comes from status.podIPs.
+  # Calico reads this annotation, but does not write it.
   - key: cni.projectcalico.org/ipAddrs
     valueFrom: PodIPsJSON
 `;
@@ -34,10 +40,13 @@ kind: PersistentPodState
 metadata:
   name: db
 spec:
-  targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}
+  targetRef:
+    apiVersion: apps/v1
+    kind: StatefulSet
+    name: db
   requiredPersistentTopology:
     nodeTopologyKeys: [kubernetes.io/hostname]
-  # A deleted node does not come back here: after a grace period its states are dropped.
+  # After a grace period, drop the states of a deleted node.
   nodeDeletionPolicy: Forget
 `;
 
@@ -66,7 +75,10 @@ kind: PersistentPodState
 metadata:
   name: db
 spec:
-  targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}
+  targetRef:
+    apiVersion: apps/v1
+    kind: StatefulSet
+    name: db
   requiredPersistentTopology:
     nodeTopologyKeys: [kubernetes.io/host name]
   preferredPersistentTopology:

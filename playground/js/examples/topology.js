@@ -8,11 +8,14 @@ kind: PersistentPodState
 metadata:
   name: db
 spec:
-  targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}
-  # A Pod must return to its zone. It stays Pending while it cannot.
+  targetRef:
+    apiVersion: apps/v1
+    kind: StatefulSet
+    name: db
+  # Must return to its zone. Stays Pending while it cannot.
   requiredPersistentTopology:
     nodeTopologyKeys: [topology.kubernetes.io/zone]
-  # A Pod should return to its node, if it can.
+  # Should return to its node, if it can.
   preferredPersistentTopology:
   - weight: 100
     preference: {nodeTopologyKeys: [kubernetes.io/hostname]}
@@ -23,7 +26,10 @@ kind: PersistentPodState
 metadata:
   name: db
 spec:
-  targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}
+  targetRef:
+    apiVersion: apps/v1
+    kind: StatefulSet
+    name: db
   # A Pod that starts on another node does not find its data.
   requiredPersistentTopology:
     nodeTopologyKeys: [kubernetes.io/hostname]
@@ -34,7 +40,10 @@ kind: PersistentPodState
 metadata:
   name: queue
 spec:
-  targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: queue}
+  targetRef:
+    apiVersion: apps/v1
+    kind: StatefulSet
+    name: queue
   # Clients reach only the queue of their zone.
   requiredPersistentTopology:
     nodeTopologyKeys: [topology.kubernetes.io/zone]
@@ -45,8 +54,11 @@ kind: PersistentPodState
 metadata:
   name: cache
 spec:
-  targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: cache}
-  # A Pod returns to its node if it can, else to its zone, else it starts anywhere.
+  targetRef:
+    apiVersion: apps/v1
+    kind: StatefulSet
+    name: cache
+  # Back to the node if it can, else to the zone, else anywhere.
   preferredPersistentTopology:
   - weight: 100
     preference: {nodeTopologyKeys: [kubernetes.io/hostname]}
@@ -59,7 +71,10 @@ kind: PersistentPodState
 metadata:
   name: db
 spec:
-  targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}
+  targetRef:
+    apiVersion: apps/v1
+    kind: StatefulSet
+    name: db
   requiredPersistentTopology:
     nodeTopologyKeys: [topology.kubernetes.io/zone]
 `;
