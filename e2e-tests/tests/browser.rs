@@ -1,4 +1,5 @@
-//! The playground in a real Chromium: the golden corpus, and what the page may ask for.
+//! The playground in a real Chromium: the golden corpus, what the page may ask for, and the page itself.
 
 mod corpus;
 mod engine;
+mod page;
