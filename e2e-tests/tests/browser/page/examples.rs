@@ -156,13 +156,13 @@ async fn a_step_can_be_undone_repeated_and_removed() -> Result<()> {
 async fn nodes_pods_and_workloads_can_be_acted_on() -> Result<()> {
     let page = Page::open("example=first-steps&step=1").await?;
     let acts: [(&str, &str, &str, &str); 9] = [
+        ("Pod/db-2/with", "tool-pod", "outcome", "db-2 returns to node-5"),
         ("Node/node-1", "tool-cordon", "cluster", "cordoned"),
         ("Node/node-1", "tool-cordon", "events", "is uncordoned"),
         ("Node/node-1", "tool-drain", "outcome", "db-0 moves from node-1 to node-2"),
         ("Node/node-5", "tool-lose", "cluster", "lost"),
         ("Node/node-5", "tool-lose", "events", "is back"),
         ("Node/node-3", "tool-zone", "outcome", "db-1 stays Pending"),
-        ("Pod/db-2/with", "tool-pod", "outcome", "db-2 returns to node-5"),
         ("Workload/db", "tool-update", "events", "has a new template"),
         ("Workload/db", "tool-up", "events", "is scaled from 3 to 4"),
     ];
