@@ -26,7 +26,9 @@ compile() {
 bind() {
     with_cargo
     step "build pps-web" "$CARGO" build --locked --workspace --bin pps-web
-    "${CARGO_TARGET_DIR:-target}/debug/pps-web" bindgen "$BUILT" "$ENGINE.new"
+    # It warns that a section is missing which names features of the processor. Without the section it uses none that older
+    # versions of wasm-opt do not know.
+    step "make its JavaScript" "${CARGO_TARGET_DIR:-target}/debug/pps-web" bindgen "$BUILT" "$ENGINE.new"
     need_wasm_opt
     if have wasm-opt; then
         # Twice: the first run leaves something for the second.
