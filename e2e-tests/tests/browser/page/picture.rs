@@ -11,21 +11,28 @@ use serde_json::json;
 use super::Page;
 
 const PICTURE: &str = "docs/images/playground.png";
-const WIDTH: u32 = 1240;
+const WIDTH: u32 = 900;
 const MOST_BYTES: usize = 150_000;
 
 /// What a Pod does that cannot return: with PPS it stays Pending, without PPS it starts in another zone.
 const STATE: &str = "example=first-steps&step=6";
 
-/// Down to the end of the cluster.
-const HEIGHT: &str = "Math.ceil(document.getElementById('cluster').getBoundingClientRect().bottom + 16)";
+/// What happened, and the cluster: top and height.
+const CLIP: &str = r#"(() => {
+    const top = Math.floor(document.querySelector(".outcome").getBoundingClientRect().top) - 8;
+    return [top, Math.ceil(document.getElementById("cluster").getBoundingClientRect().bottom) + 8 - top];
+})()"#;
 
 async fn draw() -> Result<Vec<u8>> {
     let page = Page::open(STATE).await?;
-    page.browser.resize(WIDTH, 1000).await?;
-    page.browser.prefer("prefers-color-scheme", "light").await?;
-    let height = page.browser.evaluate(HEIGHT).await?;
-    let clip = json!({"x": 0, "y": 0, "width": WIDTH, "height": height, "scale": 1});
+    page.browser.resize(WIDTH, 2000).await?;
+    let features = json!([
+        {"name": "prefers-color-scheme", "value": "light"},
+        {"name": "prefers-reduced-motion", "value": "reduce"},
+    ]);
+    page.browser.devtools("Emulation.setEmulatedMedia", json!({"features": features})).await?;
+    let clip = page.browser.evaluate(CLIP).await?;
+    let clip = json!({"x": 0, "y": clip[0], "width": WIDTH, "height": clip[1], "scale": 1});
     let answer = page.browser.devtools("Page.captureScreenshot", json!({"format": "png", "clip": clip})).await?;
     page.close().await?;
     BASE64_STANDARD.decode(answer["data"].as_str().unwrap_or_default()).context("Chromium sent no picture")
