@@ -1,6 +1,7 @@
 //! Each example, by clicking.
 
 use anyhow::{Result, ensure};
+use pps_e2e::report::note;
 use serde_json::json;
 
 use super::{Page, key};
@@ -148,6 +149,34 @@ async fn a_step_can_be_undone_repeated_and_removed() -> Result<()> {
     ensure!(page.text("cluster").await?.contains("Pending"), "the timeline does not lead to step 6");
     page.click(&key("remove-5")).await?;
     ensure!(!page.text("cluster").await?.contains("Pending"), "node-4 is still cordoned");
+    page.close().await
+}
+
+#[tokio::test]
+async fn all_steps_can_be_played() -> Result<()> {
+    let page = Page::open("example=forget").await?;
+    page.click("#play").await?;
+    ensure!(page.text("play").await? == "Stop", "the steps are not played");
+    page.browser.wait_for_text("#next", "No step left").await?;
+    page.browser.wait_for_text("#play", "Play").await?;
+    page.settle().await?;
+    ensure!(page.text("outcome").await?.contains("db-0 moves from node-1 to node-2"), "{}", page.text("outcome").await?);
+    page.close().await
+}
+
+/// On a machine that does nothing else, the answer comes within 100 ms.
+#[tokio::test]
+async fn the_first_answer_comes_soon_after_the_page_has_loaded() -> Result<()> {
+    let page = Page::open("").await?;
+    let times = "[performance.getEntriesByName('first answer')[0].startTime, performance.getEntriesByType('navigation')[0].loadEventEnd]";
+    let mut fastest = f64::MAX;
+    for _ in 0..5 {
+        page.go("").await?;
+        let times: [f64; 2] = serde_json::from_value(page.browser.evaluate(times).await?)?;
+        fastest = fastest.min(times[0] - times[1]);
+    }
+    note(&format!("the first answer comes {fastest:.0} ms after load"));
+    ensure!(fastest < 300.0, "the first answer comes {fastest} ms after load");
     page.close().await
 }
 
