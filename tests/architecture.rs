@@ -19,6 +19,8 @@ use self::modules::{Code, Crate};
 
 const POLICY: &str = "src/lib.rs";
 const CORE: &str = "crates/core/src/lib.rs";
+const SIMULATION: &str = "crates/simulation/src/lib.rs";
+const PLAYGROUND: &str = "crates/playground/src/lib.rs";
 const CHECK: &str = "crates/check/src/lib.rs";
 const SIDECAR: [&str; 2] = ["crates/sidecar/src/lib.rs", "crates/sidecar/src/main.rs"];
 
@@ -42,16 +44,54 @@ fn files_where(crate_roots: &[&str], predicate: impl Fn(&str, &Code) -> bool) ->
     found
 }
 
+/// What a crate always depends on.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let manifest = fs::read_to_string(root().join(manifest)).unwrap();
+    let dependencies = manifest.split("[dependencies]\n").nth(1).unwrap().split("\n[").next().unwrap();
+    dependencies
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#') && !line.contains("optional = true"))
+        .map(|line| line.split(' ').next().unwrap().to_owned())
+        .collect()
+}
+
 #[test]
 fn core_depends_on_serde_only() {
-    let manifest = fs::read_to_string(root().join("crates/core/Cargo.toml")).unwrap();
-    let dependencies = manifest.split("[dependencies]\n").nth(1).unwrap().split("\n[").next().unwrap();
-    let always: Vec<&str> = dependencies
-        .lines()
-        .filter(|line| !line.is_empty() && !line.contains("optional = true"))
-        .map(|line| line.split(' ').next().unwrap())
-        .collect();
-    assert_eq!(always, ["serde", "serde_json"]);
+    assert_eq!(dependencies("crates/core/Cargo.toml"), ["serde", "serde_json"]);
+}
+
+/// What runs in the page can compute, and cannot send anything anywhere: it has no bindings to the browser, and calls only the function
+/// that it is given.
+#[test]
+fn the_playground_has_no_way_to_send_anything() {
+    let expected = ["persistent-pod-state-policy", "pps-simulation", "saphyr-parser", "serde", "serde_json", "wasm-bindgen"];
+    assert_eq!(dependencies("crates/playground/Cargo.toml"), expected);
+    let expected = ["persistent-pod-state-policy", "pps-core", "serde", "serde_json"];
+    assert_eq!(dependencies("crates/simulation/Cargo.toml"), expected);
+    let bindings = fs::read_to_string(root().join("crates/playground/src/bindings.rs")).unwrap();
+    let imported: Vec<&str> = bindings.split("extern \"C\" {").skip(1).flat_map(|block| block.split("fn ").nth(1)).collect();
+    assert!(matches!(&imported[..], [call] if call.starts_with("call(")), "{imported:?}");
+    let with_imports = files_where(&[PLAYGROUND], |_, code| code.names_any(&["js_sys", "web_sys"]));
+    assert_eq!(with_imports, Vec::<String>::new());
+}
+
+#[test]
+fn the_playground_and_its_simulation_have_no_clock_and_no_io() {
+    let impure = files_where(&[PLAYGROUND, SIMULATION], |_, code| {
+        let modules =
+            ["std::time", "std::fs", "std::net", "std::thread", "std::env", "std::process", "std::io"];
+        code.is_async || code.names_any(&modules)
+    });
+    assert_eq!(impure, Vec::<String>::new());
+}
+
+/// What makes the JavaScript for a module understands only modules of its own version.
+#[test]
+fn there_is_one_version_of_wasm_bindgen() {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let versions = |name: &str| lock.matches(&format!("\nname = \"{name}\"\n")).count();
+    assert_eq!(versions("wasm-bindgen-shared"), 1);
+    assert_eq!(versions("wasm-bindgen-cli-support"), 1);
 }
 
 #[test]
@@ -166,7 +206,7 @@ fn decisions_know_no_cluster_no_runtime_and_no_clock() {
 
 #[test]
 fn product_crates_have_no_import_circles() {
-    let found: Vec<String> = [POLICY, CORE, CHECK, SIDECAR[0]]
+    let found: Vec<String> = [POLICY, CORE, CHECK, SIDECAR[0], SIMULATION, PLAYGROUND]
         .iter()
         .flat_map(|crate_root| circles(load(crate_root).file_imports()))
         .map(|circle| circle.to_string())
