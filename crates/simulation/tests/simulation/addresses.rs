@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::worlds::{HOSTNAME, last, node, object, play, pod, pps, scenario, stateful_set, texts, with};
 
-fn world(annotations: Value) -> Vec<Value> {
+fn world(annotations: &Value) -> Vec<Value> {
     let spec = json!({"persistentPodAnnotations": annotations});
     vec![node("n1", "a"), node("n2", "a"), stateful_set("db", 2), pps("db", spec)]
 }
@@ -25,7 +25,7 @@ fn without_a_fixed_address_a_pod_gets_another_one() {
 
 #[test]
 fn a_pod_keeps_the_address_that_kube_ovn_has_written() {
-    let objects = world(json!([{"key": "ovn.kubernetes.io/ip_address"}]));
+    let objects = world(&json!([{"key": "ovn.kubernetes.io/ip_address"}]));
     let actions = json!([{"do": "rollOut"}, {"do": "drain", "node": "n1"}]);
     let result = play(objects, actions);
     let before = &result.steps[1];
@@ -40,7 +40,7 @@ fn a_pod_keeps_the_address_that_kube_ovn_has_written() {
 
 #[test]
 fn calico_reads_an_annotation_that_is_made_from_the_addresses() {
-    let objects = world(json!([{"key": "cni.projectcalico.org/ipAddrs", "valueFrom": "PodIPsJSON"}]));
+    let objects = world(&json!([{"key": "cni.projectcalico.org/ipAddrs", "valueFrom": "PodIPsJSON"}]));
     let result = play(objects, json!([{"do": "rollOut"}, {"do": "deletePod", "pod": "db-1"}]));
     assert_eq!(address(&result.steps[1], "db-1"), address(last(&result), "db-1"));
     let annotations = &pod(last(&result), "db-1").manifest.as_ref().unwrap().after["metadata"]["annotations"];
