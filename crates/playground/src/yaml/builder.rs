@@ -158,8 +158,7 @@ impl<'a> Builder<'a> {
     }
 
     fn descend(&self, depth: usize, place: Place) -> Result<usize, YamlError> {
-        let message = || format!("this is nested more than {MAX_DEPTH} deep: make it flatter");
-        depth.checked_sub(1).ok_or_else(|| wrong(place, &message()))
+        depth.checked_sub(1).ok_or_else(|| too_deep(place))
     }
 
     fn place(&self, marker: Marker) -> Place {
@@ -171,6 +170,9 @@ impl<'a> Builder<'a> {
     /// The parser's error, with a hint for what most often causes it.
     fn explain(&self, error: &ScanError) -> YamlError {
         let place = self.place(*error.marker());
+        if error.info() == "recursion limit exceeded" {
+            return too_deep(place);
+        }
         let line = self.lines.get(place.line - 1).copied().unwrap_or_default();
         let hint = if line.trim_start_matches(' ').starts_with('\t') {
             ": indent with spaces, not with tabs"
@@ -202,6 +204,10 @@ fn merge(
         }
         _ => Err(wrong(place, "<< needs an object, or a list of objects")),
     }
+}
+
+fn too_deep(place: Place) -> YamlError {
+    wrong(place, &format!("this is nested more than {MAX_DEPTH} deep: make it flatter"))
 }
 
 fn leaf(start: Place) -> Positions {

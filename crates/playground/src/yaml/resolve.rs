@@ -1,6 +1,6 @@
 //! What a scalar means: the rules of `sigs.k8s.io/yaml`, which all of Kubernetes reads YAML with.
 
-use serde_json::{Number, Value};
+use serde_json::Value;
 
 /// What a scalar means.
 pub(super) enum Scalar {
