@@ -15,8 +15,10 @@ ENGINE="$BUILD_DIR/engine"
 # The browser loads all of it before the first answer.
 MAX_BYTES=500000
 
-# shellcheck disable=SC2034  # wasm.sh reads both
-STD_FLAGS=() STD_ARGUMENTS=(-Zbuild-std=std,panic_abort -Zbuild-std-features=optimize_for_size)
+# wasm-bindgen would use reference types, with a table that older versions of wasm-opt break.
+# shellcheck disable=SC2034  # wasm.sh reads all three
+EXTRA_FLAGS=(-Ctarget-feature=-reference-types) STD_FLAGS=()
+STD_ARGUMENTS=(-Zbuild-std=std,panic_abort -Zbuild-std-features=optimize_for_size)
 compile() {
     compile_wasm "the playground" "$BUILT" rustc --locked --profile playground --lib --crate-type cdylib -p pps-playground \
         --target "$TARGET" --target-dir "$BUILD_DIR"
@@ -26,8 +28,6 @@ compile() {
 bind() {
     with_cargo
     step "build pps-web" "$CARGO" build --locked --workspace --bin pps-web
-    # It warns that a section is missing which names features of the processor. Without the section it uses none that older
-    # versions of wasm-opt do not know.
     step "make its JavaScript" "${CARGO_TARGET_DIR:-target}/debug/pps-web" bindgen "$BUILT" "$ENGINE.new"
     need_wasm_opt
     if have wasm-opt; then

@@ -21,6 +21,8 @@ BUILD=(rustc --locked --profile wasm --lib --crate-type cdylib -p persistent-pod
 # compile: releases are built with Debian's compiler: that module is smaller, since only that way the standard library is compiled for size
 # and a panic is a trap without a message: waPC has no place for one. The limit of size in e2e-tests/tests/corpus.rs is for it. Both
 # modules give the same answers.
+# shellcheck disable=SC2034  # wasm.sh reads all three
+EXTRA_FLAGS=()
 STD_FLAGS=(-Zunstable-options -Cpanic=immediate-abort)
 STD_ARGUMENTS=(-Zbuild-std=std -Zbuild-std-features=optimize_for_size)
 compile() { compile_wasm "the policy" "$BUILT" "${BUILD[@]}"; }

@@ -13,7 +13,7 @@ WASM_FEATURES=(--enable-bulk-memory --enable-mutable-globals --enable-multivalue
 remap_paths() {
     local folder
     step "fetch the packages" "$CARGO" fetch --locked --target "$TARGET"
-    FLAGS=(--remap-path-prefix=/usr/lib/rustlib/src/rust/library=rust)
+    FLAGS=(--remap-path-prefix=/usr/lib/rustlib/src/rust/library=rust "${EXTRA_FLAGS[@]}")
     for folder in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/; do
         FLAGS+=("--remap-path-prefix=${folder%/}=")
     done
@@ -26,7 +26,8 @@ with_flags() {
 }
 
 # compile_wasm WHAT MODULE ARGUMENT...: runs cargo with the arguments, with the installed target or else with Debian's compiler and
-# standard library source. Then the compiler also gets STD_FLAGS and cargo STD_ARGUMENTS, for the standard library. Sets CARGO.
+# standard library source. The compiler gets EXTRA_FLAGS. In the second case it also gets STD_FLAGS, and cargo STD_ARGUMENTS, for the
+# standard library. Sets CARGO.
 compile_wasm() {
     local what=$1 module=$2
     shift 2

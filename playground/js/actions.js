@@ -93,5 +93,5 @@ function workloadActions(shown, name) {
 
 /** @param {Shown} shown @param {string} name */
 function podActions(shown, name) {
-  return [about(name), tool(shown, "pod", "Delete Pod", { do: "deletePod", pod: name }, "The workload's controller creates it again."), h("a", { href: "#details", key: "tool-details" }, "Why is it there?")];
+  return [about(name), tool(shown, "pod", "Delete Pod", { do: "deletePod", pod: name }, "The workload's controller creates it again."), h("a", { href: "#details-title", key: "tool-details" }, "Why is it there?")];
 }

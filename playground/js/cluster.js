@@ -153,6 +153,7 @@ function chip(shown, side, pod) {
     [
       h("span", { class: "line" }, spoken("Pod "), h("b", {}, pod.name), " ", h("span", { class: "phase" }, state), " ", pod.ip && h("span", { class: "ip" }, pod.ip)),
       text === "" ? null : h("span", { class: "line place" }, h("span", { class: "mark", "aria-hidden": true }, sign), ` ${text}${ip}`),
+      pod.warnings.length === 0 ? null : h("span", { class: "line warned" }, `! ${pod.warnings.length} ${pod.warnings.length === 1 ? "warning" : "warnings"}`),
       spoken(` ${side} PPS`),
     ],
     `pod ${pod.phase.toLowerCase()} ${was === null ? "first" : sign === "?" ? "chance" : was.place}${changed}`,

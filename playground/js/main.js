@@ -39,6 +39,7 @@ const apply = new Editor(byId("apply-editor"), byId("apply-problems"), () => {})
 /** @param {Partial<State>} change */
 function typed(change) {
   state = { ...state, ...change };
+  busy(true);
   clearTimeout(typing);
   typing = setTimeout(run, TYPING_MS);
 }
@@ -54,14 +55,14 @@ function update(change) {
 async function run() {
   const asked = state;
   drawControls();
-  byId("cluster").setAttribute("aria-busy", "true");
+  busy(true);
   const scenario = { objects: asked.objects, settings: asked.settings, actions: asked.actions.slice(0, asked.done) };
   let both;
   try {
     both = await engine.run(scenario);
   } catch (error) {
     notice(error instanceof Error ? error.message : String(error));
-    byId("cluster").setAttribute("aria-busy", "false");
+    busy(false);
     return;
   }
   if (both === null) return;
@@ -72,8 +73,13 @@ async function run() {
   draw(both.with.problems);
   if (readable && steps !== undefined) announce();
   if (steps === undefined) performance.mark("first answer");
-  await writeLink(asked);
-  if (asked === state) byId("cluster").setAttribute("aria-busy", "false");
+  await writeLink(state);
+  if (asked.objects === state.objects && asked.settings === state.settings && asked.actions === state.actions && asked.done === state.done) busy(false);
+}
+
+/** @param {boolean} is whether what is drawn, or the link, is older than the state */
+function busy(is) {
+  byId("cluster").setAttribute("aria-busy", String(is));
 }
 
 /** @param {Problem[]} problems */
@@ -156,9 +162,10 @@ function remove(index) {
 
 /** @param {string|null} selected */
 function select(selected) {
-  state = { ...state, selected };
+  const shown = (state = { ...state, selected });
   drawWorld();
-  void writeLink(state);
+  // A run that is under way writes the link itself, and then for this state.
+  void writeLink(shown);
 }
 
 function next() {
@@ -288,6 +295,15 @@ function start() {
     ["apply-node", () => insert(node("node-7", "a"))],
   ];
   for (const [id, listener] of buttons) byId(id).addEventListener("click", listener);
+  document.addEventListener("click", (event) => {
+    const link = event.target instanceof Element ? event.target.closest("a[href^='#']") : null;
+    if (link === null) return;
+    // The fragment is the state's: a link within the page must not replace it.
+    event.preventDefault();
+    const target = byId((link.getAttribute("href") ?? "").slice(1));
+    target.scrollIntoView();
+    target.focus({ preventScroll: true });
+  });
   window.addEventListener("hashchange", () => location.hash !== latestFragment && void open());
   startTheme();
   void open();

@@ -94,7 +94,7 @@ export function sentences(steps) {
 /** @param {World} world @param {Pod} pod */
 function sentence(world, pod) {
   const was = origin(world, pod);
-  if (pod.phase === "Refused") return `${pod.name} is refused.`;
+  if (pod.phase === "Refused") return `${pod.name} is refused: ${pod.refusal?.message ?? "see its details"}.`;
   if (pod.phase === "NotCreated") return was === null ? "" : `${pod.name} is not created yet.`;
   if (pod.phase === "Pending") return `${pod.name} stays Pending: no node can take it.${was === null ? "" : ` It was on ${was.node}.`}`;
   const others = pod.mayLandOn.filter((node) => node !== pod.node).length;

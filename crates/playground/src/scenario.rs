@@ -26,7 +26,7 @@ impl Texts {
     }
 
     pub(crate) fn settings(&self, field: &str) -> Place {
-        self.settings.find(field.strip_prefix("settings").unwrap_or(field))
+        self.settings.find(field)
     }
 
     pub(crate) fn action(&self, index: usize, field: &str) -> Option<Place> {

@@ -21,7 +21,7 @@ pub const MAX_BYTES: usize = 1 << 20;
 /// How deep lists and mappings may be nested.
 pub const MAX_DEPTH: usize = 64;
 /// What all documents may hold after aliases have been replaced, in bytes of text and `NODE_COST` for each value.
-const MAX_EXPANDED: usize = 16 << 20;
+const MAX_EXPANDED: usize = 8 << 20;
 const NODE_COST: usize = 16;
 
 /// One document.

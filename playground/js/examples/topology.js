@@ -44,7 +44,7 @@ spec:
     apiVersion: apps/v1
     kind: StatefulSet
     name: queue
-  # Clients reach only the queue of their zone.
+  # Any node of the zone will do.
   requiredPersistentTopology:
     nodeTopologyKeys: [topology.kubernetes.io/zone]
 `;
@@ -119,7 +119,7 @@ export const TOPOLOGY = [
     name: "zone-pin",
     title: "Zone pin: required zone",
     text: [
-      "The clients of this queue are in a zone, and each zone has a queue of its own. The PPS requires topology.kubernetes.io/zone: any node of the zone will do.",
+      "Each Pod of this queue serves the clients of its zone. The PPS requires topology.kubernetes.io/zone: a Pod may start on any node of its zone.",
       "Drain a node and see its Pod move within the zone. Then lose the zone.",
     ],
     objects: documents(ZONE_PIN, statefulSet("queue"), nodes()),

@@ -1,6 +1,6 @@
 //! Makes documents of the parser's events.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use saphyr_parser::{Event, Marker, ScalarStyle, ScanError, Tag};
 use serde_json::{Map, Value};
@@ -62,7 +62,9 @@ impl<'a> Builder<'a> {
             _ => return Err(wrong(start, "a value is missing here")),
         };
         if anchor > 0 {
-            self.anchors.insert(anchor, (document.clone(), self.expanded - before));
+            let cost = self.expanded - before;
+            self.spend(cost, start)?;
+            self.anchors.insert(anchor, (document.clone(), cost));
         }
         Ok(document)
     }
@@ -84,39 +86,32 @@ impl<'a> Builder<'a> {
 
     fn mapping(&mut self, start: Place, depth: usize) -> Result<Document, YamlError> {
         self.spend(0, start)?;
-        let (mut values, mut fields) = (Map::new(), Vec::new());
-        let mut merged = Vec::new();
+        let (mut values, mut fields) = (Map::new(), BTreeMap::new());
+        let mut given = HashSet::new();
         loop {
             let (event, key_start) = self.next()?;
             if event == Event::MappingEnd {
-                break;
+                let positions = Positions { start, children: Children::Fields(fields) };
+                return Ok(Document { value: Value::Object(values), positions });
             }
             let is_merge = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
             let key = self.value((event, key_start), depth)?;
             let next = self.next()?;
             let document = self.value(next, depth)?;
             if is_merge {
-                merged.push((document, key_start));
+                merge(document, key_start, &mut values, &mut fields)?;
                 continue;
             }
             let Some(key) = key_text(key.value) else {
-                return Err(wrong(key_start, "a key must be a string: lists and objects cannot be keys"));
+                return Err(wrong(key_start, "a key must be a string: quote it"));
             };
-            if values.contains_key(&key) {
-                let message =
-                    format!("the key {} is there twice in the same object: remove one", shown(&key));
+            if !given.insert(key.clone()) {
+                let message = format!("the key {} is there twice in the same object: remove one", shown(&key));
                 return Err(wrong(key_start, &message));
             }
-            fields.push((key.clone(), Positions { start: key_start, ..document.positions }));
+            fields.insert(key.clone(), Positions { start: key_start, ..document.positions });
             values.insert(key, document.value);
         }
-        for (document, place) in merged {
-            merge(document, place, &mut values, &mut fields)?;
-        }
-        Ok(Document {
-            value: Value::Object(values),
-            positions: Positions { start, children: Children::Fields(fields) },
-        })
     }
 
     fn scalar(
@@ -163,8 +158,7 @@ impl<'a> Builder<'a> {
     }
 
     fn descend(&self, depth: usize, place: Place) -> Result<usize, YamlError> {
-        let message = || format!("this is nested more than {MAX_DEPTH} deep: make it flatter");
-        depth.checked_sub(1).ok_or_else(|| wrong(place, &message()))
+        depth.checked_sub(1).ok_or_else(|| too_deep(place))
     }
 
     fn place(&self, marker: Marker) -> Place {
@@ -176,6 +170,9 @@ impl<'a> Builder<'a> {
     /// The parser's error, with a hint for what most often causes it.
     fn explain(&self, error: &ScanError) -> YamlError {
         let place = self.place(*error.marker());
+        if error.info() == "recursion limit exceeded" {
+            return too_deep(place);
+        }
         let line = self.lines.get(place.line - 1).copied().unwrap_or_default();
         let hint = if line.trim_start_matches(' ').starts_with('\t') {
             ": indent with spaces, not with tabs"
@@ -186,32 +183,31 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// `<<` replaces what is above it, and what is below it replaces that: so does the reader of Kubernetes. Of a list, the first counts.
 fn merge(
     document: Document,
     place: Place,
     values: &mut Map<String, Value>,
-    fields: &mut Vec<(String, Positions)>,
+    fields: &mut BTreeMap<String, Positions>,
 ) -> Result<(), YamlError> {
     match (document.value, document.positions.children) {
-        (Value::Object(map), Children::Fields(positions)) => {
-            for (key, positions) in positions {
-                if let Some(value) = map.get(&key)
-                    && !values.contains_key(&key)
-                {
-                    values.insert(key.clone(), value.clone());
-                    fields.push((key, positions));
-                }
-            }
+        (Value::Object(mut map), Children::Fields(mut positions)) => {
+            values.append(&mut map);
+            fields.append(&mut positions);
             Ok(())
         }
         (Value::Array(list), Children::Items(positions)) if list.iter().all(Value::is_object) => {
-            let documents = list.into_iter().zip(positions);
+            let documents = list.into_iter().zip(positions).rev();
             documents
                 .map(|(value, positions)| Document { value, positions })
                 .try_for_each(|document| merge(document, place, values, fields))
         }
         _ => Err(wrong(place, "<< needs an object, or a list of objects")),
     }
+}
+
+fn too_deep(place: Place) -> YamlError {
+    wrong(place, &format!("this is nested more than {MAX_DEPTH} deep: make it flatter"))
 }
 
 fn leaf(start: Place) -> Positions {

@@ -1,5 +1,7 @@
 //! Where the parts of a document are in its text.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 /// A place in a text, for people and for JavaScript.
@@ -37,7 +39,7 @@ pub(super) enum Children {
     /// By index.
     Items(Vec<Positions>),
     /// By key.
-    Fields(Vec<(String, Positions)>),
+    Fields(BTreeMap<String, Positions>),
 }
 
 impl Positions {

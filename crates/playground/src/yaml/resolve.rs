@@ -1,6 +1,6 @@
 //! What a scalar means: the rules of `sigs.k8s.io/yaml`, which all of Kubernetes reads YAML with.
 
-use serde_json::{Number, Value};
+use serde_json::Value;
 
 /// What a scalar means.
 pub(super) enum Scalar {
@@ -52,8 +52,7 @@ pub(super) fn key_text(key: Value) -> Option<String> {
     match key {
         Value::String(text) => Some(text),
         Value::Bool(_) | Value::Number(_) => Some(key.to_string()),
-        Value::Null => Some("null".into()),
-        Value::Array(_) | Value::Object(_) => None,
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
 }
 
@@ -78,27 +77,26 @@ fn plain(text: &str) -> Option<Scalar> {
 fn number(text: &str) -> Option<Scalar> {
     let digits = if text.starts_with('.') { text.to_owned() } else { text.replace('_', "") };
     if let Some(integer) = integer(&digits) {
-        return Some(match integer {
-            Ok(integer) => Scalar::Value(Value::Number(integer)),
-            Err(TooLarge) => Scalar::NotJson,
-        });
+        return match i64::try_from(integer) {
+            Ok(integer) => Some(Scalar::Value(integer.into())),
+            // All of Kubernetes reads JSON's larger numbers as floating-point numbers.
+            #[expect(clippy::cast_precision_loss, reason = "that is what happens to them")]
+            Err(_) => float_value(integer as f64),
+        };
     }
     if !is_float(&digits) {
         return None;
     }
-    let float: f64 = digits.parse().ok()?;
-    // Go reports a number that is out of range, and the scalar remains a string.
-    float.is_finite().then(|| float_value(float)).flatten()
+    // A number that is out of range remains a string.
+    digits.parse().ok().filter(|float: &f64| float.is_finite()).and_then(float_value)
 }
 
-struct TooLarge;
-
-/// An integer in Go's notation: `0x`, `0o`, `0b`, or a leading zero for octal numbers.
-fn integer(text: &str) -> Option<Result<Number, TooLarge>> {
-    let (negative, digits) = match text.as_bytes().first()? {
-        b'-' => (true, &text[1..]),
-        b'+' => (false, &text[1..]),
-        _ => (false, text),
+/// An integer of 64 bits in Go's notation: `0x`, `0o`, `0b`, or a leading zero for octal numbers.
+fn integer(text: &str) -> Option<i128> {
+    let (sign, digits) = match text.as_bytes().first()? {
+        b'-' => (-1, &text[1..]),
+        b'+' => (1, &text[1..]),
+        _ => (1, text),
     };
     let lower = digits.to_ascii_lowercase();
     let (radix, digits) = match lower.as_bytes() {
@@ -108,15 +106,11 @@ fn integer(text: &str) -> Option<Result<Number, TooLarge>> {
         [b'0', _, ..] => (8, &lower[1..]),
         _ => (10, lower.as_str()),
     };
-    if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
+    if !digits.chars().all(|c| c.is_digit(radix)) {
         return None;
     }
-    let Ok(absolute) = u64::from_str_radix(digits, radix) else { return Some(Err(TooLarge)) };
-    if !negative {
-        return Some(Ok(absolute.into()));
-    }
-    // `-9223372036854775808` has no positive counterpart.
-    Some(0_i64.checked_sub_unsigned(absolute).map(Number::from).ok_or(TooLarge))
+    let integer = sign * i128::from(u64::from_str_radix(digits, radix).ok()?);
+    (integer >= i128::from(i64::MIN)).then_some(integer)
 }
 
 /// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`
