@@ -71,6 +71,14 @@ bench: setup ## Measure the costs and write docs/benchmarks.md (ARGS=growth to c
 dashboard-picture: setup ## Play a short story, and draw the dashboard with its data in docs/images/dashboard.png
 	hack/dashboard-picture.sh docs/images/dashboard.png
 
+.PHONY: site
+site: ## Build the site in target/site: the documents with search, and the playground (REVISION=tag for links to the Git host)
+	@REVISION="$(REVISION)" REPOSITORY="$(REPOSITORY)" hack/site.sh
+
+.PHONY: playground-picture
+playground-picture: playground ## Draw a state of the playground in docs/images/playground.png
+	UPDATE=1 $(MAKE) --no-print-directory e2e-tests T='-- browser::page::picture::'
+
 .PHONY: setup
 setup: control-plane policy.wasm
 
@@ -86,9 +94,14 @@ manifest-tools: ## Prepare kustomize and helm, unless installed (once; they stay
 jq:
 	@. hack/common.sh && { have jq || need_packages jq; }
 
+.PHONY: browser
+browser:
+	@. hack/common.sh && need_browser
+
 .PHONY: test-tools
-test-tools: manifest-tools jq
+test-tools: manifest-tools jq browser
 	@hack/build-sidecar.sh --for-tests >/dev/null
+	@hack/build-playground.sh
 
 # The scripts decide what is up to date.
 .PHONY: policy.wasm
@@ -98,6 +111,17 @@ policy.wasm: ## Build the policy, with its metadata embedded
 .PHONY: annotated-policy.wasm
 annotated-policy.wasm: policy.wasm ## Build the policy under the name that Kubewarden's tools expect
 	@cp policy.wasm annotated-policy.wasm
+
+.PHONY: playground
+playground: ## Build the playground: target/playground
+	@hack/build-playground.sh
+	@. hack/common.sh && say "to look at it: make serve-playground (a browser loads no modules from file://)"
+
+.PHONY: serve-playground
+serve-playground: ## Build the playground and show it to browsers on this machine (PORT=8080)
+	@hack/build-playground.sh
+	@$(BUILD) --bin pps-web
+	@"$${CARGO_TARGET_DIR:-target}/debug/pps-web" serve target/playground --port $(or $(PORT),8080)
 
 .PHONY: sidecar
 sidecar: ## Build the sidecar: target/release/pps-sidecar

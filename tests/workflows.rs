@@ -61,9 +61,17 @@ fn workflows_use_pinned_actions_and_run_existing_commands() {
             }
         }
     }
-    let expected =
-        [".ci/run", "e2e-tests", "emulated-tests", "hack/sign.sh", "publish", "release", "release-tests"]
-            .map(str::to_owned);
+    let expected = [
+        ".ci/run",
+        "e2e-tests",
+        "emulated-tests",
+        "hack/sign.sh",
+        "publish",
+        "release",
+        "release-tests",
+        "site",
+    ]
+    .map(str::to_owned);
     assert_eq!((actions > 5, commands), (true, expected.into()));
 }
 
@@ -114,6 +122,26 @@ fn the_release_is_signed_and_attested_before_it_is_made() {
     let order =
         ["make release-tests", "make publish ", "pps-publish provenance", "hack/sign.sh dist ", "files: |"];
     assert!(order.map(at).is_sorted(), "{order:?}");
+}
+
+/// The site names the tag and the owner that were released, and is deployed only once the release exists.
+#[test]
+fn the_release_deploys_the_site_of_its_tag() {
+    let workflow: Value =
+        yaml_serde::from_str(&fs::read_to_string(path(".github/workflows/release.yml")).unwrap()).unwrap();
+    assert!(step_with("make site ").contains(r#"REVISION="$GITHUB_REF_NAME""#));
+    let steps = workflow["jobs"]["release"]["steps"].as_array().unwrap();
+    let at = |text: &str| steps.iter().position(|step| step.to_string().contains(text)).unwrap();
+    // Building the release writes the owner into the documents.
+    assert!([at("make release "), at("make site "), at("upload-pages-artifact")].is_sorted());
+    let folder = steps[at("upload-pages-artifact")]["with"]["path"].as_str();
+    let script = fs::read_to_string(path("hack/site.sh")).unwrap();
+    assert_eq!(folder, Some("target/site"));
+    assert!(script.contains("\nSITE=target/site\n"));
+    let pages = &workflow["jobs"]["pages"];
+    assert_eq!(pages["needs"], "release");
+    assert_eq!(pages["if"], workflow["jobs"]["artifacthub"]["if"], "a pre-release replaces no site");
+    assert_eq!(pages["permissions"], serde_json::json!({"pages": "write", "id-token": "write"}));
 }
 
 /// Another version of cosign may write another format by default, which no PolicyServer reads.

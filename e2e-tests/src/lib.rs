@@ -7,8 +7,10 @@
 //! Modules depend on each other in one direction only:
 //! `wait`, `http`, `repository`, `report`, `metrics`, `recorded` ← [`supervisor`] ← [`control_plane`] ← [`manifests`], [`registry`], [`sidecar`],
 //! [`prometheus`]
-//! ← [`kubewarden`] ← [`cluster`] ← [`install`]; [`check`] needs only [`registry`].
+//! ← [`kubewarden`] ← [`cluster`] ← [`install`]; [`check`] needs only [`registry`], and [`browser`] only
+//! [`supervisor`] and a free port.
 
+pub mod browser;
 pub mod check;
 pub mod cluster;
 pub mod control_plane;

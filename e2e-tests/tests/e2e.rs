@@ -9,6 +9,7 @@ mod support;
 
 mod alerts;
 mod break_glass;
+mod browser;
 mod chart;
 mod check;
 mod contained;
@@ -30,4 +31,5 @@ mod registry;
 mod release;
 mod scenarios;
 mod scope;
+mod simulation;
 mod workers;

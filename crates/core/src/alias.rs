@@ -17,9 +17,33 @@ pub fn aliased(target_ref: &TargetReference) -> Option<&str> {
     (target_ref.group() == GROUP && target_ref.kind == KIND).then_some(&target_ref.name)
 }
 
+/// A key to sort the PPS objects by that target one workload: the first governs it. That is the one of the workload's own
+/// name, which the policy asks for first; else the one of its [second name](crate::generate::second_name), which it asks
+/// for next; else the oldest; of equally old ones the first by name.
+pub fn precedence<'a>(
+    workload: &str,
+    second_name: &str,
+    pps: &'a str,
+    created: &'a str,
+) -> impl Ord + use<'a> {
+    (pps != workload, pps != second_name, created, pps)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_names_that_the_policy_asks_for_take_precedence_then_the_oldest_object() {
+        let first = |mut objects: Vec<(&'static str, &'static str)>| {
+            objects.sort_by_key(|(name, created)| precedence("web", "web-1234abcd", name, created));
+            objects[0].0
+        };
+        assert_eq!(first(vec![("a", "1"), ("web-1234abcd", "2"), ("web", "3")]), "web");
+        assert_eq!(first(vec![("a", "1"), ("web-1234abcd", "2")]), "web-1234abcd");
+        assert_eq!(first(vec![("a", "2"), ("b", "1")]), "b");
+        assert_eq!(first(vec![("b", "1"), ("a", "1")]), "a");
+    }
 
     #[test]
     fn an_alias_targets_a_pps() {

@@ -2,9 +2,11 @@
 //!
 //! A patch holds only what changes, so its size depends on the change and not on the object.
 
+mod recording;
+
 use serde_json::{Map, Value, json};
 
-use crate::Reason;
+pub use self::recording::Recording;
 use crate::packed;
 use crate::pps::{Condition, PodState};
 
@@ -47,17 +49,6 @@ pub fn entry_patch(before: Option<&PodState>, after: Option<&PodState>) -> Optio
         }
     }
     Some(patch.into())
-}
-
-/// The desired condition of type Recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recording {
-    /// Its status: whether states are recorded as the spec asks for.
-    pub ok: bool,
-    /// Why.
-    pub reason: Reason,
-    /// Why, in a sentence, with what to do about it.
-    pub message: String,
 }
 
 /// The conditions with this one added or replaced, or none if it is already among them. Conditions of other types are
@@ -133,6 +124,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Reason;
 
     fn state() -> impl Strategy<Value = PodState> {
         let map = || btree_map("[a-c]", "[x-y]", 0..3);

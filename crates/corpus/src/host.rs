@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use pps_simulation::host::get_resource;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// How a host deviates from a normal one. Calls are keyed by `get_resource NAME`, `get_resource
 /// API-VERSION` or their operation alone.
@@ -58,73 +59,8 @@ impl FakeHost {
             return Ok(answer.to_string());
         }
         match operation {
-            "get_resource" => {
-                let object = self.objects.iter().find(|object| {
-                    object["metadata"]["namespace"] == request["namespace"]
-                        && object["metadata"]["name"] == name
-                });
-                let object =
-                    object.ok_or_else(|| not_found_error(api_version, name, &request["namespace"]))?;
-                Ok(self.mask(object, &request).to_string())
-            }
+            "get_resource" => get_resource(&self.objects, &request, self.quirks.ignores_masks),
             _ => Err(format!("unknown operation: {operation}")),
         }
     }
-
-    fn mask(&self, object: &Value, request: &Value) -> Value {
-        let masks: Vec<Vec<&str>> = request["field_masks"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|mask| Some(mask.as_str()?.split('.').collect()))
-            .collect();
-        if masks.is_empty() || self.quirks.ignores_masks {
-            return object.clone();
-        }
-        // Masks do not apply to the type and the metadata.
-        let mut masked = Map::new();
-        for (field, value) in object.as_object().into_iter().flatten() {
-            let below: Vec<&[&str]> =
-                masks.iter().filter(|mask| mask[0] == field).map(|mask| &mask[1..]).collect();
-            if ["apiVersion", "kind", "metadata"].contains(&field.as_str()) {
-                masked.insert(field.clone(), value.clone());
-            } else if !below.is_empty() {
-                masked.insert(field.clone(), prune(value, &below));
-            }
-        }
-        masked.into()
-    }
-}
-
-/// Keeps what the masks name. A mask that ends here keeps everything below, unless another one continues.
-fn prune(value: &Value, masks: &[&[&str]]) -> Value {
-    if masks.iter().all(|mask| mask.is_empty()) {
-        return value.clone();
-    }
-    match value {
-        Value::Array(items) => items.iter().map(|item| prune(item, masks)).collect(),
-        Value::Object(object) => {
-            let mut pruned = Map::new();
-            for (field, value) in object {
-                let below: Vec<&[&str]> = masks
-                    .iter()
-                    .filter(|mask| mask.first() == Some(&field.as_str()))
-                    .map(|mask| &mask[1..])
-                    .collect();
-                if !below.is_empty() {
-                    pruned.insert(field.clone(), prune(value, &below));
-                }
-            }
-            pruned.into()
-        }
-        other => other.clone(),
-    }
-}
-
-fn not_found_error(api_version: &str, name: &str, namespace: &Value) -> String {
-    let namespace = Some(namespace.as_str().unwrap_or_default());
-    format!(
-        "Callback evaluation failure: Cannot find {api_version}/PersistentPodState named '{name}' \
-         inside of namespace '{namespace:?}'\n\nStack backtrace:\n   0: anyhow::error::<impl anyhow::Error>::msg"
-    )
 }

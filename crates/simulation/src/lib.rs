@@ -1,11 +1,44 @@
-//! A small cluster of Nodes, workloads, Pods and PersistentPodStates.
+//! A small cluster in which the product's own decisions meet the part of Kubernetes that matters to them.
 //!
-//! [`run`] replays a [`Scenario`] and is a pure function: there is no clock, no randomness and no I/O.
+//! [`run`] replays a [`Scenario`]: Nodes, StatefulSets and PersistentPodStates, and what happens to them. It is a pure
+//! function: there is no clock, no randomness and no I/O.
+//!
+//! | module | what it simulates |
+//! |---|---|
+//! | `read`, `finding`, `load` | the API server: which objects it takes |
+//! | `admission` | the webhook: sends objects through the policy's own [`admit`](persistent_pod_state_policy::admit()) |
+//! | [`host`] | PolicyServer: answers the policy's host calls |
+//! | `controller` | the StatefulSet controller |
+//! | [`scheduler`] | the scheduler: which nodes it excludes, and which it prefers |
+//! | `start`, `addresses` | the kubelet and the network plugin |
+//! | `sidecar` | the sidecar, by the functions of [`pps_core`] |
+//! | `actions` | users, and what happens to nodes |
+//! | `settle` | lets all of these react to each other |
+//!
+//! # What is left out
+//!
+//! Time. A Pod that is deleted is gone at once, one that is started is Ready at once, and the sidecar knows everything at
+//! once. Only the grace period for deleted nodes is an action of its own.
 
+mod actions;
+mod addresses;
+mod admission;
+mod cluster;
+mod controller;
+mod finding;
+pub mod host;
+pub mod limits;
+mod load;
+mod read;
 mod result;
 mod run;
 mod scenario;
 pub mod scheduler;
+mod settle;
+mod sidecar;
+mod start;
+mod text;
+mod view;
 
 pub use result::{
     Event, EventKind, Exclusion, Manifest, NodeState, NodeVerdict, Phase, PodView, PpsView, Problem, Refusal,

@@ -114,7 +114,8 @@ pub enum EventKind {
     Warning,
 }
 
-/// A cluster at one moment.
+/// A cluster at one moment. So that a result does not grow with steps times Pods times nodes, only the last step has
+/// all of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct World {
@@ -201,17 +202,22 @@ pub struct PodView {
     pub phase: Phase,
     /// Its address.
     pub ip: Option<String>,
-    /// Whether it runs where its state was recorded; null if nothing was recorded when it was created.
+    /// The node on which a Pod of this name ran before, with or without PPS.
+    pub previous_node: Option<String>,
+    /// The address that a Pod of this name had before.
+    pub previous_ip: Option<String>,
+    /// Whether it runs where its state was recorded: the node has the recorded values of the topology keys, and the
+    /// Pod has the recorded annotations. Null if nothing was recorded when it was created.
     pub came_home: Option<bool>,
     /// What was recorded when it was created.
     pub recorded_before: Option<PodState>,
     /// Whether the policy changed it.
     pub injected: bool,
-    /// What the scheduler finds out about each node.
+    /// What the scheduler found out about each node. Only in the last step.
     pub scheduler: Vec<NodeVerdict>,
     /// The nodes that a real scheduler may choose.
     pub may_land_on: Vec<String>,
-    /// The Pod before and after the policy; null if it was never created.
+    /// The Pod before and after the policy; null if it was not created. Only in the last step.
     pub manifest: Option<Manifest>,
     /// The policy's warnings.
     pub warnings: Vec<String>,
@@ -275,8 +281,8 @@ pub struct PpsView {
     pub target: String,
     /// What is recorded, by Pod.
     pub states: BTreeMap<String, PodState>,
-    /// The whole object.
-    pub object: Value,
+    /// The whole object. Only in the last step.
+    pub object: Option<Value>,
     /// Its conditions.
     pub conditions: Vec<Value>,
 }

@@ -1,10 +1,127 @@
 //! Replays a scenario.
 
-use crate::result::RunResult;
-use crate::scenario::Scenario;
+use persistent_pod_state_policy::Settings;
+use persistent_pod_state_policy::settings::SettingsError;
 
-/// Replays a scenario.
+use crate::actions::apply;
+use crate::cluster::Cluster;
+use crate::finding::Finding;
+use crate::limits::{MAX_ACTIONS, MAX_BYTES, MAX_CREATED_PODS, MAX_DEPTH, MAX_OBJECTS, measure};
+use crate::load::load;
+use crate::read::expand;
+use crate::result::{Problem, RunResult, Severity, Source, Step};
+use crate::scenario::{Action, Scenario};
+use crate::view::view;
+
+/// Replays a scenario. The same scenario always has the same result.
+///
+/// A scenario that is too large has one problem, and no steps.
 pub fn run(scenario: &Scenario) -> RunResult {
-    let _ = scenario;
-    RunResult::default()
+    if let Some(problem) = check_size(scenario) {
+        return RunResult { problems: vec![problem], steps: Vec::new() };
+    }
+    let mut cluster =
+        Cluster { with_pps: scenario.with_pps, settings: scenario.settings.clone(), ..Cluster::default() };
+    let mut problems = check_settings(scenario);
+    problems.extend(load(&mut cluster, &scenario.objects));
+    let mut steps = vec![Step {
+        action: None,
+        events: std::mem::take(&mut cluster.events),
+        world: view(&cluster, scenario.actions.is_empty()),
+    }];
+    for (index, action) in scenario.actions.iter().enumerate() {
+        cluster.minutes += 1;
+        cluster.refusals.clear();
+        cluster.reported.clear();
+        cluster.observed = scenario.observed.get(index).cloned().unwrap_or_default();
+        let findings = apply(&mut cluster, action).err().unwrap_or_default();
+        let source = Source::Action { index };
+        problems.extend(findings.into_iter().map(|finding| problem(source, finding)));
+        let is_exhausted = cluster.created_pods >= MAX_CREATED_PODS;
+        if is_exhausted {
+            let message = format!(
+                "a scenario creates at most {MAX_CREATED_PODS} Pods, and ends here: use fewer replicas or fewer actions"
+            );
+            problems.push(problem(source, Finding::of_all(message)));
+        }
+        let is_last = is_exhausted || index + 1 == scenario.actions.len();
+        steps.push(Step {
+            action: Some(action.clone()),
+            events: std::mem::take(&mut cluster.events),
+            world: view(&cluster, is_last),
+        });
+        if is_exhausted {
+            break;
+        }
+    }
+    RunResult { problems, steps }
+}
+
+fn problem(source: Source, finding: Finding) -> Problem {
+    let Finding { field, severity, message } = finding;
+    Problem { source, field, severity, message }
+}
+
+fn check_settings(scenario: &Scenario) -> Vec<Problem> {
+    let of = |field: Option<String>, message| Problem {
+        source: Source::Settings,
+        field,
+        severity: Severity::Error,
+        message,
+    };
+    match Settings::parse(&scenario.settings.to_string()) {
+        Ok(_) => Vec::new(),
+        Err(SettingsError::Fields(errors)) => {
+            // Users write the fields of the settings, not those of the policy.
+            let path = |path: &str| path.trim_start_matches("settings.").to_owned();
+            errors.iter().map(|error| of(Some(path(&error.path)), error.to_string())).collect()
+        }
+        Err(error) => vec![of(None, error.to_string())],
+    }
+}
+
+/// What makes a scenario too large.
+fn check_size(scenario: &Scenario) -> Option<Problem> {
+    let mut rest = MAX_BYTES;
+    let mut is_too_large = |value| match measure(value, rest) {
+        Some(size) => {
+            rest -= size;
+            false
+        }
+        None => true,
+    };
+    let too_large = |what: &str| {
+        format!(
+            "{what}: use less than {} KiB of JSON in all, with at most {MAX_DEPTH} levels",
+            MAX_BYTES / 1024
+        )
+    };
+    for (index, object) in scenario.objects.iter().enumerate() {
+        if is_too_large(object) {
+            let source = Source::Objects { object: Some(index) };
+            return Some(problem(source, Finding::of_all(too_large("the objects are too large"))));
+        }
+    }
+    if is_too_large(&scenario.settings) {
+        return Some(problem(Source::Settings, Finding::of_all(too_large("the settings are too large"))));
+    }
+    let objects = expand(&scenario.objects).len();
+    if objects > MAX_OBJECTS {
+        let message = format!("there are {objects} objects: use at most {MAX_OBJECTS}");
+        return Some(problem(Source::Objects { object: None }, Finding::of_all(message)));
+    }
+    let actions = scenario.actions.len();
+    if actions > MAX_ACTIONS {
+        let message = format!("there are {actions} actions: use at most {MAX_ACTIONS}");
+        return Some(problem(Source::Action { index: MAX_ACTIONS }, Finding::of_all(message)));
+    }
+    for (index, action) in scenario.actions.iter().enumerate() {
+        if let Action::AddNode { object } | Action::ChangeSpec { object } = action
+            && is_too_large(object)
+        {
+            let message = too_large("the objects of all actions are too large");
+            return Some(problem(Source::Action { index }, Finding::of_all(message)));
+        }
+    }
+    None
 }

@@ -1,10 +1,12 @@
 //! What is simulated.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A cluster, and what happens in it. The YAML texts of a scenario are already parsed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {
     /// Nodes, workloads and PersistentPodStates, as in a cluster.
@@ -19,6 +21,10 @@ pub struct Scenario {
     /// What happens, in this order.
     #[serde(default)]
     pub actions: Vec<Action>,
+    /// For each action, by Pod, the node that a real scheduler took. It counts where the simulation says that the scheduler
+    /// may choose it. For comparisons with a real cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub observed: Vec<BTreeMap<String, String>>,
 }
 
 fn yes() -> bool {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pps_core::Reason;
+use pps_core::alias::precedence;
 use pps_core::status::{self, Recording};
 use serde_json::Value;
 
@@ -135,17 +136,17 @@ impl Index {
         self.governing.get(workload)
     }
 
-    /// Chooses again which of the objects that name a workload governs it: the one of the workload's own name, which the
-    /// policy asks for first; else the one of its second name, which it asks for next; else the oldest; of equally old
-    /// ones the first by name. Returns whether another one governs it now.
+    /// Chooses again which of the objects that name a workload governs it: the one that takes
+    /// [precedence](pps_core::alias::precedence). Returns whether another one governs it now.
     pub(super) fn choose_governing(&mut self, workload: &WorkloadKey) -> bool {
         let second = alias::name_for(workload);
-        let is_found_later = |key: &NamespacedName| (key.name != workload.object.name, *key != second);
         let claims = self.by_target.get(workload).into_iter().flatten();
         let chosen = claims
             .filter_map(|key| Some((&self.objects.get(key)?.fact, key)))
             .filter(|(fact, _)| !fact.terminating)
-            .min_by_key(|(fact, key)| (is_found_later(key), fact.created.as_str(), *key))
+            .min_by_key(|(fact, key)| {
+                precedence(&workload.object.name, &second.name, &key.name, &fact.created)
+            })
             .map(|(_, key)| key.clone());
         let before = match &chosen {
             Some(chosen) => self.governing.insert(workload.clone(), chosen.clone()),

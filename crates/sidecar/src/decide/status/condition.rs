@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pps_core::limits::MAX_MESSAGES;
+use pps_core::Reason;
 use pps_core::size::nearly_full;
 use pps_core::status::{RECORDING, Recording};
-use pps_core::{Reason, record};
 
 use super::view::View;
 use crate::decide::inventory::{EntryChange, FittedChanges, KindCoverage, OBJECT_OVERHEAD, TrackedPps};
@@ -17,7 +16,7 @@ const CAPACITY_ADVICE: &str = "split the workload, record fewer or shorter annot
 /// What keeps a PPS from recording, if anything does.
 pub(super) fn obstacle(view: &View<'_>) -> Option<Recording> {
     let target = &view.pps.fact.spec.target_ref;
-    let (kind, group_version, name) = (&target.kind, &target.api_version, &target.name);
+    let (kind, group_version) = (&target.kind, &target.api_version);
     let (reason, message) = match view.coverage {
         KindCoverage::NotWatched => (
             Reason::WorkloadKindNotWatched,
@@ -37,26 +36,15 @@ pub(super) fn obstacle(view: &View<'_>) -> Option<Recording> {
                 "{kind} ({group_version}) cannot be listed, and the sidecar retries: its log and the metric persistentpodstate_watch_errors_total say why; until then nothing is recorded or dropped"
             ),
         ),
-        KindCoverage::Unlisted | KindCoverage::Listed => match view.superseded_by {
-            Some(other) => (
-                Reason::Superseded,
-                format!(
-                    "PersistentPodState {} names the same workload and takes precedence; delete one of the two",
-                    other.name
-                ),
-            ),
-            None if view.pps.exceeded_limit.is_some() => (
-                Reason::LimitExceeded,
-                format!(
-                    "{}; until then nothing is recorded or dropped",
-                    view.pps.exceeded_limit.as_deref().unwrap_or_default()
-                ),
-            ),
-            None if view.living_workload().is_none() => {
-                (Reason::WorkloadNotFound, format!("{kind} {name} does not exist in this namespace"))
-            }
-            None => return None,
-        },
+        KindCoverage::Unlisted | KindCoverage::Listed => {
+            return match view.superseded_by {
+                Some(other) => Some(Recording::superseded_by(&other.name)),
+                None => match &view.pps.exceeded_limit {
+                    Some(excess) => Some(Recording::limit_exceeded(excess)),
+                    None => view.living_workload().is_none().then(|| Recording::workload_not_found(target)),
+                },
+            };
+        }
     };
     Some(Recording { ok: false, reason, message })
 }
@@ -114,24 +102,12 @@ pub(super) fn recording(
 
 /// The policy cannot find the PPS, so that what is recorded is not injected.
 fn hidden(view: &View<'_>) -> Option<Recording> {
-    let message = view.pps.hidden.clone()?;
-    Some(Recording { ok: false, reason: Reason::NameConflict, message })
+    view.pps.hidden.clone().map(Recording::name_conflict)
 }
 
 /// No problem.
 fn progress(view: &View<'_>, recorded: usize) -> Recording {
-    let desired = view.workload.and_then(|workload| workload.demand.replicas());
-    let (reason, message) = match desired {
-        None => (
-            Reason::ReplicasUnknown,
-            "the workload does not say how many Pods it wants, so no state is dropped before it is deleted",
-        ),
-        Some(desired) if (recorded as u64) < desired => {
-            (Reason::WaitingForPods, "Pods are recorded as they become Ready")
-        }
-        Some(_) => (Reason::AllRecorded, "as many states are recorded as the workload wants Pods"),
-    };
-    Recording { ok: true, reason, message: message.into() }
+    Recording::progress(recorded, view.workload.and_then(|workload| workload.demand.replicas()))
 }
 
 /// The first Pod whose node lacks topology keys. They are computed from its state, so that nothing is kept of them.
@@ -144,16 +120,5 @@ pub(super) fn missing_label(
     let changed = changes.iter().find(|change| change.pod == *pod);
     let known = || view.pps.fact.status.pod_states.get(pod);
     let state = changed.map_or_else(known, |change| change.after.clone())?;
-    let keys = record::missing_keys(&view.pps.fact.spec, |key| state.node_topology_labels.contains_key(key));
-    let replace_deprecated =
-        |key: &&str| Some(format!("use {} instead of {key}", record::successor_of(key)?));
-    let advice = keys
-        .iter()
-        .find_map(replace_deprecated)
-        .unwrap_or_else(|| "label the node, or remove the key from the spec".into());
-    let more = keys.len().saturating_sub(MAX_MESSAGES);
-    let listed = keys[..keys.len() - more].join(", ");
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let message = format!("{advice}: node {} of Pod {pod} has no label {listed}{more}", state.node_name);
-    Some(Recording { ok: false, reason: Reason::TopologyKeyMissing, message })
+    Recording::missing_label(&view.pps.fact.spec, pod, &state)
 }

@@ -1,0 +1,66 @@
+//! What the page calls.
+
+use persistent_pod_state_policy::Host;
+use wasm_bindgen::prelude::*;
+
+use crate::evaluation::{evaluate_with, settings_verdict};
+use crate::scenario::run_text;
+
+#[wasm_bindgen(typescript_custom_section)]
+const TYPES: &str = include_str!("types.d.ts");
+
+#[wasm_bindgen]
+extern "C" {
+    /// A JavaScript function that answers the policy's host calls, or throws the host's error text.
+    #[wasm_bindgen(typescript_type = "HostFunction")]
+    pub type HostFunction;
+
+    #[wasm_bindgen(method, catch, js_name = call)]
+    fn call(
+        this: &HostFunction,
+        receiver: &JsValue,
+        namespace: &str,
+        operation: &str,
+        payload: &str,
+    ) -> Result<JsValue, JsValue>;
+}
+
+impl Host for HostFunction {
+    fn call(&self, namespace: &str, operation: &str, payload: &str) -> Result<String, String> {
+        match self.call(&JsValue::NULL, namespace, operation, payload) {
+            Ok(answer) => answer.as_string().ok_or_else(|| "the answer is not a string".into()),
+            Err(error) => {
+                Err(error.as_string().unwrap_or_else(|| "the host function did not throw a string".into()))
+            }
+        }
+    }
+}
+
+/// Called once, when the module is loaded. A panic becomes an exception with its message, which the page can catch and show;
+/// without this, it would be a trap that says nothing.
+#[wasm_bindgen(start)]
+fn start() {
+    #[cfg(target_arch = "wasm32")]
+    std::panic::set_hook(Box::new(|panic| wasm_bindgen::throw_str(&panic.to_string())));
+}
+
+/// Replays a scenario and returns its result. Both are JSON: see `Scenario` and `RunResult`.
+///
+/// What is wrong with a scenario is in the result's problems. An exception is a defect of the playground; after it, the page has to
+/// call `__wbg_reset_state`.
+#[wasm_bindgen(unchecked_return_type = "string")]
+pub fn run(scenario: &str) -> String {
+    run_text(scenario)
+}
+
+/// Answers a request of PolicyServer, `{"request": …, "settings": …}`, as the policy does. Returns the response, as JSON.
+#[wasm_bindgen]
+pub fn evaluate(payload: &str, host: &HostFunction) -> String {
+    evaluate_with(payload, host)
+}
+
+/// Checks the policy's settings, which are YAML or JSON. Returns `{"valid": …, "message": …}`.
+#[wasm_bindgen(js_name = validateSettings)]
+pub fn validate_settings(settings: &str) -> String {
+    settings_verdict(settings)
+}

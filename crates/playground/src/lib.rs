@@ -1,0 +1,22 @@
+//! The simulation and the policy, for a page in a browser.
+//!
+//! A page calls [`run`] with a scenario whose objects are YAML, and shows the result. All of it is text: JSON goes in and
+//! comes out, and `types.d.ts` describes it to TypeScript. [`evaluate`] answers one request of PolicyServer by the policy's
+//! own code, with a host that the caller provides.
+//!
+//! Nothing here decides anything about Pods or nodes: that is [`pps_simulation`] and [`persistent_pod_state_policy`]. This crate
+//! reads YAML, remembers on which line everything was, and writes YAML.
+
+mod bindings;
+mod difference;
+mod evaluation;
+mod manifest;
+mod scenario;
+mod view;
+pub mod yaml;
+
+pub use bindings::{HostFunction, evaluate, run, validate_settings};
+pub use difference::{Line, difference};
+pub use evaluation::evaluate_with;
+pub use manifest::to_yaml;
+pub use scenario::run_text;

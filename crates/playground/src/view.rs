@@ -1,0 +1,62 @@
+//! The result of a simulation as the page gets it: with lines and columns, and with objects as YAML.
+
+use pps_simulation::{Problem, RunResult, Source};
+use serde_json::{Value, json};
+
+use crate::difference::difference;
+use crate::manifest::to_yaml;
+use crate::scenario::Texts;
+
+pub(crate) fn result(
+    result: &RunResult,
+    texts: &Texts,
+    actions: &[Value],
+) -> Result<Value, serde_json::Error> {
+    let mut shown = serde_json::to_value(result)?;
+    let problems: Result<Vec<Value>, _> =
+        result.problems.iter().map(|problem| locate(problem, texts)).collect();
+    shown["problems"] = problems?.into();
+    for step in shown["steps"].as_array_mut().into_iter().flatten() {
+        let world = &mut step["world"];
+        for pod in world["pods"].as_array_mut().into_iter().flatten() {
+            let manifest = &mut pod["manifest"];
+            if !manifest.is_null() {
+                let (before, after) = (to_yaml(&manifest["before"]), to_yaml(&manifest["after"]));
+                *manifest = json!({"before": before, "after": after, "diff": difference(&before, &after)});
+            }
+        }
+        for pps in world["pps"].as_array_mut().into_iter().flatten() {
+            let object = pps["object"].take();
+            let yaml = (!object.is_null()).then(|| to_yaml(&object));
+            if let Some(fields) = pps.as_object_mut() {
+                fields.remove("object");
+                fields.insert("yaml".into(), yaml.into());
+            }
+        }
+    }
+    // The page gets each action as it gave it, with its text.
+    for (step, action) in shown["steps"].as_array_mut().into_iter().flatten().skip(1).zip(actions) {
+        step["action"] = action.clone();
+    }
+    Ok(shown)
+}
+
+fn locate(problem: &Problem, texts: &Texts) -> Result<Value, serde_json::Error> {
+    let field = problem.field.as_deref().unwrap_or_default();
+    let (source, object, place) = match problem.source {
+        Source::Objects { object } => {
+            ("objects".to_owned(), object, object.and_then(|object| texts.object(object, field)))
+        }
+        Source::Settings => ("settings".to_owned(), None, Some(texts.settings(field))),
+        Source::Action { index } => (format!("action {index}"), None, texts.action(index, field)),
+    };
+    Ok(json!({
+        "source": source,
+        "object": object,
+        "line": place.map(|place| place.line),
+        "column": place.map(|place| place.column),
+        "field": problem.field,
+        "severity": serde_json::to_value(problem.severity)?,
+        "message": problem.message,
+    }))
+}

@@ -1,0 +1,68 @@
+//! What an action changes, before the cluster reacts.
+
+mod change;
+mod nodes;
+mod workloads;
+
+use crate::cluster::Cluster;
+use crate::finding::{Finding, unknown};
+use crate::scenario::Action;
+use crate::settle::{delete, settle};
+use crate::sidecar::evict;
+
+/// Does what an action says, and lets the cluster react.
+///
+/// # Errors
+///
+/// Why it cannot be done. Nothing has changed then.
+pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Finding>> {
+    match action {
+        Action::RollOut {} => workloads::roll_out(cluster)?,
+        Action::DeletePod { pod } => delete_pod(cluster, pod)?,
+        Action::Cordon { node } => nodes::set_cordoned(cluster, node, true)?,
+        Action::Uncordon { node } => nodes::set_cordoned(cluster, node, false)?,
+        Action::Drain { node } => nodes::drain(cluster, node)?,
+        Action::LoseNode { node } => {
+            let node = nodes::existing(cluster, node)?;
+            nodes::lose(cluster, &[node]);
+        }
+        Action::ReturnNode { node } => nodes::return_node(cluster, node)?,
+        Action::LoseZone { zone } => {
+            let nodes = nodes::in_zone(cluster, zone)?;
+            nodes::lose(cluster, &nodes);
+        }
+        Action::LabelNode { node, key, value } => nodes::label(cluster, node, key, value.as_deref())?,
+        Action::AddNode { object } => nodes::add(cluster, object)?,
+        Action::Scale { workload, replicas } => workloads::scale(cluster, workload, *replicas)?,
+        Action::RollingUpdate { workload } => workloads::restart(cluster, workload)?,
+        Action::ChangeSpec { object } => change::change(cluster, object)?,
+        Action::DeleteWorkload { workload } => workloads::delete(cluster, workload)?,
+        Action::CreateWorkload { workload } => workloads::create(cluster, workload)?,
+        Action::EndGracePeriod {} => end_grace_period(cluster),
+    }
+    settle(cluster);
+    Ok(())
+}
+
+fn delete_pod(cluster: &mut Cluster, pod: &str) -> Result<(), Vec<Finding>> {
+    if !cluster.pods.contains_key(pod) {
+        return Err(unknown("Pod", pod, cluster.pods.keys()));
+    }
+    delete(cluster, pod, "is deleted by a user");
+    Ok(())
+}
+
+/// Nodes that are missing have been gone for the grace period, and others are no longer new.
+fn end_grace_period(cluster: &mut Cluster) {
+    cluster.minutes += 5;
+    for node in cluster.nodes.values_mut() {
+        node.is_new = false;
+    }
+    let named = cluster.pps.values().flat_map(|pps| pps.states.values()).map(|state| &state.node_name);
+    let missing = named.filter(|node| !cluster.has_node(node)).cloned().collect();
+    cluster.overdue = missing;
+    settle(cluster);
+    if cluster.with_pps {
+        evict(cluster);
+    }
+}

@@ -1,0 +1,153 @@
+//! Actions about workloads.
+
+use serde_json::{Map, Value};
+
+use crate::cluster::{Cluster, Lifecycle, Workload};
+use crate::finding::{Finding, unknown};
+use crate::load::check_replicas;
+use crate::result::EventKind;
+use crate::text;
+
+type Outcome = Result<(), Vec<Finding>>;
+
+const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
+
+/// Creates all workloads that do not exist.
+pub(super) fn roll_out(cluster: &mut Cluster) -> Outcome {
+    let names: Vec<String> = cluster.workloads.keys().cloned().collect();
+    if names.is_empty() {
+        return Err(vec![Finding::of_all("there is no StatefulSet to roll out: add one")]);
+    }
+    for name in names {
+        if cluster.workloads.get(&name).is_some_and(|workload| !workload.exists()) {
+            create_one(cluster, &name);
+        }
+    }
+    Ok(())
+}
+
+/// Creates one workload that was deleted.
+pub(super) fn create(cluster: &mut Cluster, name: &str) -> Outcome {
+    let missing = || cluster.workloads.iter().filter(|(_, one)| !one.exists()).map(|(name, _)| name);
+    if !missing().any(|missing| missing == name) {
+        return Err(unknown("Deleted StatefulSet", name, missing()));
+    }
+    create_one(cluster, name);
+    Ok(())
+}
+
+pub(super) fn create_one(cluster: &mut Cluster, name: &str) {
+    let Some(workload) = cluster.workloads.get(name) else { return };
+    // The states of a scenario are those of its workload, which need not say its UID.
+    let is_first = workload.lifecycle == Lifecycle::Declared;
+    let given = workload.object["metadata"]["uid"].as_str().map(str::to_owned);
+    let recorded_for = || {
+        cluster
+            .pps
+            .values()
+            .filter(|pps| pps.target.is_same_workload(&workload.target))
+            .find_map(|pps| pps.target_uid.clone())
+    };
+    let uid = if is_first { given.or_else(recorded_for) } else { None };
+    let uid = uid.unwrap_or_else(|| cluster.new_uid());
+    let Some(workload) = cluster.workloads.get_mut(name) else { return };
+    workload.lifecycle = Lifecycle::Exists;
+    workload.uid = uid;
+    workload.current = workload.update_revision();
+    let (reference, replicas) = (workload.reference(), workload.replicas());
+    cluster.tell(EventKind::Created, reference, format!("is created and wants {}", text::pods(replicas)));
+}
+
+/// Deletes a workload and, as the garbage collector does, its Pods and the objects that it owns.
+pub(super) fn delete(cluster: &mut Cluster, name: &str) -> Outcome {
+    let (reference, uid) = match existing(cluster, name) {
+        Ok(workload) => {
+            workload.lifecycle = Lifecycle::Deleted;
+            (workload.reference(), workload.uid.clone())
+        }
+        Err(findings) => return Err(findings),
+    };
+    cluster.tell(EventKind::Deleted, reference.clone(), "is deleted by a user");
+    let is_owned = |pod: &crate::cluster::Pod| pod.workload == name;
+    let pods: Vec<String> =
+        cluster.pods.iter().filter(|(_, pod)| is_owned(pod)).map(|(name, _)| name.clone()).collect();
+    for pod in pods {
+        crate::settle::delete(cluster, &pod, &format!("is deleted with {reference}"));
+    }
+    collect(cluster, &uid);
+    Ok(())
+}
+
+/// Deletes the objects whose owners are all gone.
+fn collect(cluster: &mut Cluster, owner: &str) {
+    let is_orphaned = |pps: &crate::cluster::Pps| {
+        let mut owners = pps.owners().peekable();
+        owners.peek().is_some() && owners.all(|one| one == owner)
+    };
+    let orphans: Vec<(String, String)> = cluster
+        .pps
+        .iter()
+        .filter(|(_, pps)| is_orphaned(pps))
+        .map(|(name, pps)| (name.clone(), pps.uid().to_owned()))
+        .collect();
+    for (name, uid) in orphans {
+        // An owner may own itself: each object is removed once.
+        if cluster.pps.remove(&name).is_some() {
+            let text = "is deleted with its owner, and with it what is recorded";
+            cluster.tell(EventKind::Deleted, format!("PersistentPodState/{name}"), text);
+            collect(cluster, &uid);
+        }
+    }
+}
+
+pub(super) fn scale(cluster: &mut Cluster, name: &str, replicas: u32) -> Outcome {
+    existing(cluster, name)?;
+    check_replicas(cluster, name, u64::from(replicas)).map_err(|finding| vec![finding])?;
+    let workload = existing(cluster, name)?;
+    let before = workload.replicas();
+    let mut object = workload.object.clone();
+    object["spec"]["replicas"] = replicas.into();
+    workload.set_object(object);
+    let reference = workload.reference();
+    cluster.tell(EventKind::Changed, reference, format!("is scaled from {before} to {replicas}"));
+    Ok(())
+}
+
+/// Changes the template, so that all Pods are replaced.
+pub(super) fn restart(cluster: &mut Cluster, name: &str) -> Outcome {
+    let now = cluster.now();
+    let workload = existing(cluster, name)?;
+    let mut object = workload.object.clone();
+    let template = &mut object["spec"]["template"];
+    for path in [&["metadata"][..], &["metadata", "annotations"]] {
+        let parent = path.iter().fold(&mut *template, |value, field| &mut value[*field]);
+        if parent.is_null() {
+            *parent = Value::Object(Map::new());
+        }
+    }
+    template["metadata"]["annotations"][RESTARTED_AT] = now.into();
+    workload.set_object(object);
+    let reference = workload.reference();
+    let text = match workload.partition() {
+        Some(0) => {
+            "has a new template: its Pods are replaced one by one, the one with the highest ordinal first"
+                .into()
+        }
+        Some(partition) => format!(
+            "has a new template: its Pods from place {partition} on are replaced one by one, the last one first (updateStrategy.rollingUpdate.partition)"
+        ),
+        None => "has a new template: a Pod gets it when it is deleted (updateStrategy: OnDelete)".into(),
+    };
+    cluster.tell(EventKind::Changed, reference, text);
+    Ok(())
+}
+
+/// A workload that exists.
+pub(super) fn existing<'a>(cluster: &'a mut Cluster, name: &str) -> Result<&'a mut Workload, Vec<Finding>> {
+    let exists = cluster.workloads.get(name).is_some_and(Workload::exists);
+    if !exists {
+        let known = cluster.workloads.iter().filter(|(_, one)| one.exists()).map(|(name, _)| name);
+        return Err(unknown("StatefulSet", name, known));
+    }
+    cluster.workloads.get_mut(name).ok_or_else(Vec::new)
+}

@@ -1,0 +1,105 @@
+//! Sends objects through the policy, as the API server and PolicyServer do.
+
+use persistent_pod_state_policy::cluster::Cluster as PolicyView;
+use persistent_pod_state_policy::{Settings, ValidationResponse, admit};
+use pps_core::pps::{KIND, PLURAL};
+use pps_core::{Plan, TargetReference, plan};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, Home};
+use crate::host::ClusterHost;
+use crate::result::Refusal;
+
+/// A Pod that the policy has let through.
+#[derive(Debug, Default)]
+pub(crate) struct AdmittedPod {
+    pub(crate) object: Value,
+    pub(crate) warnings: Vec<String>,
+    /// What was recorded for it.
+    pub(crate) recorded: Option<Home>,
+    /// What the policy has injected, and from which PPS; none if it has changed nothing.
+    pub(crate) injected: Option<(String, Plan)>,
+}
+
+/// Sends the creation of a Pod through the policy.
+pub(crate) fn admit_pod(
+    cluster: &Cluster,
+    name: &str,
+    pod: &Value,
+    owner: &TargetReference,
+) -> Result<AdmittedPod, Refusal> {
+    if !cluster.with_pps {
+        return Ok(AdmittedPod { object: pod.clone(), ..AdmittedPod::default() });
+    }
+    let host = host(cluster);
+    let request = json!({
+        "uid": "00000000-0000-4000-8000-000000000000",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "operation": "CREATE",
+        "namespace": cluster.namespace,
+        "name": name,
+        "userInfo": {"username": "system:serviceaccount:kube-system:statefulset-controller"},
+        "object": pod,
+    });
+    let response = answer(cluster, &host, &request)?;
+    let governing = PolicyView::new(&host, &cluster.namespace).find(owner, name).ok().flatten();
+    let recorded = governing.and_then(|governing| Some((governing.name, governing.spec, governing.state?)));
+    let injected = response.mutated_object.as_ref().and(recorded.as_ref()).map(|(name, spec, state)| {
+        let rules = Settings::parse(&cluster.settings.to_string()).unwrap_or_default().annotations;
+        (name.clone(), plan(name, spec, state, &rules))
+    });
+    let home = recorded.map(|(_, spec, state)| {
+        let labels = state.node_topology_labels.iter();
+        let labels = labels.filter(|(key, _)| spec.topology_keys().any(|named| named == *key));
+        let annotations = state.annotations.iter().filter(|(key, _)| {
+            spec.persistent_pod_annotations.iter().any(|annotation| annotation.key == **key)
+        });
+        let owned = |(key, value): (&String, &String)| (key.clone(), value.clone());
+        Home { labels: labels.map(owned).collect(), annotations: annotations.map(owned).collect(), state }
+    });
+    Ok(AdmittedPod {
+        object: response.mutated_object.unwrap_or_else(|| pod.clone()),
+        warnings: response.warnings.unwrap_or_default(),
+        recorded: home,
+        injected,
+    })
+}
+
+/// Sends the creation of a PersistentPodState, or its update, through the policy. Returns the policy's warnings.
+pub(crate) fn admit_pps(
+    cluster: &Cluster,
+    object: &Value,
+    before: Option<&Value>,
+) -> Result<Vec<String>, Refusal> {
+    if !cluster.with_pps {
+        return Ok(Vec::new());
+    }
+    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    let (group, version) = api_version.split_once('/').unwrap_or_default();
+    let request = json!({
+        "uid": "00000000-0000-4000-8000-000000000000",
+        "kind": {"group": group, "version": version, "kind": KIND},
+        "resource": {"group": group, "version": version, "resource": PLURAL},
+        "operation": if before.is_some() { "UPDATE" } else { "CREATE" },
+        "namespace": cluster.namespace,
+        "name": object["metadata"]["name"],
+        "userInfo": {"username": "playground"},
+        "object": object,
+        "oldObject": before,
+    });
+    Ok(answer(cluster, &host(cluster), &request)?.warnings.unwrap_or_default())
+}
+
+fn host(cluster: &Cluster) -> ClusterHost<'_> {
+    ClusterHost { objects: cluster.pps.values().map(|pps| &pps.object).collect() }
+}
+
+fn answer(cluster: &Cluster, host: &ClusterHost<'_>, request: &Value) -> Result<ValidationResponse, Refusal> {
+    let payload = json!({"request": request, "settings": cluster.settings}).to_string();
+    let response = admit(payload.as_bytes(), host);
+    if response.accepted {
+        return Ok(response);
+    }
+    Err(Refusal { code: response.code.unwrap_or(403), message: response.message.unwrap_or_default() })
+}

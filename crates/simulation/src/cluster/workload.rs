@@ -1,0 +1,162 @@
+//! A StatefulSet.
+
+use pps_core::TargetReference;
+use pps_core::demand::{Demand, Naming, Wanted};
+use serde_json::Value;
+
+use crate::limits::MAX_RESERVED;
+
+/// Whether a workload exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lifecycle {
+    /// The scenario has it, and nobody has created it yet.
+    Declared,
+    Exists,
+    Deleted,
+}
+
+/// A StatefulSet of Kubernetes or of OpenKruise.
+#[derive(Debug)]
+pub(crate) struct Workload {
+    /// The object as its user has written it.
+    pub(crate) object: Value,
+    pub(crate) target: TargetReference,
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) uid: String,
+    /// All revisions of its template; the last one is that of the object.
+    pub(crate) revisions: Vec<Value>,
+    /// The revision that all Pods had when the last update was complete.
+    pub(crate) current: usize,
+    pub(crate) demand: Demand,
+    /// The names of the Pods that it wants, in their order.
+    pub(crate) wanted: Vec<String>,
+}
+
+impl Workload {
+    /// A workload that nobody has created yet. `object` has been validated.
+    pub(crate) fn new(object: Value) -> Self {
+        let target = TargetReference {
+            name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+            ..TargetReference::read(&object)
+        };
+        let mut workload = Self {
+            object: Value::Null,
+            target,
+            lifecycle: Lifecycle::Declared,
+            uid: String::new(),
+            revisions: Vec::new(),
+            current: 0,
+            demand: Demand::default(),
+            wanted: Vec::new(),
+        };
+        workload.set_object(object);
+        workload
+    }
+
+    /// Replaces the object. Returns whether the template has changed.
+    pub(crate) fn set_object(&mut self, object: Value) -> bool {
+        self.object = object;
+        let spec = &self.object["spec"];
+        self.demand = Demand::read(spec, &Naming::StatefulSet);
+        self.wanted = wanted(spec, &self.demand, &self.target.name);
+        let template = spec["template"].clone();
+        let is_new = self.revisions.last() != Some(&template);
+        if is_new {
+            self.revisions.push(template);
+        }
+        is_new && self.revisions.len() > 1
+    }
+
+    /// How it is called in texts: `StatefulSet/db`.
+    pub(crate) fn reference(&self) -> String {
+        format!("{}/{}", self.target.kind, self.target.name)
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        self.lifecycle == Lifecycle::Exists
+    }
+
+    pub(crate) fn is_parallel(&self) -> bool {
+        self.object["spec"]["podManagementPolicy"] == "Parallel"
+    }
+
+    /// The index of the template of new Pods.
+    pub(crate) fn update_revision(&self) -> usize {
+        self.revisions.len().saturating_sub(1)
+    }
+
+    /// From which place in the order of the Pods on they get a new template; none if only deleted Pods do.
+    pub(crate) fn partition(&self) -> Option<usize> {
+        let strategy = &self.object["spec"]["updateStrategy"];
+        if strategy["type"] == "OnDelete" {
+            return None;
+        }
+        let partition = strategy["rollingUpdate"]["partition"].as_u64().unwrap_or(0);
+        Some(usize::try_from(partition).unwrap_or(usize::MAX))
+    }
+
+    /// The revision of a Pod that is created now, at this place in the order of the Pods.
+    pub(crate) fn revision_at(&self, place: usize) -> usize {
+        match self.partition() {
+            Some(partition) if place < partition => self.current,
+            _ => self.update_revision(),
+        }
+    }
+
+    /// Whether it wants a Pod of this name.
+    pub(crate) fn wants(&self, pod: &str) -> bool {
+        self.demand.wants(&self.target.name, pod, 0) == Wanted::Yes
+    }
+
+    /// How many Pods it wants.
+    pub(crate) fn replicas(&self) -> u64 {
+        self.demand.replicas().unwrap_or(0)
+    }
+}
+
+/// How many Pods a spec asks for.
+pub(crate) fn replicas(spec: &Value) -> u64 {
+    Demand::read(spec, &Naming::StatefulSet).replicas().unwrap_or(0)
+}
+
+/// The names of the wanted Pods. Whoever reserves more ordinals than the limit gets fewer Pods.
+fn wanted(spec: &Value, demand: &Demand, workload: &str) -> Vec<String> {
+    let start = spec["ordinals"]["start"].as_u64().unwrap_or(0);
+    let replicas = demand.replicas().unwrap_or(0);
+    let end = start.saturating_add(replicas).saturating_add(MAX_RESERVED);
+    let count = usize::try_from(replicas).unwrap_or(usize::MAX);
+    (start..end)
+        .map(|ordinal| format!("{workload}-{ordinal}"))
+        .filter(|pod| demand.wants(workload, pod, 0) == Wanted::Yes)
+        .take(count)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn wanted_of(spec: &Value) -> Vec<String> {
+        Workload::new(json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": spec,
+        }))
+        .wanted
+    }
+
+    #[test]
+    fn wants_pods_from_the_start_and_without_the_reserved_ordinals() {
+        assert_eq!(wanted_of(&json!({})), ["db-0"]);
+        assert_eq!(wanted_of(&json!({"replicas": 0})), [""; 0]);
+        let spec = json!({"replicas": 3, "ordinals": {"start": 4}, "reserveOrdinals": [5, "7-8"]});
+        assert_eq!(wanted_of(&spec), ["db-4", "db-6", "db-9"]);
+    }
+
+    #[test]
+    fn a_huge_reserved_range_ends() {
+        let spec = json!({"replicas": 3, "reserveOrdinals": ["0-18446744073709551615"]});
+        assert_eq!(wanted_of(&spec), [""; 0]);
+        assert_eq!(wanted_of(&json!({"replicas": 2, "ordinals": {"start": u64::MAX}})), [""; 0]);
+    }
+}

@@ -1,0 +1,173 @@
+//! The StatefulSet controller: which Pods it creates and deletes, and how it makes them.
+
+use std::collections::BTreeMap;
+
+use pps_core::workload::ordinal;
+use serde_json::{Map, Value, json};
+
+use crate::cluster::{Pod, Workload};
+use crate::result::Refusal;
+use crate::text::list;
+
+/// What the controller does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// Creates a Pod from this revision of the template.
+    Create { pod: String, revision: usize },
+    /// Deletes a Pod that is no longer wanted.
+    ScaleDown { pod: String },
+    /// Deletes a Pod to create it from the new template.
+    Replace { pod: String },
+}
+
+/// What the controller does in one pass. As in Kubernetes, `OrderedReady` does one thing at a time and waits for each Pod
+/// to be Ready, `Parallel` creates and deletes at once, and both replace one Pod at a time.
+pub(crate) fn decide(
+    workload: &Workload,
+    pods: &BTreeMap<String, Pod>,
+    refusals: &BTreeMap<String, Refusal>,
+) -> Vec<Operation> {
+    let is_ordered = !workload.is_parallel();
+    let mut operations = Vec::new();
+    for (place, name) in workload.wanted.iter().enumerate() {
+        match pods.get(name) {
+            // After an error the controller tries again later, and does nothing else until then.
+            None if refusals.contains_key(name) => return operations,
+            None => {
+                operations
+                    .push(Operation::Create { pod: name.clone(), revision: workload.revision_at(place) });
+                if is_ordered {
+                    return operations;
+                }
+            }
+            Some(pod) if is_ordered && !pod.ready => return operations,
+            Some(_) => {}
+        }
+    }
+    if operations.is_empty() {
+        operations = scale_down(workload, pods, is_ordered);
+    }
+    if operations.is_empty() {
+        operations.extend(replace(workload, pods));
+    }
+    operations
+}
+
+fn scale_down(workload: &Workload, pods: &BTreeMap<String, Pod>, is_ordered: bool) -> Vec<Operation> {
+    let mut condemned: Vec<(Option<u64>, &String, &Pod)> = pods
+        .iter()
+        .filter(|(name, pod)| pod.workload == workload.target.name && !workload.wants(name))
+        .map(|(name, pod)| (ordinal(&workload.target.name, name), name, pod))
+        .collect();
+    condemned.sort_by_key(|(ordinal, name, _)| (*ordinal, *name));
+    if is_ordered {
+        let first_unhealthy = condemned.iter().find(|(_, _, pod)| !pod.ready).map(|(_, name, _)| *name);
+        condemned.drain(..condemned.len().saturating_sub(1));
+        // It waits for an unhealthy Pod, unless that is the first one.
+        condemned.retain(|(_, name, pod)| pod.ready || first_unhealthy == Some(*name));
+    }
+    condemned.iter().rev().map(|(_, name, _)| Operation::ScaleDown { pod: (*name).clone() }).collect()
+}
+
+fn replace(workload: &Workload, pods: &BTreeMap<String, Pod>) -> Option<Operation> {
+    let first = workload.partition()?.min(workload.wanted.len());
+    for name in workload.wanted[first..].iter().rev() {
+        let pod = pods.get(name)?;
+        if pod.revision != workload.update_revision() {
+            return Some(Operation::Replace { pod: name.clone() });
+        }
+        if !pod.ready {
+            return None;
+        }
+    }
+    None
+}
+
+/// What an `OrderedReady` workload does not do while it waits for a Pod.
+pub(crate) fn describe_wait(workload: &Workload, pods: &BTreeMap<String, Pod>) -> Option<String> {
+    if workload.is_parallel() || !workload.exists() {
+        return None;
+    }
+    let blocker = workload.wanted.iter().find(|name| pods.get(*name).is_none_or(|pod| !pod.ready))?;
+    let after = workload.wanted.iter().skip_while(|name| *name != blocker).skip(1);
+    let missing: Vec<&str> = after.filter(|name| !pods.contains_key(*name)).map(String::as_str).collect();
+    let is_owned = |pod: &Pod| pod.workload == workload.target.name;
+    let others = || pods.iter().filter(|(_, pod)| is_owned(pod));
+    let condemned: Vec<&str> =
+        others().filter(|(name, _)| !workload.wants(name)).map(|(name, _)| name.as_str()).collect();
+    let is_outdated =
+        |pod: &Pod| workload.partition() == Some(0) && pod.revision != workload.update_revision();
+    let outdated: Vec<&str> =
+        others().filter(|(_, pod)| is_outdated(pod)).map(|(name, _)| name.as_str()).collect();
+    let (verb, names) = [("create", missing), ("delete", condemned), ("replace", outdated)]
+        .into_iter()
+        .find(|(_, names)| !names.is_empty())?;
+    Some(format!(
+        "waits until {blocker} is Ready, and does not {verb} {} before (podManagementPolicy: OrderedReady)",
+        list(&names, "and")
+    ))
+}
+
+/// Whether all Pods have the newest template and are Ready.
+pub(crate) fn is_update_complete(workload: &Workload, pods: &BTreeMap<String, Pod>) -> bool {
+    let is_updated = |pod: &Pod| pod.ready && pod.revision == workload.update_revision();
+    workload.wanted.iter().all(|name| pods.get(name).is_some_and(is_updated))
+}
+
+/// A Pod as the controller creates it: the template with the Pod's identity.
+pub(crate) fn new_pod(workload: &Workload, namespace: &str, name: &str, revision: usize) -> Value {
+    let template = workload.revisions.get(revision).unwrap_or(&Value::Null);
+    let target = &workload.target;
+    let map = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let mut metadata = Map::new();
+    for field in ["annotations", "finalizers"] {
+        if !template["metadata"][field].is_null() {
+            metadata.insert(field.into(), template["metadata"][field].clone());
+        }
+    }
+    let mut labels = map(&template["metadata"]["labels"]);
+    labels.insert("controller-revision-hash".into(), format!("{}-{revision}", target.name).into());
+    labels.insert("statefulset.kubernetes.io/pod-name".into(), name.into());
+    if let Some(index) = ordinal(&target.name, name) {
+        labels.insert("apps.kubernetes.io/pod-index".into(), index.to_string().into());
+    }
+    metadata.insert("labels".into(), labels.into());
+    metadata.insert("name".into(), name.into());
+    metadata.insert("generateName".into(), format!("{}-", target.name).into());
+    metadata.insert("namespace".into(), namespace.into());
+    metadata.insert(
+        "ownerReferences".into(),
+        json!([{
+            "apiVersion": target.api_version,
+            "kind": target.kind,
+            "name": target.name,
+            "uid": workload.uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        }]),
+    );
+    let mut spec = map(&template["spec"]);
+    spec.insert("hostname".into(), name.into());
+    if let Some(service) = workload.object["spec"]["serviceName"].as_str() {
+        spec.insert("subdomain".into(), service.into());
+    }
+    add_claims(workload, name, &mut spec);
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+}
+
+/// Adds the volumes of the workload's claims, each in place of one of the same name in the template.
+fn add_claims(workload: &Workload, pod: &str, spec: &mut Map<String, Value>) {
+    let claims = workload.object["spec"]["volumeClaimTemplates"].as_array();
+    let names: Vec<&str> =
+        claims.into_iter().flatten().filter_map(|claim| claim["metadata"]["name"].as_str()).collect();
+    if names.is_empty() {
+        return;
+    }
+    let mut volumes: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": format!("{name}-{pod}")}}))
+        .collect();
+    let own = spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
+    volumes.extend(own.filter(|volume| !names.iter().any(|name| volume["name"] == *name)).cloned());
+    spec.insert("volumes".into(), volumes.into());
+}

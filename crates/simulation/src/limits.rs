@@ -1,0 +1,76 @@
+//! How large a scenario may be. Whatever is beyond is refused with a problem, before it costs anything.
+
+use serde_json::Value;
+
+/// Bytes of all objects and settings in JSON.
+pub const MAX_BYTES: usize = 1024 * 1024;
+/// Objects, those of actions not counted.
+pub const MAX_OBJECTS: usize = 1000;
+/// Maps and lists within each other.
+pub const MAX_DEPTH: usize = 64;
+/// Nodes, also lost ones.
+pub const MAX_NODES: usize = 200;
+/// Pods that all workloads want together.
+pub const MAX_REPLICAS: u64 = 500;
+/// Actions.
+pub const MAX_ACTIONS: usize = 200;
+/// Pods that a whole scenario creates.
+pub const MAX_CREATED_PODS: usize = 20_000;
+/// Characters in the key of a label.
+pub(crate) const MAX_LABEL_KEY: usize = pps_core::limits::MAX_KEY_LENGTH;
+/// Characters in the value of a label.
+pub(crate) const MAX_LABEL_VALUE: usize = pps_core::limits::MAX_LABEL_VALUE_LENGTH;
+/// Ordinals that a workload reserves among those of its Pods.
+pub(crate) const MAX_RESERVED: u64 = 10_000;
+
+/// About how many bytes a value has in JSON; none if it has more than [`MAX_DEPTH`] levels or more bytes than the limit.
+/// Does not recurse.
+pub(crate) fn measure(value: &Value, limit: usize) -> Option<usize> {
+    let mut size = 0_usize;
+    let mut level = vec![value];
+    for _ in 0..MAX_DEPTH {
+        let mut next = Vec::new();
+        for value in level {
+            size = size.saturating_add(2);
+            match value {
+                Value::Array(items) => next.extend(items),
+                Value::Object(fields) => {
+                    size = size.saturating_add(fields.keys().map(|key| key.len() + 4).sum());
+                    next.extend(fields.values());
+                }
+                Value::String(text) => size = size.saturating_add(text.len()),
+                _ => size = size.saturating_add(4),
+            }
+            if size > limit {
+                return None;
+            }
+        }
+        if next.is_empty() {
+            return Some(size);
+        }
+        level = next;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_may_have_sixty_four_levels() {
+        let nested = |depth: usize| (1..depth).fold(json!("x"), |value, _| json!([value]));
+        assert!(measure(&nested(MAX_DEPTH), MAX_BYTES).is_some());
+        assert_eq!(measure(&nested(MAX_DEPTH + 1), MAX_BYTES), None);
+    }
+
+    #[test]
+    fn the_size_is_that_of_keys_and_texts() {
+        let object = json!({"key": "x".repeat(1000), "list": [1, 2]});
+        let size = measure(&object, MAX_BYTES).unwrap();
+        assert!((1000..1100).contains(&size), "{size}");
+        assert_eq!(measure(&object, 500), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! Puts the objects of a scenario into a cluster.
+
+use persistent_pod_state_policy::Settings;
+use pps_core::pps::KIND;
+use pps_core::validate::review;
+use serde_json::{Value, json};
+
+use crate::admission::admit_pps;
+use crate::cluster::{Cluster, Node, Pps, Workload};
+use crate::finding::Finding;
+use crate::limits::{MAX_NODES, MAX_REPLICAS};
+use crate::read::{Document, Parsed, expand, namespace_of, parse};
+use crate::result::{Problem, Refusal, Severity, Source};
+
+/// Puts all objects of a scenario into an empty cluster. Returns what is wrong with them.
+pub(crate) fn load(cluster: &mut Cluster, objects: &[Value]) -> Vec<Problem> {
+    let documents = expand(objects);
+    cluster.namespace = namespace_of(&documents);
+    let mut problems = Vec::new();
+    for document in &documents {
+        let (parsed, mut findings) = parse(document.object, &cluster.namespace);
+        if let Some(parsed) = parsed {
+            findings.extend(add(cluster, parsed));
+        }
+        problems.extend(findings.into_iter().map(|finding| problem(document, finding)));
+    }
+    for document in &documents {
+        problems.extend(check_relations(cluster, document).map(|finding| problem(document, finding)));
+    }
+    problems
+}
+
+fn problem(document: &Document<'_>, finding: Finding) -> Problem {
+    Problem {
+        source: Source::Objects { object: Some(document.index) },
+        field: finding.field.map(|field| format!("{}{field}", document.prefix)),
+        severity: finding.severity,
+        message: finding.message,
+    }
+}
+
+/// Adds an object that the cluster does not have yet.
+pub(crate) fn add(cluster: &mut Cluster, parsed: Parsed) -> Vec<Finding> {
+    match parsed {
+        Parsed::Node(node) => add_node(cluster, node).err().into_iter().collect(),
+        Parsed::Workload(workload) => add_workload(cluster, workload).err().into_iter().collect(),
+        Parsed::Pod(pod) => {
+            cluster.other_pods.push(pod);
+            Vec::new()
+        }
+        Parsed::Pps(pps) => add_pps(cluster, pps),
+    }
+}
+
+fn name_of(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+fn duplicate(kind: &str, name: &str) -> Finding {
+    Finding::error(
+        "metadata.name",
+        format!("there is another {kind} of the name {name}; give one of them another name"),
+    )
+}
+
+/// Adds a node, unless there is one of its name.
+pub(crate) fn add_node(cluster: &mut Cluster, object: Value) -> Result<(), Finding> {
+    let name = name_of(&object);
+    if cluster.has_node(&name) {
+        return Err(duplicate("Node", &name));
+    }
+    if cluster.nodes.len() >= MAX_NODES && !cluster.nodes.contains_key(&name) {
+        return Err(Finding::of_all(format!(
+            "the cluster has {MAX_NODES} nodes, the most that are simulated: remove some"
+        )));
+    }
+    cluster.nodes.insert(name, Node::new(object));
+    Ok(())
+}
+
+fn add_workload(cluster: &mut Cluster, object: Value) -> Result<(), Finding> {
+    let name = name_of(&object);
+    if cluster.workloads.contains_key(&name) {
+        let message = format!(
+            "there is another StatefulSet of the name {name}, and their Pods would have the same names; give one of them another name"
+        );
+        return Err(Finding::error("metadata.name", message));
+    }
+    check_replicas(cluster, &name, crate::cluster::replicas(&object["spec"]))?;
+    cluster.workloads.insert(name, Workload::new(object));
+    Ok(())
+}
+
+/// Checks that all workloads together do not want too many Pods if this one wants so many.
+pub(crate) fn check_replicas(cluster: &Cluster, workload: &str, replicas: u64) -> Result<(), Finding> {
+    let others = cluster.workloads.iter().filter(|(name, _)| *name != workload);
+    let total = others.fold(replicas, |total, (_, other)| total.saturating_add(other.replicas()));
+    if total <= MAX_REPLICAS {
+        return Ok(());
+    }
+    let message = format!(
+        "all workloads together want {total} Pods: at most {MAX_REPLICAS} are simulated; use fewer replicas"
+    );
+    Err(Finding::error("spec.replicas", message))
+}
+
+/// Adds a PersistentPodState, unless the policy refuses it. One with a `creationTimestamp` is older than the policy, which
+/// was not asked about it.
+pub(crate) fn add_pps(cluster: &mut Cluster, object: Value) -> Vec<Finding> {
+    let name = name_of(&object);
+    if cluster.pps.contains_key(&name) {
+        return vec![duplicate(KIND, &name)];
+    }
+    let is_older = object["metadata"]["creationTimestamp"].is_string();
+    let findings = match admit_pps(cluster, &object, None) {
+        Ok(warnings) => warnings.into_iter().map(from_warning).collect(),
+        Err(refusal) => {
+            let findings = from_refusal(cluster, &object, None, &refusal);
+            if !is_older {
+                return findings;
+            }
+            let kept = |finding: Finding| Finding {
+                severity: Severity::Warning,
+                message: format!(
+                    "{} (the object is kept: its metadata.creationTimestamp says that it is older than the policy)",
+                    finding.message
+                ),
+                ..finding
+            };
+            findings.into_iter().map(kept).collect()
+        }
+    };
+    let object = with_server_fields(cluster, object);
+    cluster.pps.insert(name, Pps::new(object));
+    findings
+}
+
+/// The object with the metadata that the API server sets.
+fn with_server_fields(cluster: &mut Cluster, mut object: Value) -> Value {
+    let (uid, now) = (cluster.new_uid(), cluster.now());
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for (field, value) in
+            [("uid", json!(uid)), ("creationTimestamp", json!(now)), ("generation", json!(1))]
+        {
+            metadata.entry(field).or_insert(value);
+        }
+    }
+    object
+}
+
+fn from_warning(message: String) -> Finding {
+    Finding { field: field_in(&message), severity: Severity::Warning, message }
+}
+
+/// The field that a message of the policy begins with.
+fn field_in(message: &str) -> Option<String> {
+    let first = message.split([' ', ':']).next()?;
+    (first.starts_with("spec.") || first.starts_with("metadata.")).then(|| first.to_owned())
+}
+
+/// What the policy refuses, field by field.
+pub(crate) fn from_refusal(
+    cluster: &Cluster,
+    object: &Value,
+    before: Option<&Value>,
+    refusal: &Refusal,
+) -> Vec<Finding> {
+    let rules = Settings::parse(&cluster.settings.to_string()).unwrap_or_default().annotations;
+    let violations = review(object, before, &rules).violations;
+    if violations.is_empty() || !violations.iter().all(|one| refusal.message.contains(&one.path)) {
+        // `PersistentPodState db is refused: spec.targetRef is …`
+        let field = refusal.message.split_once(" is refused: ").and_then(|(_, rest)| field_in(rest));
+        return vec![Finding { field, severity: Severity::Error, message: refusal.message.clone() }];
+    }
+    violations.iter().map(|one| Finding::error(one.path.clone(), one.to_string())).collect()
+}
+
+/// What is wrong between objects.
+fn check_relations(cluster: &Cluster, document: &Document<'_>) -> Option<Finding> {
+    let (object, name) = (document.object, document.object["metadata"]["name"].as_str()?);
+    if object["kind"] == KIND {
+        let pps = cluster.pps.get(name).filter(|pps| !pps.is_alias())?;
+        let target = &pps.target;
+        let (field, message) = match cluster.workloads.get(&target.name) {
+            Some(workload) if workload.target.is_same_workload(target) => return None,
+            Some(workload) => (
+                "spec.targetRef",
+                format!(
+                    "spec.targetRef names {} {} of {}, and the scenario has {} {} of {}: nothing is recorded until they agree",
+                    target.kind,
+                    target.name,
+                    target.api_version,
+                    workload.target.kind,
+                    workload.target.name,
+                    workload.target.api_version
+                ),
+            ),
+            None => (
+                "spec.targetRef.name",
+                format!("the scenario has no {} {}, so nothing is recorded", target.kind, target.name),
+            ),
+        };
+        return Some(Finding::warning(field, message));
+    }
+    let is_controlled = |pods: &[String]| pods.iter().any(|pod| pod == name);
+    if object["kind"] == "Pod" && cluster.workloads.values().any(|workload| is_controlled(&workload.wanted)) {
+        let message = format!(
+            "{name} has the name of a StatefulSet's Pod, which cannot be created while this one exists; remove it"
+        );
+        return Some(Finding::warning("metadata.name", message));
+    }
+    None
+}

@@ -1,0 +1,186 @@
+//! Reads the objects that users write: which are simulated, and what is wrong with them.
+
+mod stateful_set;
+
+use pps_core::owner::has_stable_names;
+use pps_core::pps::{API_VERSIONS, GROUP, KIND, group_of};
+use pps_core::{is_dns_subdomain, shorten};
+use serde_json::{Map, Value, json};
+
+pub(crate) use self::stateful_set::is_allowed_change;
+use crate::finding::{Finding, check_strings};
+use crate::result::Severity;
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// An object that is simulated.
+#[derive(Clone, Debug)]
+pub(crate) enum Parsed {
+    Node(Value),
+    Workload(Value),
+    Pps(Value),
+    /// A Pod that is bound to a node.
+    Pod(Value),
+}
+
+/// An object, with the index of its document and its place in a list: `items[3].`.
+#[derive(Clone, Debug)]
+pub(crate) struct Document<'a> {
+    pub(crate) index: usize,
+    pub(crate) prefix: String,
+    pub(crate) object: &'a Value,
+}
+
+/// All objects of a list of documents. A `List` counts as its items.
+pub(crate) fn expand(objects: &[Value]) -> Vec<Document<'_>> {
+    let mut documents = Vec::new();
+    for (index, object) in objects.iter().enumerate().filter(|(_, object)| !object.is_null()) {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        match object["items"].as_array().filter(|_| kind.ends_with("List")) {
+            Some(items) => documents.extend(items.iter().enumerate().map(|(item, object)| Document {
+                index,
+                prefix: format!("items[{item}]."),
+                object,
+            })),
+            None => documents.push(Document { index, prefix: String::new(), object }),
+        }
+    }
+    documents
+}
+
+/// The namespace of a list of objects: the first one that any of them names.
+pub(crate) fn namespace_of(documents: &[Document<'_>]) -> String {
+    let is_namespaced = |document: &&Document<'_>| {
+        let object = document.object;
+        ["StatefulSet", "Pod", KIND].iter().any(|kind| object["kind"] == *kind)
+    };
+    let named = documents.iter().filter(is_namespaced).find_map(|document| {
+        document.object["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty())
+    });
+    named.unwrap_or("default").to_owned()
+}
+
+/// Reads an object. Nothing is returned if it is not simulated; the findings say why.
+pub(crate) fn parse(object: &Value, namespace: &str) -> (Option<Parsed>, Vec<Finding>) {
+    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    let kind = object["kind"].as_str().unwrap_or_default();
+    if !object.is_object() || kind.is_empty() || api_version.is_empty() {
+        let message = "this is no Kubernetes object: it needs apiVersion, kind and metadata.name";
+        return (None, vec![Finding::of_all(message)]);
+    }
+    let mut findings = Vec::new();
+    let parsed = match (group_of(api_version), kind) {
+        ("", "Node") => {
+            check_metadata(object, &mut findings);
+            check_maps(object, &["spec", "status"], &mut findings);
+            Some(Parsed::Node(with_host_name(object)))
+        }
+        ("apps" | GROUP, "StatefulSet") => {
+            check_metadata(object, &mut findings);
+            stateful_set::check(object, &mut findings);
+            Some(Parsed::Workload(in_namespace(object, namespace, &mut findings)))
+        }
+        (GROUP, KIND) => {
+            check_metadata(object, &mut findings);
+            if !API_VERSIONS.contains(&api_version) {
+                let remedy = format!("use {}", API_VERSIONS[0]);
+                findings.push(Finding::wrong("apiVersion", &object["apiVersion"], &remedy));
+            }
+            Some(Parsed::Pps(in_namespace(object, namespace, &mut findings)))
+        }
+        ("", "Pod") => {
+            check_metadata(object, &mut findings);
+            check_maps(object, &["spec"], &mut findings);
+            if object["spec"]["nodeName"].as_str().is_none_or(str::is_empty) {
+                let message = "this Pod is ignored: only a Pod that is bound to a node (spec.nodeName) takes room; Pods of a StatefulSet are created by rolling it out";
+                return (None, vec![Finding::warning("spec.nodeName", message)]);
+            }
+            Some(Parsed::Pod(in_namespace(object, namespace, &mut findings)))
+        }
+        (_, kind) if !has_stable_names(api_version, kind) => {
+            let message = format!(
+                "{kind} is not simulated: its Pods get a new name each time, so that no state can be recorded for them; use a StatefulSet"
+            );
+            return (None, vec![Finding::warning("kind", message)]);
+        }
+        _ if object["spec"]["replicas"].is_u64() || object["spec"]["template"].is_object() => {
+            let message = format!(
+                "{} is not simulated: this simulation has StatefulSets of apps/v1 and apps.kruise.io, and no other workloads",
+                shorten(kind)
+            );
+            return (None, vec![Finding::warning("kind", message)]);
+        }
+        _ => {
+            let message = format!("{} is ignored: it has no influence on where Pods run", shorten(kind));
+            return (None, vec![Finding::warning("kind", message)]);
+        }
+    };
+    let is_usable = findings.iter().all(|finding| finding.severity == Severity::Warning);
+    (parsed.filter(|_| is_usable), findings)
+}
+
+/// Checks the metadata of any object.
+fn check_metadata(object: &Value, findings: &mut Vec<Finding>) {
+    let metadata = &object["metadata"];
+    if !metadata.is_object() {
+        findings.push(Finding::wrong("metadata", metadata, "give the object a name"));
+        return;
+    }
+    let name = &metadata["name"];
+    if !name.as_str().is_some_and(is_dns_subdomain) {
+        let remedy = "use lower-case letters, digits, - and ., at most 253 of them";
+        findings.push(Finding::wrong("metadata.name", name, remedy));
+    }
+    for field in ["uid", "namespace", "creationTimestamp"] {
+        let value = &metadata[field];
+        if !value.is_null() && !value.is_string() {
+            findings.push(Finding::wrong(&format!("metadata.{field}"), value, "use a string, or remove it"));
+        }
+    }
+    for field in ["labels", "annotations"] {
+        check_strings(&format!("metadata.{field}"), &metadata[field], findings);
+    }
+}
+
+/// Checks that these fields are maps, or missing.
+fn check_maps(object: &Value, fields: &[&str], findings: &mut Vec<Finding>) {
+    for field in fields {
+        let value = &object[*field];
+        if !value.is_null() && !value.is_object() {
+            findings.push(Finding::wrong(field, value, "use a map"));
+        }
+    }
+}
+
+/// The object with its namespace.
+fn in_namespace(object: &Value, namespace: &str, findings: &mut Vec<Finding>) -> Value {
+    let own = object["metadata"]["namespace"].as_str().filter(|own| !own.is_empty());
+    if let Some(own) = own.filter(|own| *own != namespace) {
+        let message = format!(
+            "metadata.namespace is {}: all objects have to be in one namespace here, as a PersistentPodState and its workload have to be; use {namespace}",
+            shorten(own)
+        );
+        findings.push(Finding::error("metadata.namespace", message));
+    }
+    let mut object = object.clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.insert("namespace".into(), namespace.into());
+    }
+    object
+}
+
+/// The Node with the label that each kubelet sets.
+fn with_host_name(object: &Value) -> Value {
+    let mut node = object.clone();
+    let name = object["metadata"]["name"].clone();
+    if let Some(metadata) = node["metadata"].as_object_mut() {
+        let labels = metadata.entry("labels").or_insert_with(|| Map::new().into());
+        if labels.is_null() {
+            *labels = json!({});
+        }
+        if let Some(labels) = labels.as_object_mut() {
+            labels.entry(HOSTNAME).or_insert(name);
+        }
+    }
+    node
+}

@@ -1,0 +1,73 @@
+//! What a Pod asks for that is not simulated.
+
+use serde_json::Value;
+
+use super::read::list;
+
+/// Volumes that exist on every Node.
+const PLAIN_VOLUMES: [&str; 7] =
+    ["name", "configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"];
+
+/// Parts of the spec that decide or score, and what they are.
+const FIELDS: [(&str, &str); 5] = [
+    ("resourceClaims", "its resource claims are not simulated"),
+    ("resources", "resources of the whole Pod are not simulated"),
+    ("overhead", "its overhead is not simulated"),
+    ("runtimeClassName", "its RuntimeClass is not simulated"),
+    ("schedulingGates", "its scheduling gates are not simulated: it stays Pending until they are removed"),
+];
+
+/// What a real scheduler looks at besides what is simulated.
+pub(super) fn of(spec: &Value) -> Vec<String> {
+    let mut caveats = Vec::new();
+    let is_set = |value: &Value| match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => true,
+    };
+    let mut add = |applies: bool, caveat: &str| {
+        if applies {
+            caveats.push(caveat.to_owned());
+        }
+    };
+    let other = spec["schedulerName"].as_str().is_some_and(|name| !matches!(name, "" | "default-scheduler"));
+    add(other, "it names another scheduler, whose rules are not known here");
+    let is_plain = |volume: &Value| {
+        let fields = volume.as_object();
+        fields.into_iter().flatten().all(|(field, _)| PLAIN_VOLUMES.contains(&field.as_str()))
+    };
+    add(
+        !list(&spec["volumes"]).all(is_plain),
+        "where its volumes are is not simulated: a persistent volume may keep it on a node or in a zone",
+    );
+    let has_host_port = |container: &Value| list(&container["ports"]).any(|port| is_set(&port["hostPort"]));
+    add(list(&spec["containers"]).any(has_host_port), "its host ports are not simulated");
+    add(
+        terms_between_pods(spec).any(|term| {
+            let labelled = term["namespaceSelector"].as_object().is_some_and(|selector| !selector.is_empty());
+            labelled || is_set(&term["matchLabelKeys"]) || is_set(&term["mismatchLabelKeys"])
+        }),
+        "namespaceSelector, matchLabelKeys and mismatchLabelKeys of its Pod affinity are not simulated",
+    );
+    for (field, caveat) in FIELDS {
+        add(is_set(&spec[field]), caveat);
+    }
+    caveats
+}
+
+fn terms_between_pods(spec: &Value) -> impl Iterator<Item = &Value> {
+    ["podAffinity", "podAntiAffinity"].into_iter().flat_map(|kind| {
+        let affinity = &spec["affinity"][kind];
+        let preferred = list(&affinity["preferredDuringSchedulingIgnoredDuringExecution"]);
+        list(&affinity["requiredDuringSchedulingIgnoredDuringExecution"])
+            .chain(preferred.map(|one| &one["podAffinityTerm"]))
+    })
+}
+
+/// Whether a real scheduler may evict other Pods to make room for this one.
+pub(super) fn may_preempt(spec: &Value) -> bool {
+    let has_class = spec["priorityClassName"].as_str().is_some_and(|name| !name.is_empty());
+    let has_priority = spec["priority"].as_i64().is_some_and(|priority| priority > 0);
+    (has_class || has_priority) && spec["preemptionPolicy"] != "Never"
+}

@@ -1,0 +1,158 @@
+//! Affinity and anti-affinity between Pods.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::read::{Node, Pod, list, text};
+use super::selector::PodSelector;
+use super::{Exclusion, ExclusionKind};
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+/// How much a Pod that requires to be near the new one attracts it.
+const WEIGHT_OF_REQUIRED: i64 = 1;
+
+/// A domain: Nodes with the same value of a label.
+type Domain<'a> = (&'a str, &'a str);
+
+/// A term, with the namespace of the Pod that has it.
+struct Term<'a> {
+    term: &'a Value,
+    namespace: &'a str,
+    topology_key: &'a str,
+    weight: i64,
+}
+
+impl<'a> Term<'a> {
+    fn all(pod: &Pod<'a>, kind: &str, strength: &str) -> Vec<Self> {
+        let terms = list(&pod.spec["affinity"][kind][strength]);
+        let one = |item: &'a Value| {
+            let (term, weight) = if strength == REQUIRED {
+                (item, WEIGHT_OF_REQUIRED)
+            } else {
+                (&item["podAffinityTerm"], item["weight"].as_i64().unwrap_or_default())
+            };
+            Self { term, namespace: pod.namespace, topology_key: text(&term["topologyKey"]), weight }
+        };
+        terms.map(one).collect()
+    }
+
+    fn selects(&self, pod: &Pod) -> bool {
+        let namespaces = &self.term["namespaces"];
+        let selects_all = self.term["namespaceSelector"].as_object().is_some_and(serde_json::Map::is_empty);
+        let has_own = list(namespaces).next().is_none() && self.term["namespaceSelector"].is_null();
+        let in_namespace = selects_all
+            || (has_own && self.namespace == pod.namespace)
+            || list(namespaces).any(|namespace| namespace == pod.namespace);
+        in_namespace && PodSelector::of(&self.term["labelSelector"]).matches(&pod.labels)
+    }
+
+    fn domain(&self, node: &Node<'a>) -> Option<Domain<'a>> {
+        node.labels.get(self.topology_key).map(|value| (self.topology_key, *value))
+    }
+}
+
+/// What the Pods that run already mean for a new one.
+pub(super) struct PodAffinity<'a> {
+    required: Vec<Term<'a>>,
+    required_apart: Vec<Term<'a>>,
+    /// Whether the new Pod is one that its own required terms select.
+    selects_itself: bool,
+    /// Pods that all required terms select, by domain.
+    near: BTreeMap<Domain<'a>, u64>,
+    /// Domains with a Pod that a term of the new Pod's anti-affinity selects.
+    apart: Vec<Domain<'a>>,
+    /// Domains with a Pod whose anti-affinity selects the new one.
+    kept_away: Vec<Domain<'a>>,
+    scores: BTreeMap<Domain<'a>, i64>,
+}
+
+impl<'a> PodAffinity<'a> {
+    pub(super) fn of(pod: &Pod<'a>, nodes: &[Node<'a>]) -> Self {
+        let required = Term::all(pod, "podAffinity", REQUIRED);
+        let required_apart = Term::all(pod, "podAntiAffinity", REQUIRED);
+        let preferred = Term::all(pod, "podAffinity", PREFERRED);
+        let preferred_apart = Term::all(pod, "podAntiAffinity", PREFERRED);
+        let mut near: BTreeMap<Domain, u64> = BTreeMap::new();
+        let (mut apart, mut kept_away) = (Vec::new(), Vec::new());
+        let mut scores: BTreeMap<Domain, i64> = BTreeMap::new();
+        for (node, other) in nodes.iter().flat_map(|node| node.pods.iter().map(move |other| (node, other))) {
+            if !required.is_empty() && required.iter().all(|term| term.selects(other)) {
+                for domain in required.iter().filter_map(|term| term.domain(node)) {
+                    *near.entry(domain).or_default() += 1;
+                }
+            }
+            let selecting = required_apart.iter().filter(|term| term.selects(other));
+            apart.extend(selecting.filter_map(|term| term.domain(node)));
+
+            let mut score = |terms: &[Term<'a>], selected: &Pod, sign: i64| {
+                for term in terms.iter().filter(|term| term.selects(selected)) {
+                    if let Some(domain) = term.domain(node) {
+                        let sum = scores.entry(domain).or_default();
+                        *sum = sum.saturating_add(sign.saturating_mul(term.weight));
+                    }
+                }
+            };
+            score(&preferred, other, 1);
+            score(&preferred_apart, other, -1);
+            if other.spec["affinity"].is_object() {
+                score(&Term::all(other, "podAffinity", REQUIRED), pod, 1);
+                score(&Term::all(other, "podAffinity", PREFERRED), pod, 1);
+                score(&Term::all(other, "podAntiAffinity", PREFERRED), pod, -1);
+                let apart = Term::all(other, "podAntiAffinity", REQUIRED);
+                let selecting = apart.iter().filter(|term| term.selects(pod));
+                kept_away.extend(selecting.filter_map(|term| term.domain(node)));
+            }
+        }
+        let selects_itself = required.iter().all(|term| term.selects(pod));
+        Self { required, required_apart, selects_itself, near, apart, kept_away, scores }
+    }
+
+    /// Why the Pod cannot run on a Node.
+    pub(super) fn exclusions(&self, node: &Node<'a>) -> Vec<Exclusion> {
+        let mut exclusions = Vec::new();
+        let mut exclude = |what, text| exclusions.push(Exclusion { what, text, from_pps: false });
+        let name = node.name;
+        for term in &self.required {
+            let key = term.topology_key;
+            match term.domain(node) {
+                None => exclude(
+                    ExclusionKind::PodAffinity,
+                    format!(
+                        "{name}: the label {key} is missing, which the Pod's required Pod affinity names"
+                    ),
+                ),
+                // The first Pod of several that want to be near each other may run anywhere.
+                Some(domain)
+                    if !self.near.contains_key(&domain) && !(self.near.is_empty() && self.selects_itself) =>
+                {
+                    exclude(
+                        ExclusionKind::PodAffinity,
+                        format!("{name}: no Pod runs at {key} {} that the Pod requires to be near", domain.1),
+                    );
+                }
+                Some(_) => {}
+            }
+        }
+        for domain in self.required_apart.iter().filter_map(|term| term.domain(node)) {
+            if self.apart.contains(&domain) {
+                let (key, value) = domain;
+                let text = format!("{name}: a Pod runs at {key} {value} that the Pod must not be near");
+                exclude(ExclusionKind::PodAntiAffinity, text);
+            }
+        }
+        let kept_away = self.kept_away.iter().find(|(key, value)| node.labels.get(key) == Some(value));
+        if let Some((key, value)) = kept_away {
+            let text = format!("{name}: a Pod runs at {key} {value} that must not be near this Pod");
+            exclude(ExclusionKind::PodAntiAffinity, text);
+        }
+        exclusions
+    }
+
+    /// How much the Pods that run already attract the new one to a Node.
+    pub(super) fn score(&self, node: &Node) -> i64 {
+        let here = self.scores.iter().filter(|((key, value), _)| node.labels.get(key) == Some(value));
+        here.fold(0, |sum: i64, (_, score)| sum.saturating_add(*score))
+    }
+}

@@ -1,0 +1,74 @@
+//! Cordons and taints.
+
+use serde_json::Value;
+
+use super::read::{Node, Taint, list, text};
+use super::{Exclusion, ExclusionKind};
+
+const NO_SCHEDULE: &str = "NoSchedule";
+const NO_EXECUTE: &str = "NoExecute";
+const UNSCHEDULABLE: Taint =
+    Taint { key: "node.kubernetes.io/unschedulable", value: "", effect: NO_SCHEDULE };
+/// The API server makes every Pod tolerate these for five minutes.
+const TOLERATED_FOR_A_WHILE: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
+/// Why a Node accepts no Pod like this one.
+pub(super) fn exclusions(spec: &Value, node: &Node) -> Vec<Exclusion> {
+    let mut exclusions = Vec::new();
+    if node.unschedulable && !tolerates(spec, &UNSCHEDULABLE) {
+        exclusions.push(Exclusion {
+            what: ExclusionKind::Cordon,
+            text: format!("{} is cordoned", node.name),
+            from_pps: false,
+        });
+    }
+    for taint in untolerated(spec, node) {
+        exclusions.push(Exclusion {
+            what: ExclusionKind::Taint,
+            text: format!("{}: the Pod does not tolerate the taint {}", node.name, shown(taint)),
+            from_pps: false,
+        });
+    }
+    exclusions
+}
+
+fn untolerated<'a>(spec: &'a Value, node: &'a Node) -> impl Iterator<Item = &'a Taint<'a>> {
+    let keeps_out = |taint: &&Taint| match taint.effect {
+        NO_SCHEDULE => true,
+        NO_EXECUTE => !TOLERATED_FOR_A_WHILE.contains(&taint.key),
+        _ => false,
+    };
+    node.taints.iter().filter(keeps_out).filter(|taint| !tolerates(spec, taint))
+}
+
+/// Whether the Pod tolerates all taints that keep Pods out.
+pub(super) fn tolerates_all(spec: &Value, node: &Node) -> bool {
+    untolerated(spec, node).next().is_none()
+}
+
+fn shown(taint: &Taint) -> String {
+    let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
+    format!("{}{value}:{}", taint.key, taint.effect)
+}
+
+fn tolerates(spec: &Value, taint: &Taint) -> bool {
+    list(&spec["tolerations"]).any(|toleration| {
+        let matches_if_set = |field: &str, value: &str| {
+            let wanted = text(&toleration[field]);
+            wanted.is_empty() || wanted == value
+        };
+        matches_if_set("effect", taint.effect)
+            && matches_if_set("key", taint.key)
+            && match text(&toleration["operator"]) {
+                "" | "Equal" => text(&toleration["value"]) == taint.value,
+                "Exists" => true,
+                _ => false,
+            }
+    })
+}
+
+/// How many taints of the effect `PreferNoSchedule` the Pod does not tolerate.
+pub(super) fn avoided(spec: &Value, node: &Node) -> i64 {
+    let avoided = node.taints.iter().filter(|taint| taint.effect == "PreferNoSchedule");
+    i64::try_from(avoided.filter(|taint| !tolerates(spec, taint)).count()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,148 @@
+//! Lets the parts of the cluster react to each other until nothing changes.
+
+use crate::admission::admit_pod;
+use crate::cluster::{Cluster, Pod};
+use crate::controller::{self, Operation, decide, new_pod};
+use crate::limits::MAX_CREATED_PODS;
+use crate::result::{EventKind, Refusal};
+use crate::{sidecar, start};
+
+/// How often the parts react at most. Each round but the last creates, deletes, starts or records a Pod.
+const MAX_ROUNDS: usize = 4 * MAX_CREATED_PODS;
+
+/// Lets everything happen that follows from a change.
+pub(crate) fn settle(cluster: &mut Cluster) {
+    cluster.dirty.all = true;
+    for _ in 0..MAX_ROUNDS {
+        let mut has_changed = cluster.with_pps && sidecar::react(cluster);
+        has_changed |= control(cluster);
+        has_changed |= start::start_pods(cluster, false);
+        if !has_changed && !start::start_pods(cluster, true) && !is_dirty(cluster) {
+            break;
+        }
+    }
+    start::tell_pending(cluster);
+}
+
+fn is_dirty(cluster: &Cluster) -> bool {
+    cluster.with_pps && (cluster.dirty.all || !cluster.dirty.pods.is_empty())
+}
+
+/// One pass of the controller over all workloads. Returns whether it has done anything.
+fn control(cluster: &mut Cluster) -> bool {
+    let names: Vec<String> = cluster.workloads.keys().cloned().collect();
+    let mut has_changed = false;
+    for name in names {
+        let Some(workload) = cluster.workloads.get(&name).filter(|workload| workload.exists()) else {
+            continue;
+        };
+        let operations = decide(workload, &cluster.pods, &cluster.refusals);
+        if operations.is_empty() && controller::is_update_complete(workload, &cluster.pods) {
+            let current = workload.update_revision();
+            if let Some(workload) = cluster.workloads.get_mut(&name) {
+                workload.current = current;
+            }
+        }
+        for operation in operations {
+            match operation {
+                Operation::Create { .. } if cluster.created_pods >= MAX_CREATED_PODS => return false,
+                Operation::Create { pod, revision } => create(cluster, &name, &pod, revision),
+                Operation::ScaleDown { pod } => {
+                    delete(cluster, &pod, &format!("is deleted: StatefulSet {name} is scaled down"));
+                }
+                Operation::Replace { pod } => {
+                    delete(
+                        cluster,
+                        &pod,
+                        &format!("is deleted, so that StatefulSet {name} creates it from its new template"),
+                    );
+                }
+            }
+            has_changed = true;
+        }
+    }
+    has_changed
+}
+
+/// Deletes a Pod, and says so.
+pub(crate) fn delete(cluster: &mut Cluster, pod: &str, text: &str) {
+    cluster.remove_pod(pod);
+    cluster.tell(EventKind::Deleted, format!("Pod/{pod}"), text);
+}
+
+fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
+    let Some(controller) = cluster.workloads.get(workload) else { return };
+    let before = new_pod(controller, &cluster.namespace, name, revision);
+    let is_there = cluster.other_pods.iter().any(|pod| pod["metadata"]["name"] == name);
+    let admitted = if is_there {
+        Err(Refusal { code: 409, message: format!("a Pod of the name {name} exists already") })
+    } else {
+        admit_pod(cluster, name, &before, &controller.target)
+    };
+    cluster.created_pods += 1;
+    let admitted = match admitted {
+        Ok(admitted) => admitted,
+        Err(refusal) => {
+            let text = format!(
+                "cannot be created ({}): {}. StatefulSet {workload} reports FailedCreate and tries again",
+                refusal.code, refusal.message
+            );
+            cluster.tell(EventKind::Refused, format!("Pod/{name}"), text);
+            cluster.refusals.insert(name.to_owned(), refusal);
+            return;
+        }
+    };
+    let object = format!("Pod/{name}");
+    if let Some((pps, plan)) = &admitted.injected {
+        cluster.tell(EventKind::Injected, object.clone(), describe_plan(pps, plan, &before));
+    }
+    for warning in &admitted.warnings {
+        cluster.tell(EventKind::Warning, object.clone(), warning.clone());
+    }
+    let uid = cluster.new_uid();
+    let mut object = admitted.object.clone();
+    object["metadata"]["uid"] = uid.into();
+    let pod = Pod {
+        object,
+        before,
+        workload: workload.to_owned(),
+        revision,
+        node: None,
+        ready: false,
+        ips: Vec::new(),
+        injected: admitted.injected.is_some(),
+        after: admitted.object,
+        recorded: admitted.recorded,
+        warnings: admitted.warnings,
+        selection: None,
+        came_home: false,
+        complaint: String::new(),
+    };
+    cluster.pods.insert(name.to_owned(), pod);
+    cluster.dirty.pods.insert(name.to_owned());
+}
+
+/// What the policy has injected, in words.
+fn describe_plan(pps: &str, plan: &pps_core::Plan, before: &serde_json::Value) -> String {
+    let pairs = |requirements: &[pps_core::plan::Requirement]| {
+        requirements.iter().map(|one| format!("{}={}", one.key, one.value)).collect::<Vec<_>>().join(", ")
+    };
+    let mut parts = Vec::new();
+    if !plan.required.is_empty() {
+        parts.push(format!("must run where {}", pairs(&plan.required)));
+    }
+    for preference in &plan.preferred {
+        let (labels, weight) = (pairs(&preference.requirements), preference.weight);
+        parts.push(format!("should run where {labels} (weight {weight})"));
+    }
+    for (key, value) in &plan.annotations {
+        if before["metadata"]["annotations"][key].is_null() {
+            parts.push(format!("has the annotation {key}: {value}"));
+        }
+    }
+    let parts = match parts.as_slice() {
+        [rest @ .., last] if !rest.is_empty() => format!("{}, and {last}", rest.join(", ")),
+        parts => parts.join(""),
+    };
+    format!("gets the state that PersistentPodState {pps} has recorded: it {parts}")
+}

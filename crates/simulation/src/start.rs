@@ -1,0 +1,278 @@
+//! What happens to a Pod after its creation: the scheduler selects a node, and the kubelet starts it there with an
+//! address.
+
+use std::collections::BTreeSet;
+
+use pps_core::generate::POD_ANNOTATIONS;
+use serde_json::{Map, Value, json};
+
+use crate::addresses::{Plugin, plugin_of};
+use crate::cluster::{Cluster, Place, Pod};
+use crate::controller;
+use crate::result::EventKind;
+use crate::scheduler::{Placement, Selection, select};
+use crate::text::list;
+
+/// How many nodes a text lists.
+const MAX_LISTED: usize = 4;
+
+/// Schedules and starts Pods: the new ones, or all that do not run. Returns whether one has started.
+pub(crate) fn start_pods(cluster: &mut Cluster, also_known: bool) -> bool {
+    let waiting: Vec<String> = cluster
+        .pods
+        .iter()
+        .filter(|(_, pod)| !pod.ready && (also_known || (pod.selection.is_none() && pod.node.is_none())))
+        .map(|(name, _)| name.clone())
+        .collect();
+    if waiting.is_empty() {
+        return false;
+    }
+    let plugin = plugin(cluster);
+    let mut has_started = false;
+    for name in waiting {
+        if cluster.pods.get(&name).is_some_and(|pod| pod.node.is_none()) {
+            schedule(cluster, &name);
+        }
+        if cluster.pods.get(&name).is_some_and(|pod| pod.node.is_some()) {
+            has_started |= start(cluster, &name, plugin);
+        }
+    }
+    has_started
+}
+
+fn schedule(cluster: &mut Cluster, name: &str) {
+    let views = cluster.node_views();
+    let Some(pod) = cluster.pods.get(name) else { return };
+    // The scheduler ignores a Pod whose template names its node.
+    let bound = pod.object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
+    let selection = match bound {
+        Some(node) if cluster.has_node(node) => {
+            Selection { chosen: Some(node.to_owned()), ..Selection::default() }
+        }
+        Some(_) => Selection::default(),
+        None => {
+            let workload = cluster.workloads.get(&pod.workload);
+            // The scheduler knows the StatefulSets of Kubernetes, and spreads their Pods.
+            let builtin = workload.filter(|workload| workload.target.group() == "apps");
+            let placement = Placement {
+                pod: &pod.object,
+                before: pod.injected.then_some(&pod.before),
+                selector: builtin.map(|workload| &workload.object["spec"]["selector"]),
+            };
+            select(&placement, &views)
+        }
+    };
+    let observed = cluster.observed.get(name).filter(|node| selection.may_land_on.contains(node));
+    let chosen = observed.or(selection.chosen.as_ref()).filter(|node| cluster.has_node(node)).cloned();
+    let caveats = selection.caveats.clone();
+    let Some(pod) = cluster.pods.get_mut(name) else { return };
+    let is_first = pod.selection.is_none();
+    pod.selection = Some(selection);
+    if is_first {
+        pod.warnings.extend(caveats.iter().map(|caveat| format!("this Pod {caveat}")));
+    }
+    if let Some(node) = chosen {
+        pod.object["spec"]["nodeName"] = node.clone().into();
+        pod.node = Some(node);
+    }
+    for caveat in caveats.into_iter().filter(|_| is_first) {
+        cluster.tell(EventKind::Warning, format!("Pod/{name}"), caveat);
+    }
+}
+
+/// The plugin that the cluster has: the one whose annotations somebody names.
+fn plugin(cluster: &Cluster) -> Option<Plugin> {
+    let persisted = cluster.pps.values().flat_map(|pps| {
+        let annotations = pps.object["spec"]["persistentPodAnnotations"].as_array();
+        annotations.into_iter().flatten().filter_map(|one| one.as_str().or_else(|| one["key"].as_str()))
+    });
+    let generated = cluster.workloads.values().flat_map(|workload| {
+        let list = workload.object["metadata"]["annotations"][POD_ANNOTATIONS].as_str().unwrap_or_default();
+        list.split(',').map(str::trim)
+    });
+    let templates = cluster.workloads.values().flat_map(|workload| {
+        let annotations = workload.object["spec"]["template"]["metadata"]["annotations"].as_object();
+        annotations.into_iter().flat_map(|annotations| annotations.keys().map(String::as_str))
+    });
+    plugin_of(persisted.chain(generated).chain(templates))
+}
+
+/// Starts a Pod on its node. Returns whether it runs now.
+fn start(cluster: &mut Cluster, name: &str, plugin: Option<Plugin>) -> bool {
+    let Some(pod) = cluster.pods.get(name) else { return false };
+    let Some(node) = pod.node.clone() else { return false };
+    let ips = match addresses(cluster, name, pod, &node, plugin) {
+        Ok(ips) => ips,
+        Err(complaint) => {
+            complain(cluster, name, &complaint);
+            return false;
+        }
+    };
+    let ips = if let Some(ips) = ips {
+        ips
+    } else {
+        let taken: BTreeSet<&str> =
+            cluster.pods.values().flat_map(|pod| pod.ips.iter().map(String::as_str)).collect();
+        vec![cluster.addresses.assign(&node, |ip| taken.contains(ip))]
+    };
+    let labels = cluster.nodes.get(&node).map(|node| node.object["metadata"]["labels"].clone());
+    let Some(pod) = cluster.pods.get_mut(name) else { return false };
+    if let Some(plugin) = plugin {
+        annotate(pod, plugin, &ips);
+    }
+    let all: Vec<Value> = ips.iter().map(|ip| json!({"ip": ip})).collect();
+    pod.object["status"] = json!({
+        "phase": "Running",
+        "podIP": ips.first(),
+        "podIPs": all,
+        "conditions": [{"type": "Ready", "status": "True"}],
+    });
+    pod.ips = ips;
+    pod.ready = true;
+    pod.complaint.clear();
+    pod.came_home = is_home(pod, &node, &labels.unwrap_or_default());
+    let text = describe_start(pod, &node, cluster.last_places.get(name));
+    cluster.dirty.pods.insert(name.to_owned());
+    cluster.tell(EventKind::Scheduled, format!("Pod/{name}"), text);
+    true
+}
+
+/// The addresses that a Pod asks for, or those of its node; none if the plugin chooses. The error says why it cannot have
+/// them.
+fn addresses(
+    cluster: &Cluster,
+    name: &str,
+    pod: &Pod,
+    node: &str,
+    plugin: Option<Plugin>,
+) -> Result<Option<Vec<String>>, String> {
+    if pod.object["spec"]["hostNetwork"] == true {
+        let addresses =
+            cluster.nodes.get(node).and_then(|node| node.object["status"]["addresses"].as_array());
+        let internal = addresses.into_iter().flatten().filter(|address| address["type"] == "InternalIP");
+        let ips: Vec<String> =
+            internal.filter_map(|address| address["address"].as_str().map(str::to_owned)).collect();
+        return Ok(Some(ips));
+    }
+    let Some(plugin) = plugin else { return Ok(None) };
+    let requested = plugin.requested(&pod.object["metadata"]["annotations"]).map_err(|value| {
+        format!("{} cannot read its annotation {}: {}", plugin.name, plugin.asks, pps_core::shorten(value))
+    })?;
+    if let Some(taken) = requested.iter().find(|ip| cluster.is_taken(ip, name)) {
+        return Err(format!(
+            "it asks for the address {taken}, which another Pod has. To let it start with another one, remove {} from the PersistentPodState and delete the Pod",
+            plugin.asks
+        ));
+    }
+    Ok((!requested.is_empty()).then_some(requested))
+}
+
+fn annotate(pod: &mut Pod, plugin: Plugin, ips: &[String]) {
+    let Some(metadata) = pod.object["metadata"].as_object_mut() else { return };
+    let annotations = metadata.entry("annotations").or_insert_with(|| Map::new().into());
+    if annotations.is_null() {
+        *annotations = Map::new().into();
+    }
+    if let Some(annotations) = annotations.as_object_mut() {
+        plugin.annotate(ips, annotations);
+    }
+}
+
+/// Whether a Pod that has started is where its state was recorded.
+fn is_home(pod: &Pod, node: &str, labels: &Value) -> bool {
+    let Some(home) = &pod.recorded else { return false };
+    if home.labels.is_empty() && home.annotations.is_empty() {
+        return home.state.node_name == node;
+    }
+    let annotations = &pod.object["metadata"]["annotations"];
+    home.labels.iter().all(|(key, value)| labels[key] == *value)
+        && home.annotations.iter().all(|(key, value)| annotations[key] == *value)
+}
+
+fn describe_start(pod: &Pod, node: &str, last: Option<&Place>) -> String {
+    let address = pod.ips.first().map(|ip| format!(" and has the address {ip}")).unwrap_or_default();
+    let compared = match (&pod.recorded, last) {
+        (Some(home), _) if pod.came_home && home.state.node_name == node => ", as recorded".into(),
+        (Some(home), _) if pod.came_home => {
+            let labels = home.labels.iter().map(|(key, value)| format!("{key}={value}"));
+            format!(", as recorded ({})", labels.collect::<Vec<_>>().join(", "))
+        }
+        (Some(home), _) if home.state.node_name != node => {
+            let place = &home.state.node_name;
+            format!("; its state was recorded on {place} ({})", describe_absence(pod, place))
+        }
+        (Some(_), _) => "; what was recorded there is different now".into(),
+        (None, Some(last)) if last.node != node => format!("; it ran on {} before", last.node),
+        (None, _) => String::new(),
+    };
+    let others = pod.selection.iter().flat_map(|selection| &selection.may_land_on).map(String::as_str);
+    let others: Vec<&str> = others.filter(|other| *other != node).collect();
+    let choice = match others.as_slice() {
+        [] => String::new(),
+        others => format!(". The scheduler may as well choose {}", list(others, "or")),
+    };
+    format!("runs on {node}{address}{compared}{choice}")
+}
+
+/// Why a Pod is not on this node.
+fn describe_absence(pod: &Pod, node: &str) -> String {
+    let verdicts = pod.selection.iter().flat_map(|selection| &selection.verdicts);
+    match verdicts.into_iter().find(|verdict| verdict.node == node) {
+        None => format!("{node} does not exist"),
+        Some(verdict) => match verdict.exclusions.first() {
+            Some(exclusion) => exclusion.text.clone(),
+            None => "the scheduler prefers another node".into(),
+        },
+    }
+}
+
+/// Says why Pods do not run, if that was not said before.
+pub(crate) fn tell_pending(cluster: &mut Cluster) {
+    let pending: Vec<(String, String)> = cluster
+        .pods
+        .iter()
+        .filter(|(_, pod)| pod.node.is_none())
+        .map(|(name, pod)| (name.clone(), describe_pending(cluster, pod)))
+        .collect();
+    for (name, complaint) in pending {
+        complain(cluster, &name, &complaint);
+    }
+    let waiting: Vec<(String, String)> = cluster
+        .workloads
+        .values()
+        .filter_map(|workload| {
+            Some((workload.reference(), controller::describe_wait(workload, &cluster.pods)?))
+        })
+        .filter(|(object, text)| !cluster.reported.contains(&format!("{object} {text}")))
+        .collect();
+    for (object, text) in waiting {
+        cluster.reported.insert(format!("{object} {text}"));
+        cluster.tell(EventKind::Pending, object, text);
+    }
+}
+
+fn complain(cluster: &mut Cluster, name: &str, complaint: &str) {
+    let Some(pod) = cluster.pods.get_mut(name) else { return };
+    if pod.complaint != complaint {
+        complaint.clone_into(&mut pod.complaint);
+        cluster.tell(EventKind::Pending, format!("Pod/{name}"), format!("stays Pending: {complaint}"));
+    }
+}
+
+fn describe_pending(cluster: &Cluster, pod: &Pod) -> String {
+    if let Some(node) = pod.object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+        return format!("its template names the node {node}, which does not exist");
+    }
+    if cluster.existing_nodes().next().is_none() {
+        return "there is no node".into();
+    }
+    let verdicts = pod.selection.iter().flat_map(|selection| &selection.verdicts);
+    let reasons: Vec<&str> =
+        verdicts.filter_map(|verdict| verdict.exclusions.first()).map(|one| one.text.as_str()).collect();
+    let more = reasons.len().saturating_sub(MAX_LISTED);
+    let listed = reasons[..reasons.len() - more].join("; ");
+    match more {
+        0 => format!("no node can take it. {listed}"),
+        more => format!("no node can take it. {listed}; and {more} more nodes"),
+    }
+}

@@ -1,0 +1,132 @@
+//! The cluster as users see it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::cluster::{Cluster, Node, Pod, Pps, Workload, ZONE};
+use crate::result::{
+    Exclusion, Manifest, NodeState, NodeVerdict, Phase, PodView, PpsView, Room, WorkloadView, World,
+};
+
+/// Pods that a node takes if it does not say how many.
+const DEFAULT_PODS: u64 = 110;
+
+/// The cluster at this moment; with all details of Pods and objects if this is the last step.
+pub(crate) fn view(cluster: &Cluster, is_last: bool) -> World {
+    let workloads = cluster.workloads.values();
+    World {
+        nodes: cluster.nodes.iter().map(|(name, node)| view_node(cluster, name, node)).collect(),
+        workloads: workloads.clone().map(|workload| view_workload(cluster, workload)).collect(),
+        pods: workloads.flat_map(|workload| view_pods(cluster, workload, is_last)).collect(),
+        pps: cluster.pps.iter().map(|(name, pps)| view_pps(name, pps, is_last)).collect(),
+    }
+}
+
+fn view_node(cluster: &Cluster, name: &str, node: &Node) -> NodeState {
+    let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
+    let taints = node.object["spec"]["taints"].as_array().into_iter().flatten();
+    let taint = |taint: &Value| match text(taint, "value").as_str() {
+        "" => format!("{}:{}", text(taint, "key"), text(taint, "effect")),
+        value => format!("{}={value}:{}", text(taint, "key"), text(taint, "effect")),
+    };
+    let labels = node.object["metadata"]["labels"].as_object().into_iter().flatten();
+    let status = &node.object["status"];
+    let pods = ["allocatable", "capacity"].iter().find_map(|field| {
+        let pods = &status[*field]["pods"];
+        pods.as_u64().or_else(|| pods.as_str()?.parse().ok())
+    });
+    let used = cluster.pods.values().filter(|pod| pod.node.as_deref() == Some(name)).count()
+        + cluster.other_pods.iter().filter(|pod| pod["spec"]["nodeName"] == name).count();
+    NodeState {
+        name: name.to_owned(),
+        zone: node.label(ZONE).map(str::to_owned),
+        labels: labels
+            .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+            .collect(),
+        cordoned: node.is_cordoned(),
+        taints: taints.map(taint).collect(),
+        exists: node.exists,
+        room: Room { pods: pods.unwrap_or(DEFAULT_PODS), used: used as u64 },
+    }
+}
+
+fn view_workload(cluster: &Cluster, workload: &Workload) -> WorkloadView {
+    let is_ready = |pod: &&Pod| pod.workload == workload.target.name && pod.ready;
+    WorkloadView {
+        name: workload.target.name.clone(),
+        kind: workload.target.kind.clone(),
+        replicas: u32::try_from(workload.replicas()).unwrap_or(u32::MAX),
+        ready: u32::try_from(cluster.pods.values().filter(is_ready).count()).unwrap_or(u32::MAX),
+        exists: workload.exists(),
+    }
+}
+
+/// The Pods that a workload wants, and then those that it has and does not want.
+fn view_pods(cluster: &Cluster, workload: &Workload, is_last: bool) -> Vec<PodView> {
+    if !workload.exists() {
+        return Vec::new();
+    }
+    let surplus = cluster
+        .pods
+        .iter()
+        .filter(|(name, pod)| pod.workload == workload.target.name && !workload.wants(name));
+    let names = workload.wanted.iter().chain(surplus.map(|(name, _)| name));
+    names.map(|name| view_pod(cluster, workload, name, is_last)).collect()
+}
+
+fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -> PodView {
+    let pod = cluster.pods.get(name);
+    let last = cluster.last_places.get(name);
+    let refusal = cluster.refusals.get(name).filter(|_| pod.is_none()).cloned();
+    let selection = pod.and_then(|pod| pod.selection.as_ref());
+    let verdicts = selection.filter(|_| is_last).map(|selection| {
+        let verdicts = selection.verdicts.iter().map(|verdict| NodeVerdict {
+            node: verdict.node.clone(),
+            fits: verdict.exclusions.is_empty(),
+            score: verdict.score,
+            excluded_by: verdict
+                .exclusions
+                .iter()
+                .map(|one| Exclusion { what: one.what, text: one.text.clone(), from_pps: one.from_pps })
+                .collect(),
+        });
+        verdicts.collect()
+    });
+    let recorded = pod.and_then(|pod| pod.recorded.as_ref());
+    PodView {
+        name: name.to_owned(),
+        workload: workload.target.name.clone(),
+        node: pod.and_then(|pod| pod.node.clone()),
+        phase: match (pod, &refusal) {
+            (Some(pod), _) if pod.ready => Phase::Running,
+            (Some(_), _) => Phase::Pending,
+            (None, Some(_)) => Phase::Refused,
+            (None, None) => Phase::NotCreated,
+        },
+        ip: pod.and_then(|pod| pod.ips.first().cloned()),
+        previous_node: last.map(|place| place.node.clone()),
+        previous_ip: last.and_then(|place| place.ip.clone()),
+        came_home: recorded.and(pod).map(|pod| pod.ready && pod.came_home),
+        recorded_before: recorded.map(|home| home.state.clone()),
+        injected: pod.is_some_and(|pod| pod.injected),
+        scheduler: verdicts.unwrap_or_default(),
+        may_land_on: selection.map(|selection| selection.may_land_on.clone()).unwrap_or_default(),
+        manifest: pod
+            .filter(|_| is_last)
+            .map(|pod| Manifest { before: pod.before.clone(), after: pod.after.clone() }),
+        warnings: pod.map(|pod| pod.warnings.clone()).unwrap_or_default(),
+        refusal,
+    }
+}
+
+fn view_pps(name: &str, pps: &Pps, is_last: bool) -> PpsView {
+    let conditions = pps.conditions.iter();
+    PpsView {
+        name: name.to_owned(),
+        target: format!("{}/{}", pps.target.kind, pps.target.name),
+        states: pps.states.clone().into_iter().collect::<BTreeMap<_, _>>(),
+        object: is_last.then(|| pps.object.clone()),
+        conditions: conditions.map(|one| serde_json::to_value(one).unwrap_or_default()).collect(),
+    }
+}

@@ -1,0 +1,206 @@
+//! Builds the site.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use mdbook_html::HtmlHandlebars;
+use mdbook_renderer::book::{Book, BookItem, Chapter};
+use mdbook_renderer::config::Config;
+use mdbook_renderer::{RenderContext, Renderer};
+use serde_json::json;
+
+use crate::check::{PLAYGROUND, has_extension, problems};
+use crate::contents::{Entry, FOLDER, on_site, pages, parse};
+use crate::example::{add_links, find};
+use crate::links::{Kind, Targets, rewrite};
+use crate::theme;
+
+/// The product's name, as it is shown above each page.
+const TITLE: &str = "PersistentPodState for Kubewarden";
+const DESCRIPTION: &str = "Stateful Pods return to the node and the zone they had, and to their IP address";
+
+/// What to build, and from what.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The repository.
+    pub source: PathBuf,
+    /// The folder to write. Its content is replaced.
+    pub output: PathBuf,
+    /// The folder with the finished playground. Without one, the site has no playground and no links to it.
+    pub playground: Option<PathBuf>,
+    /// The repository on the Git host.
+    pub repository: String,
+    /// The branch, tag or commit that links to the Git host name.
+    pub revision: String,
+}
+
+/// What was built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The number of pages, without the playground.
+    pub pages: usize,
+    /// The number of examples that have a link to the playground.
+    pub examples: usize,
+}
+
+/// Builds the site and checks it. On a failed check, the site is left to look at.
+pub fn build(options: &Options) -> Result<Report> {
+    let Options { source, output, .. } = options;
+    let summary = format!("{FOLDER}/SUMMARY.md");
+    let entries = parse(&read(source, &summary)?).context(summary)?;
+    let unused = unused(source, &pages(&entries).map(|page| page.file.as_str()).collect())?;
+    ensure!(unused.is_empty(), "{FOLDER}/SUMMARY.md does not name these pages: {}", unused.join(", "));
+    ensure_replaceable(output)?;
+
+    let (book, files, examples) = assemble(options, &entries)?;
+    let unshown = unshown(source, &files)?;
+    ensure!(unshown.is_empty(), "no page shows these pictures: {}", unshown.join(", "));
+
+    let staging = output.with_extension("staging");
+    remove(&staging)?;
+    theme::write(&staging, options.playground.is_some())?;
+    for file in &files {
+        copy(&source.join(file), &staging.join("files").join(file))?;
+    }
+    fs::create_dir_all(staging.join("files"))?;
+    let context = RenderContext::new(&staging, book, config(&options.repository)?, output);
+    HtmlHandlebars::new().render(&context).context("cannot render the pages")?;
+    remove(&staging)?;
+    if let Some(playground) = &options.playground {
+        copy_folder(playground, &output.join(PLAYGROUND))?;
+    }
+
+    let problems = problems(output)?;
+    ensure!(problems.is_empty(), "the site has {} problems:\n{}", problems.len(), problems.join("\n"));
+    Ok(Report { pages: pages(&entries).count(), examples })
+}
+
+/// The pages with links that work on the site, the files that they show, and the number of their examples.
+fn assemble(options: &Options, entries: &[Entry]) -> Result<(Book, BTreeSet<String>, usize)> {
+    let kind = |path: &str| match fs::metadata(options.source.join(path)) {
+        Ok(metadata) if metadata.is_dir() => Kind::Folder,
+        Ok(_) => Kind::File,
+        Err(_) => Kind::Missing,
+    };
+    let targets = Targets {
+        pages: pages(entries).map(|page| page.file.as_str()).collect(),
+        repository: &options.repository,
+        revision: &options.revision,
+        kind: &kind,
+    };
+    let (mut book, mut files, mut examples) = (Book::new(), BTreeSet::new(), 0);
+    for entry in entries {
+        match entry {
+            Entry::Part(title) => {
+                book.push_item(BookItem::PartTitle(title.clone()));
+            }
+            Entry::Page(page) => {
+                let document = read(&options.source, &page.file)?;
+                let rewritten = rewrite(&page.file, &document, &targets)?;
+                files.extend(rewritten.files);
+                let mut markdown = rewritten.markdown;
+                if options.playground.is_some() {
+                    examples += find(&markdown).with_context(|| page.file.clone())?.len();
+                    let up = "../".repeat(page.file.matches('/').count());
+                    markdown = add_links(&markdown, &format!("{up}{PLAYGROUND}/index.html"))?;
+                }
+                book.push_item(Chapter::new(&page.title, markdown, on_site(&page.file), Vec::new()));
+            }
+        }
+    }
+    Ok((book, files, examples))
+}
+
+fn config(repository: &str) -> Result<Config> {
+    let mut config = Config::default();
+    config.book.title = Some(TITLE.to_owned());
+    config.book.description = Some(DESCRIPTION.to_owned());
+    config.book.src = "files".into();
+    let html = json!({
+        "theme": "theme",
+        "additional-css": [theme::STYLE_NAME],
+        "git-repository-url": repository,
+        "git-repository-icon": "fab-git-alt",
+        "no-section-label": true,
+        // The Git host renders quotes, dashes and lists of definitions as they are written.
+        "smart-punctuation": false,
+        "definition-lists": false,
+        // Rust code would get a button that sends it to a server.
+        "playground": {"runnable": false, "copy-js": false},
+        "print": {"enable": false},
+        // The Git host of the site has its own page for what is not found.
+        "input-404": "",
+        "search": {"limit-results": 20, "use-boolean-and": true, "boost-title": 3},
+    });
+    config.set("output.html", html)?;
+    Ok(config)
+}
+
+/// The documents in `docs` that are no pages.
+fn unused(source: &Path, pages: &BTreeSet<&str>) -> Result<Vec<String>> {
+    let documents = names(&source.join(FOLDER))?
+        .into_iter()
+        .filter(|name| has_extension(name, "md") && name != "SUMMARY.md");
+    let files = documents.map(|name| format!("{FOLDER}/{name}"));
+    Ok(files.filter(|file| !pages.contains(file.as_str())).collect())
+}
+
+/// The pictures in `docs/images` that no page shows.
+fn unshown(source: &Path, shown: &BTreeSet<String>) -> Result<Vec<String>> {
+    let folder = format!("{FOLDER}/images");
+    let pictures = names(&source.join(&folder))?.into_iter().map(|name| format!("{folder}/{name}"));
+    Ok(pictures.filter(|picture| !shown.contains(picture)).collect())
+}
+
+/// The sorted names in a folder.
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Building deletes what is in the folder, so it has to be empty or a site.
+fn ensure_replaceable(output: &Path) -> Result<()> {
+    let is_site = output.join(".nojekyll").is_file();
+    let is_free = !output.exists() || (output.is_dir() && names(output)?.is_empty());
+    ensure!(
+        is_site || is_free,
+        "--output: {} has files that are no site; name an empty folder",
+        output.display()
+    );
+    Ok(())
+}
+
+fn read(source: &Path, file: &str) -> Result<String> {
+    fs::read_to_string(source.join(file)).with_context(|| format!("cannot read {file}"))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    Ok(())
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    for name in names(from)? {
+        let (source, target) = (from.join(&name), to.join(&name));
+        if source.is_dir() { copy_folder(&source, &target)? } else { copy(&source, &target)? }
+    }
+    Ok(())
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            bail!("cannot remove {}: {error}", folder.display())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,213 @@
+//! Where the links of a document lead on the site.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use anyhow::{Context, Result, bail};
+use mdbook_markdown::pulldown_cmark::{Event, OffsetIter, Tag};
+use mdbook_markdown::{MarkdownOptions, new_cmark_parser};
+
+use crate::contents::{FOLDER, folder, on_site, resolve};
+
+/// What a path of the repository is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A file.
+    File,
+    /// A folder.
+    Folder,
+    /// Nothing.
+    Missing,
+}
+
+/// What the links of a document may lead to.
+pub struct Targets<'a> {
+    /// The documents that are pages.
+    pub pages: BTreeSet<&'a str>,
+    /// The repository on the Git host.
+    pub repository: &'a str,
+    /// The branch, tag or commit that links to the Git host name.
+    pub revision: &'a str,
+    /// What a path of the repository is.
+    pub kind: &'a dyn Fn(&str) -> Kind,
+}
+
+/// A document whose links lead to the right places on the site.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Rewritten {
+    /// The document.
+    pub markdown: String,
+    /// The files that it shows or links to and that the site has to contain.
+    pub files: BTreeSet<String>,
+}
+
+/// The events of a document with their positions, as the site reads it.
+pub(crate) fn events(
+    markdown: &str,
+) -> OffsetIter<'_, mdbook_markdown::pulldown_cmark::DefaultBrokenLinkCallback> {
+    let mut options = MarkdownOptions::default();
+    options.smart_punctuation = false;
+    options.definition_lists = false;
+    new_cmark_parser(markdown, &options).into_offset_iter()
+}
+
+/// The line of a position, as editors count.
+pub(crate) fn line_at(markdown: &str, position: usize) -> usize {
+    markdown[..position].matches('\n').count() + 1
+}
+
+/// Makes the links of a document lead to the site's pages, and to the Git host for what the site does not have.
+pub fn rewrite(file: &str, markdown: &str, targets: &Targets<'_>) -> Result<Rewritten> {
+    let mut files = BTreeSet::new();
+    let mut changes: Vec<(Range<usize>, String)> = Vec::new();
+    for (event, range) in events(markdown) {
+        let (link, is_image) = match event {
+            Event::Start(Tag::Link { dest_url, .. }) => (dest_url, false),
+            Event::Start(Tag::Image { dest_url, .. }) => (dest_url, true),
+            _ => continue,
+        };
+        let line = line_at(markdown, range.start);
+        let at = || format!("{file}:{line}: the link {link}");
+        match target(file, &link, is_image, targets).with_context(at)? {
+            Target::Unchanged => {}
+            Target::Copied(copied) => {
+                files.insert(copied);
+            }
+            Target::Changed(changed) => {
+                let written = format!("]({link}");
+                let Some(start) = markdown[range.clone()].rfind(&written) else {
+                    bail!("{}: write it as [text](target)", at());
+                };
+                let start = range.start + start + "](".len();
+                changes.push((start..start + link.len(), changed));
+            }
+        }
+    }
+    let mut markdown = markdown.to_owned();
+    // An image may be the text of a link, so the order of the events is not the order in the text.
+    changes.sort_by_key(|(range, _)| range.start);
+    for (range, changed) in changes.into_iter().rev() {
+        markdown.replace_range(range, &changed);
+    }
+    Ok(Rewritten { markdown, files })
+}
+
+enum Target {
+    Unchanged,
+    Changed(String),
+    Copied(String),
+}
+
+fn target(file: &str, link: &str, is_image: bool, targets: &Targets<'_>) -> Result<Target> {
+    if let Some(page) = page_on_git_host(link, targets) {
+        let up = "../".repeat(file.matches('/').count());
+        let (page, anchor) = page.find('#').map_or((page, ""), |start| page.split_at(start));
+        return Ok(Target::Changed(format!("{up}{}{anchor}", on_site(page))));
+    }
+    if is_external(link) {
+        if is_image {
+            bail!("copy the picture to docs/images: a page loads nothing from elsewhere");
+        }
+        return Ok(Target::Unchanged);
+    }
+    let (path, anchor) = link.find('#').map_or((link, ""), |start| link.split_at(start));
+    if path.is_empty() {
+        return Ok(Target::Unchanged);
+    }
+    let path_in_repository = resolve(folder(file), path)?;
+    if targets.pages.contains(path_in_repository.as_str()) {
+        let (before, name) = path.rsplit_once('/').map_or(("", path), |(before, name)| (before, name));
+        let shown = on_site(name);
+        return Ok(match (shown == name, before) {
+            (true, _) => Target::Unchanged,
+            (false, "") => Target::Changed(format!("{shown}{anchor}")),
+            (false, before) => Target::Changed(format!("{before}/{shown}{anchor}")),
+        });
+    }
+    let in_docs = path_in_repository.starts_with(&format!("{FOLDER}/"));
+    match (targets.kind)(&path_in_repository) {
+        Kind::Missing => bail!("there is no {path_in_repository}"),
+        Kind::File if is_image || in_docs => Ok(Target::Copied(path_in_repository)),
+        kind => {
+            let view = if kind == Kind::Folder { "tree" } else { "blob" };
+            let Targets { repository, revision, .. } = targets;
+            Ok(Target::Changed(format!("{repository}/{view}/{revision}/{path_in_repository}{anchor}")))
+        }
+    }
+}
+
+/// The page, with its anchor, that a link to the Git host leads to. A document that is also shown elsewhere, as the chart's
+/// is, has such links.
+fn page_on_git_host<'a>(link: &'a str, targets: &Targets<'_>) -> Option<&'a str> {
+    let path = link.strip_prefix(targets.repository)?.strip_prefix("/blob/")?;
+    let (_, page) = path.split_once('/')?;
+    let file = page.split('#').next().unwrap_or_default();
+    targets.pages.contains(file).then_some(page)
+}
+
+/// Whether a link or the address of a resource leads away from the site.
+pub fn is_external(link: &str) -> bool {
+    let scheme = link.split(['/', '#', '?']).next().unwrap_or_default();
+    link.starts_with("//") || scheme.contains(':')
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may")]
+mod tests {
+    use super::*;
+
+    fn rewritten(file: &str, markdown: &str) -> Result<Rewritten> {
+        let kind = |path: &str| match path {
+            "deploy/overlays" => Kind::Folder,
+            "deploy/a.yaml" | "docs/images/a.png" | "docs/a.yaml" | "logo.png" => Kind::File,
+            _ => Kind::Missing,
+        };
+        let targets = Targets {
+            pages: ["README.md", "docs/README.md", "docs/use.md"].into(),
+            repository: "https://git.example/r",
+            revision: "v1",
+            kind: &kind,
+        };
+        rewrite(file, markdown, &targets)
+    }
+
+    #[test]
+    fn links_lead_to_pages_and_else_to_the_git_host() {
+        for (file, before, after) in [
+            ("README.md", "[a](docs/use.md#x)", "[a](docs/use.md#x)"),
+            ("README.md", "[a](docs/README.md#x)", "[a](docs/index.md#x)"),
+            ("docs/use.md", "[a](README.md)", "[a](index.md)"),
+            ("docs/use.md", "[a](../README.md#b) [a](#c)", "[a](../index.md#b) [a](#c)"),
+            ("docs/use.md", "[a](../deploy/a.yaml)", "[a](https://git.example/r/blob/v1/deploy/a.yaml)"),
+            ("docs/use.md", "[a](../deploy/overlays)", "[a](https://git.example/r/tree/v1/deploy/overlays)"),
+            ("docs/use.md", "[a](https://b.example/README.md)", "[a](https://b.example/README.md)"),
+            (
+                "docs/use.md",
+                "`[a](README.md)`\n\n    [a](README.md)",
+                "`[a](README.md)`\n\n    [a](README.md)",
+            ),
+            ("docs/use.md", "[![p](images/a.png)](README.md)", "[![p](images/a.png)](index.md)"),
+        ] {
+            assert_eq!(rewritten(file, before).unwrap().markdown, after);
+        }
+    }
+
+    #[test]
+    fn pictures_and_files_of_the_documents_are_copied() {
+        let page = rewritten("docs/use.md", "![p](images/a.png) [a](a.yaml) ![l](../logo.png)").unwrap();
+        assert_eq!(page.files, ["docs/a.yaml", "docs/images/a.png", "logo.png"].map(str::to_owned).into());
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_are_refused_with_their_line() {
+        for (markdown, reason) in [
+            ("\n\n[a](gone.md)", "docs/use.md:3: the link gone.md: there is no docs/gone.md"),
+            ("[a](../../x)", "../../x leads out of the repository"),
+            ("![p](https://b.example/p.png)", "copy the picture to docs/images"),
+            ("[a][b]\n\n[b]: ../README.md", "write it as [text](target)"),
+        ] {
+            let error = format!("{:#}", rewritten("docs/use.md", markdown).unwrap_err());
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! A server of static files, for browsers on this machine.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// What the playground needs, and nothing more: its own scripts, styles and images, its module, and its worker. Any web server that
+/// shows it should send the same.
+pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
+     img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'";
+
+const MAX_HEAD: u64 = 16 << 10;
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A request that the server has answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// `GET`
+    pub method: String,
+    /// The path with its query.
+    pub path: String,
+    /// The status of the answer.
+    pub status: u16,
+}
+
+/// A running server. It serves until the process ends.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    thread: JoinHandle<()>,
+}
+
+impl Server {
+    /// Serves a folder. Port 0 takes a free one. `on_request` is called with each request.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such folder, or the address is in use.
+    pub fn start(
+        folder: &Path,
+        address: SocketAddr,
+        on_request: impl Fn(Request) + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let folder =
+            folder.canonicalize().with_context(|| format!("{} cannot be served", folder.display()))?;
+        let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new((folder, on_request));
+        let thread = thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let (folder, on_request) = &*shared;
+                    // A browser may close a connection at any time.
+                    if let Ok(Some(request)) = answer(stream, folder) {
+                        on_request(request);
+                    }
+                });
+            }
+        });
+        Ok(Self { address, thread })
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until the process ends.
+    pub fn wait(self) {
+        let _ = self.thread.join();
+    }
+}
+
+/// Answers the one request of a connection.
+fn answer(stream: TcpStream, folder: &Path) -> io::Result<Option<Request>> {
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    let mut lines = BufReader::new((&stream).take(MAX_HEAD)).lines();
+    let Some(first) = lines.next().transpose()? else { return Ok(None) };
+    for line in lines {
+        if line?.is_empty() {
+            break;
+        }
+    }
+    let mut words = first.split(' ');
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (status, kind, body) = match method {
+        "GET" | "HEAD" => match find(folder, path) {
+            Some(file) => (200, content_type(&file), fs::read(&file)?),
+            None => (404, "text/plain", b"There is no such file.\n".to_vec()),
+        },
+        _ => (405, "text/plain", b"Only GET and HEAD.\n".to_vec()),
+    };
+    let head = format!(
+        "HTTP/1.1 {status} {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nContent-Security-Policy: {CONTENT_SECURITY_POLICY}\r\n\
+         X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\nConnection: close\r\n\r\n",
+        if status == 200 { "OK" } else { "Error" },
+        body.len(),
+    );
+    let mut output = &stream;
+    output.write_all(head.as_bytes())?;
+    if method != "HEAD" {
+        output.write_all(&body)?;
+    }
+    Ok(Some(Request { method: method.into(), path: path.into(), status }))
+}
+
+/// The file of a path; `None` if there is none, or it is outside of the folder.
+fn find(folder: &Path, path: &str) -> Option<PathBuf> {
+    let path = path.split(['?', '#']).next()?;
+    let relative = PathBuf::from(decode(path)?.trim_start_matches('/'));
+    if !relative.components().all(|part| matches!(part, Component::Normal(_))) {
+        return None;
+    }
+    let file = folder.join(relative);
+    let file = if file.is_dir() { file.join("index.html") } else { file };
+    // A link may point out of the folder.
+    let file = file.canonicalize().ok()?;
+    (file.is_file() && file.starts_with(folder)).then_some(file)
+}
+
+fn decode(path: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = path.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first == b'%' {
+            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &rest[2..];
+        } else {
+            bytes.push(*first);
+        }
+    }
+    String::from_utf8(bytes).ok().filter(|path| !path.contains('\0'))
+}
+
+fn content_type(file: &Path) -> &'static str {
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js" | "mjs") => "text/javascript; charset=utf-8",
+        Some("json" | "map" | "webmanifest") => "application/json",
+        Some("wasm") => "application/wasm",
+        Some("svg") => "image/svg+xml",
+        Some("png") => "image/png",
+        Some("ico") => "image/x-icon",
+        Some("woff2") => "font/woff2",
+        Some("txt" | "md" | "yaml" | "yml" | "ts") => "text/plain; charset=utf-8",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serves_files_of_its_folder_and_nothing_else() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).canonicalize().unwrap();
+        let found =
+            |path: &str| find(&folder, path).map(|file| file.strip_prefix(&folder).unwrap().to_owned());
+        assert_eq!(found("/src/lib.rs?x#y"), Some("src/lib.rs".into()));
+        assert_eq!(found("/src/%6cib.rs"), Some("src/lib.rs".into()));
+        for path in [
+            "/",
+            "/src",
+            "/none",
+            "/../core/Cargo.toml",
+            "/src/../Cargo.toml",
+            "/%2e%2e/core/Cargo.toml",
+            "/%2",
+            "/%zz",
+            "/a%00",
+            "//etc/passwd",
+        ] {
+            assert_eq!(found(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn every_answer_has_the_security_policy() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let server = Server::start(folder, SocketAddr::from(([127, 0, 0, 1], 0)), |_| ()).unwrap();
+        for (request, status) in [
+            ("GET /Cargo.toml HTTP/1.1\r\n\r\n", "HTTP/1.1 200 "),
+            ("GET /none HTTP/1.1\r\n\r\n", "HTTP/1.1 404 "),
+            ("POST / HTTP/1.1\r\n\r\n", "HTTP/1.1 405 "),
+        ] {
+            let mut stream = TcpStream::connect(server.address()).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with(status), "{answer}");
+            assert!(
+                answer.contains(&format!("Content-Security-Policy: {CONTENT_SECURITY_POLICY}\r\n")),
+                "{answer}"
+            );
+        }
+    }
+}
