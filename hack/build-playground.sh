@@ -17,8 +17,9 @@ MAX_BYTES=500000
 
 # wasm-bindgen would use reference types, with a table that older versions of wasm-opt break.
 # shellcheck disable=SC2034  # wasm.sh reads all three
-EXTRA_FLAGS=(-Ctarget-feature=-reference-types) STD_FLAGS=()
-STD_ARGUMENTS=(-Zbuild-std=std,panic_abort -Zbuild-std-features=optimize_for_size)
+EXTRA_FLAGS=(-Ctarget-feature=-reference-types)
+STD_FLAGS=(-Zunstable-options -Cpanic=immediate-abort)
+STD_ARGUMENTS=(-Zbuild-std=std -Zbuild-std-features=optimize_for_size)
 compile() {
     compile_wasm "the playground" "$BUILT" rustc --locked --profile playground --lib --crate-type cdylib -p pps-playground \
         --target "$TARGET" --target-dir "$BUILD_DIR"
