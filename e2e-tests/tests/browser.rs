@@ -2,5 +2,6 @@
 
 mod corpus;
 mod engine;
+mod harness;
 mod page;
 mod site;

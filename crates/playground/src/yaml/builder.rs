@@ -106,7 +106,8 @@ impl<'a> Builder<'a> {
                 return Err(wrong(key_start, "a key must be a string: quote it"));
             };
             if !given.insert(key.clone()) {
-                let message = format!("the key {} is there twice in the same object: remove one", shown(&key));
+                let message =
+                    format!("the key {} is there twice in the same object: remove one", shown(&key));
                 return Err(wrong(key_start, &message));
             }
             fields.insert(key.clone(), Positions { start: key_start, ..document.positions });
