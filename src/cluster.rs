@@ -27,9 +27,11 @@ pub trait Host {
 }
 
 /// The waPC host of this Wasm module.
+#[cfg(feature = "module")]
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyServer;
 
+#[cfg(feature = "module")]
 impl Host for PolicyServer {
     fn call(&self, namespace: &str, operation: &str, payload: &str) -> Result<String, String> {
         let answer = wapc_guest::host_call("kubewarden", namespace, operation, payload.as_bytes());

@@ -16,13 +16,15 @@
 //!
 //! [`pps_core`] makes every decision. This crate translates waPC payloads, settings, host calls and their
 //! error texts into its terms, and its decisions into a response. [`cluster`] is the only place that makes
-//! host calls.
+//! host calls. Without the feature `module` there is no waPC, and a [`Host`] of the caller answers them.
 
 mod admission;
 pub mod admit;
 pub mod cluster;
 mod host_error;
 pub mod lookup_error;
+#[cfg(feature = "module")]
+mod module;
 mod objects;
 mod pods;
 mod protection;
@@ -30,43 +32,13 @@ mod request;
 mod response;
 pub mod settings;
 
-use kubewarden_policy_sdk::protocol_version_guest;
-use kubewarden_policy_sdk::settings::SettingsValidationResponse;
-use wapc_guest::{CallResult, register_function};
-
 pub use admit::admit;
-pub use cluster::{Host, PolicyServer};
+pub use cluster::Host;
+#[cfg(feature = "module")]
+pub use cluster::PolicyServer;
 pub use lookup_error::LookupError;
 pub use response::ValidationResponse;
 pub use settings::Settings;
 
 /// The policy's metadata for Kubewarden: `policy-metadata.yml` as JSON.
 pub const METADATA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metadata.json"));
-
-// Without `#[used]`: the section is written all the same, and the module has no second copy among its data.
-#[cfg(target_arch = "wasm32")]
-#[expect(unsafe_code, reason = "a link section becomes a custom section of the module")]
-#[expect(dead_code, reason = "the host reads the section")]
-#[unsafe(link_section = "io.kubewarden.metadata")]
-static METADATA_SECTION: [u8; METADATA.len()] = *include_bytes!(concat!(env!("OUT_DIR"), "/metadata.json"));
-
-/// Entry point of the module: registers the functions that the host can call.
-#[expect(unsafe_code, reason = "the waPC host looks for an export of this name")]
-#[unsafe(no_mangle)]
-pub extern "C" fn wapc_init() {
-    register_function("validate", validate);
-    register_function("validate_settings", validate_settings);
-    register_function("protocol_version", protocol_version_guest);
-}
-
-fn validate(payload: &[u8]) -> CallResult {
-    Ok(serde_json::to_vec(&admit(payload, &PolicyServer))?)
-}
-
-/// Answers whether the settings are valid. Never fails: the host shows the message of a response, but not
-/// that of an error.
-fn validate_settings(payload: &[u8]) -> CallResult {
-    let error = Settings::parse(&String::from_utf8_lossy(payload)).err();
-    let message = error.map(|error| error.to_string());
-    Ok(serde_json::to_vec(&SettingsValidationResponse { valid: message.is_none(), message })?)
-}
