@@ -6,7 +6,7 @@ mod recording;
 
 use serde_json::{Map, Value, json};
 
-use crate::Reason;
+pub use self::recording::Recording;
 use crate::packed;
 use crate::pps::{Condition, PodState};
 
@@ -49,17 +49,6 @@ pub fn entry_patch(before: Option<&PodState>, after: Option<&PodState>) -> Optio
         }
     }
     Some(patch.into())
-}
-
-/// The desired condition of type Recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recording {
-    /// Its status: whether states are recorded as the spec asks for.
-    pub ok: bool,
-    /// Why.
-    pub reason: Reason,
-    /// Why, in a sentence, with what to do about it.
-    pub message: String,
 }
 
 /// The conditions with this one added or replaced, or none if it is already among them. Conditions of other types are

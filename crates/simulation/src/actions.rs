@@ -5,11 +5,10 @@ mod nodes;
 mod workloads;
 
 use crate::cluster::Cluster;
-use crate::read::Finding;
+use crate::finding::{Finding, unknown};
 use crate::scenario::Action;
 use crate::settle::{delete, settle};
 use crate::sidecar::evict;
-use crate::text::list;
 
 /// Does what an action says, and lets the cluster react.
 ///
@@ -66,14 +65,4 @@ fn end_grace_period(cluster: &mut Cluster) {
     if cluster.with_pps {
         evict(cluster);
     }
-}
-
-/// That nothing has this name, and what has another one.
-fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Vec<Finding> {
-    let known: Vec<&str> = known.map(String::as_str).collect();
-    let remedy = match known.as_slice() {
-        [] => format!("there is no {kind}"),
-        known => format!("choose {}", list(known, "or")),
-    };
-    vec![Finding::of_all(format!("{kind} {} does not exist: {remedy}", pps_core::shorten(name)))]
 }

@@ -56,7 +56,7 @@ pub(crate) fn decide(
 fn scale_down(workload: &Workload, pods: &BTreeMap<String, Pod>, is_ordered: bool) -> Vec<Operation> {
     let mut condemned: Vec<(Option<u64>, &String, &Pod)> = pods
         .iter()
-        .filter(|(name, pod)| pod.workload == workload.target.name && !workload.wanted.contains(name))
+        .filter(|(name, pod)| pod.workload == workload.target.name && !workload.wants(name))
         .map(|(name, pod)| (ordinal(&workload.target.name, name), name, pod))
         .collect();
     condemned.sort_by_key(|(ordinal, name, _)| (*ordinal, *name));
@@ -94,7 +94,7 @@ pub(crate) fn describe_wait(workload: &Workload, pods: &BTreeMap<String, Pod>) -
     let is_owned = |pod: &Pod| pod.workload == workload.target.name;
     let others = || pods.iter().filter(|(_, pod)| is_owned(pod));
     let condemned: Vec<&str> =
-        others().filter(|(name, _)| !workload.wanted.contains(name)).map(|(name, _)| name.as_str()).collect();
+        others().filter(|(name, _)| !workload.wants(name)).map(|(name, _)| name.as_str()).collect();
     let is_outdated =
         |pod: &Pod| workload.partition() == Some(0) && pod.revision != workload.update_revision();
     let outdated: Vec<&str> =

@@ -5,7 +5,7 @@
 //!
 //! | module | what it simulates |
 //! |---|---|
-//! | `read`, `load` | the API server: which objects it takes |
+//! | `read`, `finding`, `load` | the API server: which objects it takes |
 //! | `admission` | the webhook: sends objects through the policy's own [`admit`](persistent_pod_state_policy::admit()) |
 //! | [`host`] | PolicyServer: answers the policy's host calls |
 //! | `controller` | the StatefulSet controller |
@@ -25,6 +25,7 @@ mod addresses;
 mod admission;
 mod cluster;
 mod controller;
+mod finding;
 pub mod host;
 pub mod limits;
 mod load;

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use crate::admission::admit_pps;
 use crate::cluster::{Cluster, Node, Pps, Workload};
+use crate::finding::Finding;
 use crate::limits::{MAX_NODES, MAX_REPLICAS};
-use crate::read::{Document, Finding, Parsed, expand, namespace_of, parse};
+use crate::read::{Document, Parsed, expand, namespace_of, parse};
 use crate::result::{Problem, Refusal, Severity, Source};
 
 /// Puts all objects of a scenario into an empty cluster. Returns what is wrong with them.

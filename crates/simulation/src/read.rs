@@ -4,45 +4,14 @@ mod stateful_set;
 
 use pps_core::owner::has_stable_names;
 use pps_core::pps::{API_VERSIONS, GROUP, KIND, group_of};
-use pps_core::{is_dns_subdomain, shorten, to_text};
+use pps_core::{is_dns_subdomain, shorten};
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::stateful_set::is_allowed_change;
+use crate::finding::{Finding, check_strings};
 use crate::result::Severity;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
-
-/// Something that is wrong with an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
-    pub(crate) field: Option<String>,
-    pub(crate) severity: Severity,
-    pub(crate) message: String,
-}
-
-impl Finding {
-    pub(crate) fn error(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { field: Some(field.into()), severity: Severity::Error, message: message.into() }
-    }
-
-    pub(crate) fn warning(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(field, message) }
-    }
-
-    /// One about a whole object or action.
-    pub(crate) fn of_all(message: impl Into<String>) -> Self {
-        Self { field: None, severity: Severity::Error, message: message.into() }
-    }
-
-    /// That a field has this value, and what to do.
-    pub(crate) fn wrong(field: &str, value: &Value, remedy: &str) -> Self {
-        let message = match value {
-            Value::Null => format!("{field} is missing: {remedy}"),
-            value => format!("{field} is {}: {remedy}", shorten(&to_text(value))),
-        };
-        Self::error(field, message)
-    }
-}
 
 /// An object that is simulated.
 #[derive(Clone, Debug)]
@@ -170,20 +139,6 @@ fn check_metadata(object: &Value, findings: &mut Vec<Finding>) {
     }
     for field in ["labels", "annotations"] {
         check_strings(&format!("metadata.{field}"), &metadata[field], findings);
-    }
-}
-
-/// Checks that a value is a map of strings, or missing.
-fn check_strings(path: &str, value: &Value, findings: &mut Vec<Finding>) {
-    match value {
-        Value::Null => {}
-        Value::Object(map) => {
-            if let Some((key, value)) = map.iter().find(|(_, value)| !value.is_string()) {
-                let field = format!("{path}.{}", shorten(key));
-                findings.push(Finding::wrong(&field, value, "put the value in quotes"));
-            }
-        }
-        other => findings.push(Finding::wrong(path, other, "use a map of strings")),
     }
 }
 

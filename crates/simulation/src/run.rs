@@ -5,9 +5,10 @@ use persistent_pod_state_policy::settings::SettingsError;
 
 use crate::actions::apply;
 use crate::cluster::Cluster;
+use crate::finding::Finding;
 use crate::limits::{MAX_ACTIONS, MAX_BYTES, MAX_CREATED_PODS, MAX_DEPTH, MAX_OBJECTS, measure};
 use crate::load::load;
-use crate::read::{Finding, expand};
+use crate::read::expand;
 use crate::result::{Problem, RunResult, Severity, Source, Step};
 use crate::scenario::{Action, Scenario};
 use crate::view::view;

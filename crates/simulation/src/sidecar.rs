@@ -3,11 +3,8 @@
 
 mod eviction;
 mod generated;
+mod governing;
 mod recording;
-
-use pps_core::TargetReference;
-use pps_core::alias::precedence;
-use pps_core::generate::second_name;
 
 pub(crate) use self::eviction::evict;
 use crate::cluster::Cluster;
@@ -20,15 +17,4 @@ pub(crate) fn react(cluster: &mut Cluster) -> bool {
     }
     let has_generated = dirty.all && generated::react(cluster);
     recording::react(cluster, &dirty) || has_generated
-}
-
-/// The name of the PPS that governs a workload.
-fn governing(cluster: &Cluster, workload: &TargetReference) -> Option<String> {
-    let second = second_name(workload);
-    cluster
-        .pps
-        .iter()
-        .filter(|(_, pps)| !pps.is_alias() && pps.target.is_same_workload(workload))
-        .min_by_key(|(name, pps)| precedence(&workload.name, &second, name, pps.created()))
-        .map(|(name, _)| name.clone())
 }

@@ -70,7 +70,7 @@ fn view_pods(cluster: &Cluster, workload: &Workload, is_last: bool) -> Vec<PodVi
     let surplus = cluster
         .pods
         .iter()
-        .filter(|(name, pod)| pod.workload == workload.target.name && !workload.wanted.contains(name));
+        .filter(|(name, pod)| pod.workload == workload.target.name && !workload.wants(name));
     let names = workload.wanted.iter().chain(surplus.map(|(name, _)| name));
     names.map(|name| view_pod(cluster, workload, name, is_last)).collect()
 }

@@ -2,10 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use super::Recording;
 use crate::limits::MAX_MESSAGES;
 use crate::record::{missing_keys, successor_of};
 use crate::{PodState, Reason, Spec, TargetReference};
+
+/// The desired condition of type Recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recording {
+    /// Its status: whether states are recorded as the spec asks for.
+    pub ok: bool,
+    /// Why.
+    pub reason: Reason,
+    /// Why, in a sentence, with what to do about it.
+    pub message: String,
+}
 
 impl Recording {
     fn not(reason: Reason, message: String) -> Self {

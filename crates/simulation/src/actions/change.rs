@@ -7,8 +7,9 @@ use super::nodes;
 use super::workloads::create_one;
 use crate::admission::admit_pps;
 use crate::cluster::{Cluster, replicas};
+use crate::finding::Finding;
 use crate::load::{add, check_replicas, from_refusal};
-use crate::read::{Finding, Parsed, is_allowed_change, parse};
+use crate::read::{Parsed, is_allowed_change, parse};
 use crate::result::{EventKind, Severity};
 
 /// Replaces an object, or creates it.

@@ -3,11 +3,11 @@
 use pps_core::shorten;
 use serde_json::{Value, json};
 
-use super::unknown;
 use crate::cluster::{Cluster, ZONE};
+use crate::finding::{Finding, unknown};
 use crate::limits::{MAX_LABEL_KEY, MAX_LABEL_VALUE};
 use crate::load::add_node;
-use crate::read::{Finding, Parsed, parse};
+use crate::read::{Parsed, parse};
 use crate::result::EventKind;
 use crate::settle::{delete, settle};
 use crate::text;

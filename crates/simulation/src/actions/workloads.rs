@@ -2,10 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::unknown;
 use crate::cluster::{Cluster, Lifecycle, Workload};
+use crate::finding::{Finding, unknown};
 use crate::load::check_replicas;
-use crate::read::Finding;
 use crate::result::EventKind;
 use crate::text;
 

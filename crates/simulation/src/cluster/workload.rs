@@ -103,6 +103,11 @@ impl Workload {
         }
     }
 
+    /// Whether it wants a Pod of this name.
+    pub(crate) fn wants(&self, pod: &str) -> bool {
+        self.demand.wants(&self.target.name, pod, 0) == Wanted::Yes
+    }
+
     /// How many Pods it wants.
     pub(crate) fn replicas(&self) -> u64 {
         self.demand.replicas().unwrap_or(0)

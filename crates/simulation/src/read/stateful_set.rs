@@ -3,7 +3,7 @@
 use pps_core::pps::{GROUP, group_of};
 use serde_json::Value;
 
-use super::{Finding, check_strings};
+use crate::finding::{Finding, check_strings};
 
 /// Checks a new StatefulSet.
 pub(super) fn check(object: &Value, findings: &mut Vec<Finding>) {

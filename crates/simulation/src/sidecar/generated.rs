@@ -8,7 +8,7 @@ use pps_core::generate::{FIELD_MANAGER, MANAGED_BY_LABEL, Request, read_request,
 use pps_core::pps::{API_VERSION, KIND};
 use serde_json::{Value, json};
 
-use super::governing;
+use super::governing::governing;
 use crate::admission::admit_pps;
 use crate::cluster::{Cluster, Pps, Workload};
 use crate::result::EventKind;

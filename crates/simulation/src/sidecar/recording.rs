@@ -1,15 +1,15 @@
 //! What becomes of each recorded state.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::demand::Wanted;
-use pps_core::pps::RetentionPolicy;
+use pps_core::pps::{KIND, RetentionPolicy};
 use pps_core::record::{RunningPod, record};
 use pps_core::status::{Recording, with_recording};
 use pps_core::workload::{PodLocation, PodOwnership, WorkloadPresence, forgets_state, retains_state};
 use pps_core::{PodState, Reason, Spec};
 
-use super::governing;
+use super::governing::governing;
 use crate::cluster::{Cluster, Dirty, Lifecycle, Pod, Workload};
 use crate::result::EventKind;
 
@@ -55,49 +55,58 @@ fn react_one(cluster: &mut Cluster, name: &str, dirty: &Dirty) -> Option<bool> {
         .or_else(|| workload.is_none().then(|| Recording::workload_not_found(&pps.target)));
     let records = obstacle.as_ref().is_none_or(|obstacle| obstacle.reason == Reason::WorkloadNotFound);
 
-    let mut states = pps.states.clone();
+    let mut changes = BTreeMap::new();
     let mut told = Vec::new();
     for pod in pods(cluster, name, workload, dirty).into_iter().filter(|_| records) {
         match decide(cluster, name, &spec, workload, &pod)? {
             Decision::Keep => {}
             Decision::Record(state) => {
-                if states.get(&pod) != Some(&state) {
-                    told.push((EventKind::Recorded, describe_state(&pod, &state, states.get(&pod))));
-                    states.insert(pod, state);
+                let before = pps.states.get(&pod);
+                if before != Some(&state) {
+                    told.push((EventKind::Recorded, describe_state(&pod, &state, before)));
+                    changes.insert(pod, Some(state));
                 }
             }
             Decision::Drop(why) => {
-                states.remove(&pod);
                 told.push((EventKind::Forgotten, format!("drops the state of {pod}: {why}")));
+                changes.insert(pod, None);
             }
         }
     }
     let target_uid = workload.filter(|_| records).map(|workload| workload.uid.clone());
     let desired = workload.map_or(Some(0), |workload| workload.demand.replicas());
-    let missing_label = || states.iter().find_map(|(pod, state)| Recording::missing_label(&spec, pod, state));
-    let recording = obstacle
-        .or_else(|| pps.hidden.clone().map(Recording::name_conflict))
-        .or_else(missing_label)
-        .unwrap_or_else(|| Recording::progress(states.len(), desired));
-    let conditions = with_recording(&pps.conditions, &recording, pps.generation(), &cluster.now());
-
-    let object = format!("PersistentPodState/{name}");
+    let object = format!("{KIND}/{name}");
     for (kind, text) in told {
         cluster.tell(kind, object.clone(), text);
     }
+    let now = cluster.now();
     let pps = cluster.pps.get_mut(name)?;
-    let before = pps.object["status"].clone();
-    pps.states = states;
-    pps.target_uid = target_uid.or(pps.target_uid.take());
-    let is_new = conditions.is_some();
-    pps.conditions = conditions.unwrap_or_else(|| std::mem::take(&mut pps.conditions));
-    pps.write_status(desired);
-    let has_changed = pps.object["status"] != before;
-    if is_new && !recording.ok {
-        cluster.warn_once(
-            object,
-            format!("does not record everything ({}): {}", recording.reason, recording.message),
-        );
+    let has_other_header = (target_uid.is_some() && pps.target_uid != target_uid)
+        || pps.object["status"]["desired"].as_u64() != desired;
+    let mut has_changed = !changes.is_empty() || has_other_header;
+    for (pod, change) in changes {
+        match change {
+            Some(state) => pps.states.insert(pod, state),
+            None => pps.states.remove(&pod),
+        };
+    }
+    pps.target_uid = target_uid.or_else(|| pps.target_uid.take());
+    let missing_label =
+        || pps.states.iter().find_map(|(pod, state)| Recording::missing_label(&spec, pod, state));
+    let recording = obstacle
+        .or_else(|| pps.hidden.clone().map(Recording::name_conflict))
+        .or_else(missing_label)
+        .unwrap_or_else(|| Recording::progress(pps.states.len(), desired));
+    if let Some(conditions) = with_recording(&pps.conditions, &recording, pps.generation(), &now) {
+        pps.conditions = conditions;
+        has_changed = true;
+        if !recording.ok {
+            let text = format!("does not record everything ({}): {}", recording.reason, recording.message);
+            cluster.warn_once(object, text);
+        }
+    }
+    if has_changed {
+        cluster.pps.get_mut(name)?.write_status(desired);
     }
     Some(has_changed)
 }

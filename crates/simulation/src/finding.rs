@@ -1,0 +1,63 @@
+//! What is wrong with an object or an action.
+
+use pps_core::{shorten, to_text};
+use serde_json::Value;
+
+use crate::result::Severity;
+use crate::text::list;
+
+/// Something that is wrong with an object or an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) field: Option<String>,
+    pub(crate) severity: Severity,
+    pub(crate) message: String,
+}
+
+impl Finding {
+    pub(crate) fn error(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: Some(field.into()), severity: Severity::Error, message: message.into() }
+    }
+
+    pub(crate) fn warning(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(field, message) }
+    }
+
+    /// One about a whole object or action.
+    pub(crate) fn of_all(message: impl Into<String>) -> Self {
+        Self { field: None, severity: Severity::Error, message: message.into() }
+    }
+
+    /// That a field has this value, and what to do.
+    pub(crate) fn wrong(field: &str, value: &Value, remedy: &str) -> Self {
+        let message = match value {
+            Value::Null => format!("{field} is missing: {remedy}"),
+            value => format!("{field} is {}: {remedy}", shorten(&to_text(value))),
+        };
+        Self::error(field, message)
+    }
+}
+
+/// Checks that a value is a map of strings, or missing.
+pub(crate) fn check_strings(path: &str, value: &Value, findings: &mut Vec<Finding>) {
+    match value {
+        Value::Null => {}
+        Value::Object(map) => {
+            if let Some((key, value)) = map.iter().find(|(_, value)| !value.is_string()) {
+                let field = format!("{path}.{}", shorten(key));
+                findings.push(Finding::wrong(&field, value, "put the value in quotes"));
+            }
+        }
+        other => findings.push(Finding::wrong(path, other, "use a map of strings")),
+    }
+}
+
+/// That nothing has this name, and what has another one.
+pub(crate) fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Vec<Finding> {
+    let known: Vec<&str> = known.map(String::as_str).collect();
+    let remedy = match known.as_slice() {
+        [] => format!("there is no {kind}"),
+        known => format!("choose {}", list(known, "or")),
+    };
+    vec![Finding::of_all(format!("{kind} {} does not exist: {remedy}", shorten(name)))]
+}

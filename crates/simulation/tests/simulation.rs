@@ -1,0 +1,21 @@
+//! What happens in simulated clusters.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
+
+#[path = "simulation/addresses.rs"]
+mod addresses;
+#[path = "simulation/controller.rs"]
+mod controller;
+#[path = "simulation/governing.rs"]
+mod governing;
+#[path = "simulation/limits.rs"]
+mod limits;
+#[path = "simulation/nodes.rs"]
+mod nodes;
+#[path = "simulation/problems.rs"]
+mod problems;
+#[path = "simulation/properties.rs"]
+mod properties;
+#[path = "simulation/recording.rs"]
+mod recording;
+#[path = "simulation/worlds.rs"]
+mod worlds;

@@ -1,0 +1,73 @@
+//! A scenario that is too large has one problem, and costs nothing more.
+
+use pps_simulation::limits::{MAX_ACTIONS, MAX_BYTES, MAX_CREATED_PODS, MAX_NODES, MAX_OBJECTS};
+use pps_simulation::{Scenario, run};
+use serde_json::{Value, json};
+
+use crate::worlds::{HOSTNAME, last, node, play, pps, required, scenario, stateful_set, with};
+
+/// The message of the only problem, and how many steps there are.
+fn refusal(scenario: &Scenario) -> (String, usize) {
+    let result = run(scenario);
+    let [problem] = result.problems.as_slice() else { panic!("{:#?}", result.problems) };
+    (problem.message.clone(), result.steps.len())
+}
+
+#[test]
+fn large_inputs_are_refused_as_a_whole() {
+    let large = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": "x".repeat(MAX_BYTES)}});
+    let deep = (0..100).fold(json!(1), |value, _| json!([value]));
+    let objects = vec![json!({"apiVersion": "v1", "kind": "Secret"}); MAX_OBJECTS + 1];
+    let actions = json!(vec![json!({"do": "rollOut"}); MAX_ACTIONS + 1]);
+    let change = json!([{"do": "changeSpec", "object": large}]);
+    for (scenario, expected) in [
+        (scenario(vec![large.clone()], json!([])), "the objects are too large: use less than 1024 KiB"),
+        (scenario(vec![deep], json!([])), "the objects are too large"),
+        (Scenario { settings: large.clone(), ..Scenario::default() }, "the settings are too large"),
+        (scenario(objects, json!([])), "there are 1001 objects: use at most 1000"),
+        (scenario(Vec::new(), actions), "there are 201 actions: use at most 200"),
+        (scenario(Vec::new(), change), "the objects of all actions are too large"),
+    ] {
+        let (message, steps) = refusal(&scenario);
+        assert!(message.starts_with(expected), "{message}");
+        assert_eq!(steps, 0);
+    }
+}
+
+#[test]
+fn nodes_and_replicas_beyond_the_limit_are_refused_alone() {
+    let objects: Vec<Value> = (0..=MAX_NODES).map(|index| node(&format!("n{index}"), "a")).collect();
+    let scenario = |objects| scenario(objects, json!([]));
+    let (message, steps) = refusal(&scenario(objects));
+    assert!(message.starts_with("the cluster has 200 nodes"), "{message}");
+    assert_eq!(steps, 1);
+    let (message, _) = refusal(&scenario(vec![stateful_set("a", 400), stateful_set("b", 101)]));
+    assert!(message.starts_with("all workloads together want 501 Pods"), "{message}");
+    let huge = with(stateful_set("a", 1), "spec.replicas", json!(u64::MAX));
+    assert!(refusal(&scenario(vec![huge])).0.contains("at most 500 are simulated"));
+}
+
+#[test]
+fn the_largest_cluster_is_simulated() {
+    let mut objects: Vec<Value> =
+        (0..MAX_NODES).map(|index| node(&format!("n{index}"), ["a", "b", "c"][index % 3])).collect();
+    objects.push(with(stateful_set("db", 500), "spec.podManagementPolicy", json!("Parallel")));
+    objects.push(pps("db", required(HOSTNAME)));
+    let result = play(objects, json!([{"do": "rollOut"}, {"do": "deletePod", "pod": "db-0"}]));
+    assert_eq!(last(&result).world.workloads[0].ready, 500);
+    assert_eq!(last(&result).world.pods[0].came_home, Some(true));
+}
+
+#[test]
+fn a_scenario_that_creates_pods_without_end_is_stopped() {
+    let objects = vec![with(stateful_set("db", 500), "spec.podManagementPolicy", json!("Parallel"))];
+    let mut actions = vec![json!({"do": "rollOut"})];
+    let delete = json!({"do": "deleteWorkload", "workload": "db"});
+    for _ in 0..99 {
+        actions.extend([delete.clone(), json!({"do": "createWorkload", "workload": "db"})]);
+    }
+    let result = run(&scenario(objects, actions.into()));
+    let [problem] = result.problems.as_slice() else { panic!("{:#?}", result.problems) };
+    assert!(problem.message.contains(&format!("at most {MAX_CREATED_PODS} Pods")), "{problem:?}");
+    assert_eq!(result.steps.len(), 1 + 1 + 2 * (MAX_CREATED_PODS / 500 - 1));
+}

@@ -1,0 +1,148 @@
+//! What happens when nodes are cordoned, drained, lost and returned.
+
+use pps_simulation::{EventKind, Phase};
+use serde_json::{Value, json};
+
+use crate::worlds::{
+    HOSTNAME, ZONE, last, node, nodes, object, places, play, pod, pps, required, stateful_set, texts, with,
+};
+
+fn world(spec: Value) -> Vec<Value> {
+    let mut objects = nodes(4);
+    objects.push(stateful_set("db", 2));
+    objects.push(pps("db", spec));
+    objects
+}
+
+fn preferred(key: &str) -> Value {
+    json!({"preferredPersistentTopology": [{"weight": 100, "preference": {"nodeTopologyKeys": [key]}}]})
+}
+
+#[test]
+fn a_required_topology_keeps_a_pod_pending_and_a_preferred_one_does_not() {
+    let actions = json!([
+        {"do": "rollOut"}, {"do": "cordon", "node": "n1"}, {"do": "deletePod", "pod": "db-0"},
+        {"do": "uncordon", "node": "n1"},
+    ]);
+    let result = play(world(required(HOSTNAME)), actions.clone());
+    assert_eq!(places(&result.steps[3]), ["db-0 Pending", "db-1 n3"]);
+    assert_eq!(pod(&result.steps[3], "db-0").came_home, Some(false));
+    assert_eq!(places(last(&result)), ["db-0 n1", "db-1 n3"]);
+    assert_eq!(
+        texts(last(&result), &[EventKind::Scheduled]),
+        ["Pod/db-0 runs on n1 and has the address 10.1.0.2, as recorded"]
+    );
+
+    let result = play(world(preferred(HOSTNAME)), actions);
+    assert_eq!(places(&result.steps[3]), ["db-0 n2", "db-1 n3"]);
+    let text = &texts(&result.steps[3], &[EventKind::Scheduled])[0];
+    assert!(
+        text.starts_with(
+            "Pod/db-0 runs on n2 and has the address 10.3.0.1; its state was recorded on n1 (n1 is cordoned)"
+        ),
+        "{text}"
+    );
+    assert_eq!(object(&result.steps[3], "db").states["db-0"].node_name, "n2");
+}
+
+#[test]
+fn a_drained_node_loses_its_pods_one_by_one() {
+    let one = with(node("n1", "a"), "metadata.labels", json!({ZONE: "a", "only": "n1"}));
+    let objects = vec![one, node("n2", "a"), stateful_set("db", 2)];
+    let actions = json!([{"do": "cordon", "node": "n2"}, {"do": "rollOut"}, {"do": "uncordon", "node": "n2"}, {"do": "drain", "node": "n1"}]);
+    let result = play(objects, actions);
+    assert_eq!(places(&result.steps[2]), ["db-0 n1", "db-1 n1"]);
+    assert_eq!(places(last(&result)), ["db-0 n2", "db-1 n2"]);
+    let order: Vec<String> =
+        last(&result).events.iter().map(|event| format!("{:?} {}", event.kind, event.object)).collect();
+    assert_eq!(
+        order,
+        [
+            "Changed Node/n1",
+            "Deleted Pod/db-0",
+            "Scheduled Pod/db-0",
+            "Deleted Pod/db-1",
+            "Scheduled Pod/db-1"
+        ]
+    );
+    assert!(last(&result).world.nodes[0].cordoned);
+}
+
+#[test]
+fn a_pod_waits_for_a_lost_node_and_returns_with_it() {
+    let actions = json!([
+        {"do": "rollOut"}, {"do": "loseNode", "node": "n1"}, {"do": "endGracePeriod"}, {"do": "returnNode", "node": "n1"},
+    ]);
+    let result = play(world(required(HOSTNAME)), actions);
+    for step in [2, 3] {
+        assert_eq!(places(&result.steps[step]), ["db-0 Pending", "db-1 n3"]);
+        assert!(!result.steps[step].world.nodes[0].exists);
+        assert_eq!(object(&result.steps[step], "db").states["db-0"].node_name, "n1");
+    }
+    assert_eq!(places(last(&result)), ["db-0 n1", "db-1 n3"]);
+}
+
+#[test]
+fn forget_drops_the_states_of_a_deleted_node_after_the_grace_period_and_evicts_pods_that_wait_for_it() {
+    let spec = with(required(HOSTNAME), "nodeDeletionPolicy", json!("Forget"));
+    let actions = json!([{"do": "rollOut"}, {"do": "loseNode", "node": "n1"}, {"do": "endGracePeriod"}]);
+    let result = play(world(spec.clone()), actions);
+    assert_eq!(places(&result.steps[2]), ["db-0 Pending", "db-1 n3"]);
+    assert!(object(&result.steps[2], "db").states.contains_key("db-0"), "the grace period has not ended");
+    let kinds = [EventKind::Forgotten, EventKind::Evicted];
+    let events = texts(last(&result), &kinds);
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert_eq!(
+        events[0],
+        "PersistentPodState/db drops the state of db-0: node n1 no longer exists (nodeDeletionPolicy: Forget)"
+    );
+    assert!(
+        events[1].starts_with("Pod/db-0 is evicted: it was Pending for a node that does not exist"),
+        "{events:?}"
+    );
+    let moved = pod(last(&result), "db-0");
+    assert_eq!(
+        (moved.phase, moved.came_home, moved.previous_node.as_deref()),
+        (Phase::Running, None, Some("n1"))
+    );
+    assert_eq!(object(last(&result), "db").states["db-0"].node_name, moved.node.clone().unwrap());
+
+    let in_time = json!([
+        {"do": "rollOut"}, {"do": "loseNode", "node": "n1"}, {"do": "returnNode", "node": "n1"}, {"do": "endGracePeriod"},
+    ]);
+    let result = play(world(spec), in_time);
+    assert_eq!(places(last(&result)), ["db-0 n1", "db-1 n3"]);
+    assert_eq!(texts(last(&result), &kinds), [""; 0]);
+}
+
+#[test]
+fn a_lost_zone_takes_all_its_nodes() {
+    let actions = json!([{"do": "rollOut"}, {"do": "loseZone", "zone": "a"}]);
+    let result = play(world(required(ZONE)), actions);
+    assert_eq!(places(last(&result)), ["db-0 Pending", "db-1 n3"]);
+    let exist: Vec<bool> = last(&result).world.nodes.iter().map(|node| node.exists).collect();
+    assert_eq!(exist, [false, false, true, true]);
+    let verdicts = &pod(last(&result), "db-0").scheduler;
+    assert!(verdicts.iter().all(|one| !one.fits && one.excluded_by[0].from_pps), "{verdicts:#?}");
+}
+
+#[test]
+fn without_pps_a_pod_runs_anywhere() {
+    let actions = json!([{"do": "rollOut"}, {"do": "loseNode", "node": "n1"}]);
+    let mut objects = world(required(HOSTNAME));
+    objects.pop();
+    let result = play(objects, actions);
+    let pod = pod(last(&result), "db-0");
+    assert_eq!((pod.phase, pod.previous_node.as_deref()), (Phase::Running, Some("n1")));
+    let text = &texts(last(&result), &[EventKind::Scheduled])[0];
+    assert!(text.contains("; it ran on n1 before"), "{text}");
+}
+
+#[test]
+fn the_observed_choice_of_a_real_scheduler_counts_where_it_is_possible() {
+    let mut scenario = crate::worlds::scenario(world(required(HOSTNAME)), json!([{"do": "rollOut"}]));
+    for (node, expected) in [("n2", "db-0 n2"), ("n9", "db-0 n1")] {
+        scenario.observed = vec![[("db-0".to_owned(), node.to_owned())].into()];
+        assert_eq!(places(last(&pps_simulation::run(&scenario)))[0], expected);
+    }
+}
