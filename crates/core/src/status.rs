@@ -124,6 +124,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Reason;
 
     fn state() -> impl Strategy<Value = PodState> {
         let map = || btree_map("[a-c]", "[x-y]", 0..3);
