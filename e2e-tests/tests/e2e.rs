@@ -30,4 +30,5 @@ mod registry;
 mod release;
 mod scenarios;
 mod scope;
+mod simulation;
 mod workers;
