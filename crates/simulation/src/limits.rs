@@ -15,7 +15,7 @@ pub const MAX_REPLICAS: u64 = 500;
 /// Actions.
 pub const MAX_ACTIONS: usize = 200;
 /// Pods that a whole scenario creates.
-pub const MAX_CREATED_PODS: usize = 20_000;
+pub const MAX_CREATED_PODS: usize = 10_000;
 /// Characters in the key of a label.
 pub(crate) const MAX_LABEL_KEY: usize = pps_core::limits::MAX_KEY_LENGTH;
 /// Characters in the value of a label.
