@@ -52,7 +52,8 @@ pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
         }
         let (nodes, pods) = snapshot(cluster, namespace).await;
         let api = cluster.pods_api(namespace);
-        let created = api.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+        let created =
+            api.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
         let pod = serde_json::to_value(&created).unwrap();
         let node = decided(cluster, &created).await;
         let views: Vec<NodeView> = nodes
@@ -62,20 +63,20 @@ pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
         let placement = Placement { pod: &pod, before: None, selector: selector.as_ref() };
         let exact = select_in(kubernetes, &placement, &views);
         let any = select(&placement, &views);
-        let text = || format!("{namespace}: took {node:?}\n{exact:#?}\n{any:?}\n{pod}\n{}", json!([nodes, pods]));
-        match &node {
-            Ok(node) => {
-                assert!(exact.may_land_on.contains(node) && any.may_land_on.contains(node), "{}", text());
-                chosen += 1;
-                possible += exact.may_land_on.len();
-            }
-            Err(_) => {
-                assert!(exact.may_land_on.is_empty() && any.may_land_on.is_empty(), "{}", text());
-                pending += 1;
-            }
+        let text =
+            || format!("{namespace}: took {node:?}\n{exact:#?}\n{any:?}\n{pod}\n{}", json!([nodes, pods]));
+        if let Ok(node) = &node {
+            assert!(exact.may_land_on.contains(node) && any.may_land_on.contains(node), "{}", text());
+            chosen += 1;
+            possible += exact.may_land_on.len();
+        } else {
+            assert!(exact.may_land_on.is_empty() && any.may_land_on.is_empty(), "{}", text());
+            pending += 1;
         }
     }
-    note(&format!("{namespace}: {chosen} Pods took one of {possible} possible nodes, {pending} stay Pending"));
+    note(&format!(
+        "{namespace}: {chosen} Pods took one of {possible} possible nodes, {pending} stay Pending"
+    ));
 }
 
 /// The Nodes of one place and the Pods on them, as the API shows them.
