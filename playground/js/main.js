@@ -4,7 +4,7 @@ import { byId, h } from "./dom.js";
 import { BadLink, MAX_ACTIONS, fromFragment, toFragment } from "./link.js";
 import { EXAMPLES, caption, exampleState, findExample, selectionAfter } from "./examples.js";
 import { complete, findDocument, node } from "./yaml.js";
-import { Engine } from "./engine.js";
+import { engine } from "./engine.js";
 import { Editor } from "./editor.js";
 import { drawCluster } from "./cluster.js";
 import { drawDetails, drawStates } from "./details.js";
@@ -31,7 +31,6 @@ let typing = 0;
 let playing = 0;
 let latestFragment = "";
 
-const engine = new Engine();
 const objects = new Editor(byId("objects-editor"), byId("objects-problems"), (text) => typed({ objects: text }));
 const settings = new Editor(byId("settings-editor"), byId("settings-problems"), (text) => typed({ settings: text }));
 const apply = new Editor(byId("apply-editor"), byId("apply-problems"), () => {});
