@@ -9,7 +9,7 @@ import { Editor } from "./editor.js";
 import { drawCluster } from "./cluster.js";
 import { drawDetails, drawStates } from "./details.js";
 import { drawEvents, drawOutcome, drawTimeline } from "./timeline.js";
-import { actionLabel, findPod, sentences, shortList } from "./story.js";
+import { actionLabel, findPod, mostInteresting, sentences, shortList } from "./story.js";
 import { startTheme } from "./theme.js";
 
 /**
@@ -107,7 +107,7 @@ function drawWorld() {
   drawCluster(byId("cluster"), { steps, selected: state.selected, act, select });
   const [kind, name, side] = (state.selected ?? "").split("/");
   const chosen = side === "without" ? "without" : "with";
-  const pod = kind === "Pod" ? findPod(steps[chosen].at(-1)?.world, name) : undefined;
+  const pod = kind === "Pod" ? findPod(steps[chosen].at(-1)?.world, name) : mostInteresting(steps.with);
   drawDetails(byId("details"), pod, chosen, steps[chosen].at(-1)?.world);
   drawStates(byId("states"), steps.with.at(-1));
   drawOutcome(byId("outcome"), steps);
