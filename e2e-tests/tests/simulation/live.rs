@@ -160,7 +160,7 @@ impl<'a> Live<'a> {
             if info.terminating {
                 look.busy = Some(format!("{name} terminates"));
             }
-            if info.node.is_none() && !is_unschedulable(pod) {
+            if info.node.is_none() && unschedulable(pod).is_none() {
                 look.busy = Some(format!("the scheduler has not decided about {name}"));
             }
             let picture = PodPicture::of(&serde_json::to_value(pod)?, info.node, info.ready);
@@ -284,9 +284,12 @@ pub(crate) async fn create_node(cluster: &Cluster, object: &Value) {
     api.patch_status(&name, &PatchParams::default(), &status).await.unwrap();
 }
 
-pub(crate) fn is_unschedulable(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|one| one.type_ == "PodScheduled" && one.status == "False")
+/// Why the scheduler finds no node, if it has said so.
+pub(crate) fn unschedulable(pod: &Pod) -> Option<&str> {
+    let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let said =
+        conditions.find(|one| one.type_ == "PodScheduled" && one.reason.as_deref() == Some("Unschedulable"));
+    said.map(|one| one.message.as_deref().unwrap_or_default())
 }
 
 /// The nodes that the real scheduler took.
