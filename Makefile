@@ -71,6 +71,10 @@ bench: setup ## Measure the costs and write docs/benchmarks.md (ARGS=growth to c
 dashboard-picture: setup ## Play a short story, and draw the dashboard with its data in docs/images/dashboard.png
 	hack/dashboard-picture.sh docs/images/dashboard.png
 
+.PHONY: playground-picture
+playground-picture: playground ## Draw a state of the playground in docs/images/playground.png
+	UPDATE=1 $(MAKE) --no-print-directory e2e-tests T='-- browser::page::picture::'
+
 .PHONY: setup
 setup: control-plane policy.wasm
 

@@ -1,5 +1,6 @@
-//! The playground in a real Chromium: the golden corpus, and what the page may ask for.
+//! The playground in a real Chromium: the golden corpus, what the page may ask for, and the page itself.
 
 mod corpus;
 mod engine;
 mod harness;
+mod page;

@@ -1,0 +1,92 @@
+//! The page, as a user sees it.
+
+mod accessibility;
+mod examples;
+mod keyboard;
+mod links;
+mod picture;
+mod texts;
+
+use anyhow::{Context, Result};
+use pps_e2e::browser::Browser;
+use serde_json::{Value, json};
+
+/// The page has the engine's answer to the last change, and its link.
+const IDLE: &str = "document.getElementById('cluster').getAttribute('aria-busy') === 'false'";
+
+/// What a user sees of a state.
+const SEEN: &str = r##"(() => {
+    const text = (id) => document.getElementById(id).innerText;
+    const value = (id) => document.getElementById(id).value;
+    return {
+        objects: value("objects"), settings: value("settings"), example: value("example"), title: text("example-title"),
+        steps: [...document.querySelectorAll("#timeline li")].map((step) => `${step.className} ${step.innerText}`),
+        cluster: text("cluster"), outcome: text("outcome"), details: text("details"), states: text("states"),
+        selected: [...document.querySelectorAll("#cluster [aria-pressed=true]")].map((element) => element.dataset.key),
+        problems: text("objects-problems"),
+    };
+})()"##;
+
+/// The page in a browser.
+struct Page {
+    browser: Browser,
+}
+
+impl Page {
+    /// Opens the page with a fragment, which may be empty.
+    async fn open(fragment: &str) -> Result<Self> {
+        let page = Self { browser: Browser::start().await? };
+        page.go(fragment).await?;
+        Ok(page)
+    }
+
+    /// Opens the page again, with another fragment.
+    async fn go(&self, fragment: &str) -> Result<()> {
+        self.browser.open(&format!("#{fragment}")).await?;
+        self.settle().await
+    }
+
+    async fn settle(&self) -> Result<()> {
+        self.browser.wait_until(IDLE).await
+    }
+
+    async fn click(&self, selector: &str) -> Result<()> {
+        self.browser.click(selector).await?;
+        self.settle().await.with_context(|| format!("after a click on {selector}"))
+    }
+
+    async fn choose(&self, example: &str) -> Result<()> {
+        self.browser.find("#example").await?.select_by_value(example).await?;
+        self.settle().await
+    }
+
+    async fn fill(&self, selector: &str, text: &str) -> Result<()> {
+        self.browser.fill(selector, text).await?;
+        self.settle().await
+    }
+
+    async fn seen(&self) -> Result<Value> {
+        self.browser.evaluate(SEEN).await
+    }
+
+    /// The text of an element, as it is laid out.
+    async fn text(&self, id: &str) -> Result<String> {
+        let text = self.browser.script("return document.getElementById(arguments[0]).innerText;", vec![json!(id)]).await?;
+        Ok(text.as_str().unwrap_or_default().to_owned())
+    }
+
+    async fn fragment(&self) -> Result<String> {
+        let hash = self.browser.evaluate("location.hash").await?;
+        Ok(hash.as_str().unwrap_or_default().trim_start_matches('#').to_owned())
+    }
+
+    /// Ends the browser; see [`Browser::close`] for what must hold then.
+    async fn close(self) -> Result<()> {
+        self.browser.close().await
+    }
+}
+
+/// The selector of a button in the cluster: `Node/node-1`, `Pod/db-0/with`, `tool-cordon`.
+fn key(name: &str) -> String {
+    format!("[data-key=\"{name}\"]")
+}

@@ -1,0 +1,132 @@
+//! The page without a mouse.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, bail, ensure};
+use fantoccini::key::Key;
+use serde_json::json;
+
+use super::{Page, key};
+
+/// More than the page has.
+const MOST_STOPS: usize = 200;
+
+/// Where the focus is, and whether that can be seen.
+const FOCUS: &str = r#"(() => {
+    const focused = document.activeElement;
+    const outlined = [focused, focused.parentElement].some((element) => {
+        const style = element === null ? null : getComputedStyle(element);
+        return style !== null && style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+    });
+    return [focused.id || focused.dataset.key || focused.tagName, outlined];
+})()"#;
+
+/// What a user can act on, by the same names.
+const CONTROLS: &str = r#"[...document.querySelectorAll("a[href], button, select, textarea, input, summary, [tabindex='0']")]
+    .filter((element) => element.checkVisibility())
+    .map((element) => element.id || element.dataset.key || element.tagName)"#;
+
+async fn focus(page: &Page) -> Result<(String, bool)> {
+    Ok(serde_json::from_value(page.browser.evaluate(FOCUS).await?)?)
+}
+
+/// Presses Tab until the focus is on an element with this id or key.
+async fn tab_to(page: &Page, name: &str) -> Result<()> {
+    for _ in 0..MOST_STOPS {
+        let (focused, is_seen) = focus(page).await?;
+        if focused == name {
+            ensure!(is_seen, "the focus on {name} cannot be seen");
+            return Ok(());
+        }
+        page.browser.press(Key::Tab).await?;
+    }
+    bail!("Tab does not lead to {name}")
+}
+
+async fn press(page: &Page, pressed: Key) -> Result<()> {
+    page.browser.press(pressed).await?;
+    page.settle().await
+}
+
+#[tokio::test]
+async fn an_example_can_be_played_with_the_keyboard_alone() -> Result<()> {
+    let page = Page::open("").await?;
+    tab_to(&page, "example").await?;
+    press(&page, Key::Down).await?;
+    ensure!(page.text("example-title").await?.starts_with("Database on a local disk"), "the arrow does not choose an example");
+    tab_to(&page, "next").await?;
+    for expected in ["db-0 starts on node-1.", "db-0 returns to node-1", "No Pod starts", "db-0 stays Pending", "db-0 returns to node-1"] {
+        press(&page, Key::Enter).await?;
+        ensure!(page.text("outcome").await?.contains(expected), "{}", page.text("outcome").await?);
+        ensure!(page.browser.evaluate("document.getElementById('live').textContent").await?.as_str().is_some_and(|said| said.contains("With PPS:")), "a screen reader hears nothing");
+        ensure!(focus(&page).await?.0 == "next", "the focus left the button");
+    }
+    press(&page, Key::Enter).await?;
+
+    // A node, with what can be done to it in the next stops.
+    tab_to(&page, "Node/node-3").await?;
+    press(&page, Key::Enter).await?;
+    ensure!(focus(&page).await?.0 == "Node/node-3", "the focus left the node");
+    page.browser.press(Key::Tab).await?;
+    while focus(&page).await?.0.starts_with("Pod/") {
+        page.browser.press(Key::Tab).await?;
+    }
+    ensure!(focus(&page).await?.0 == "tool-cordon", "{:?} follows the node", focus(&page).await?);
+    press(&page, Key::Space).await?;
+    ensure!(focus(&page).await?.0 == "tool-cordon", "the focus left the button");
+    ensure!(page.browser.text(&key("tool-cordon")).await? == "Uncordon", "the node is not cordoned");
+
+    // A Pod of that node.
+    tab_to(&page, "Pod/db-1/without").await?;
+    press(&page, Key::Space).await?;
+    tab_to(&page, "tool-pod").await?;
+    press(&page, Key::Enter).await?;
+    ensure!(page.text("outcome").await?.contains("db-1 stays Pending"), "{}", page.text("outcome").await?);
+    tab_to(&page, "tool-details").await?;
+    press(&page, Key::Enter).await?;
+    ensure!(page.text("details").await?.contains("without PPS"), "the details are of another Pod");
+
+    // Text fields are left with Tab, too.
+    tab_to(&page, "objects").await?;
+    page.browser.keys("# typed").await?;
+    page.settle().await?;
+    tab_to(&page, "settings").await?;
+    tab_to(&page, "apply-node").await?;
+    page.close().await
+}
+
+#[tokio::test]
+async fn tab_reaches_every_control_and_the_focus_can_be_seen() -> Result<()> {
+    let page = Page::open("example=refused&step=3").await?;
+    page.click(&key("Node/node-2")).await?;
+    // So that the first Tab begins at the top.
+    page.browser.evaluate("document.activeElement.blur()").await?;
+    let controls: BTreeSet<String> = serde_json::from_value(page.browser.evaluate(CONTROLS).await?)?;
+    ensure!(controls.len() > 40, "the page has only {} controls", controls.len());
+    let mut reached = BTreeSet::new();
+    for _ in 0..MOST_STOPS {
+        page.browser.press(Key::Tab).await?;
+        let (name, is_seen) = focus(&page).await?;
+        ensure!(is_seen || name == "BODY", "the focus on {name} cannot be seen");
+        reached.insert(name);
+        if reached.is_superset(&controls) {
+            break;
+        }
+    }
+    let missed: Vec<&String> = controls.difference(&reached).collect();
+    ensure!(missed.is_empty(), "Tab does not reach {missed:?}");
+    page.close().await
+}
+
+#[tokio::test]
+async fn what_moves_stands_still_for_users_who_ask_for_it() -> Result<()> {
+    let page = Page::open("example=first-steps").await?;
+    let animated = "document.getAnimations().length > 0";
+    page.click("#next").await?;
+    page.browser.prefer("prefers-reduced-motion", "no-preference").await?;
+    page.click("#next").await?;
+    ensure!(page.browser.evaluate("getComputedStyle(document.querySelector('.pod.changed')).animationName").await? == json!("arrive"), "nothing moves at all");
+    page.browser.prefer("prefers-reduced-motion", "reduce").await?;
+    ensure!(page.browser.evaluate(animated).await? == json!(false), "something moves");
+    page.close().await
+}

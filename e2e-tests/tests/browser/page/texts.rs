@@ -1,0 +1,139 @@
+//! What users type and paste.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use fantoccini::key::Key;
+use pps_e2e::report::note;
+use serde_json::{Value, json};
+
+use super::{Page, key};
+
+/// A page that does not answer for longer looks broken.
+const LONGEST_FREEZE: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn a_mistake_is_marked_in_its_line() -> Result<()> {
+    let page = Page::open("example=refused").await?;
+    let lines = page.browser.evaluate("document.getElementById('objects').value.split('\\n')").await?;
+    let line_of = |part: &str| {
+        let lines = lines.as_array().into_iter().flatten();
+        lines.map(|line| line.as_str().unwrap_or_default()).position(|line| line.contains(part)).map(|index| index + 1)
+    };
+    let expected: Vec<String> = ["host name", "weight: 1000", "podIP"]
+        .iter()
+        .map(|part| format!("Line {}", line_of(part).unwrap_or_default()))
+        .collect();
+    let seen = page.browser.evaluate("[...document.querySelectorAll('#objects-problems button')].map((line) => line.innerText)").await?;
+    ensure!(seen == json!(expected), "the lines are {expected:?}, the messages name {seen}");
+    let marked = page.browser.evaluate("[...document.querySelectorAll('.number.error')].map((mark) => `Line ${mark.innerText.slice(2)}`)").await?;
+    ensure!(marked == json!(expected), "marked: {marked}");
+    page.click("#objects-problems button").await?;
+    let cursor = "(() => { const text = document.activeElement; return text.value.slice(0, text.selectionStart).split('\\n').length; })()";
+    ensure!(page.browser.evaluate(cursor).await? == json!(line_of("host name")), "the cursor is elsewhere");
+    ensure!(page.text("objects-status").await? == "3 errors.", "the status says something else");
+    page.close().await
+}
+
+#[tokio::test]
+async fn garbage_is_answered_and_the_page_still_works() -> Result<()> {
+    let page = Page::open("").await?;
+    let laughs = (1..30).fold("a0: &a0 [x,x,x,x]\n".to_owned(), |text, n| {
+        text + &format!("a{n}: &a{n} [*a{0},*a{0},*a{0},*a{0}]\n", n - 1)
+    });
+    let garbage = [
+        "\u{0}\u{1}\u{feff}\u{2028}".to_owned(),
+        "}{ ][ : - ? ! & * | > ' \" % @ `".into(),
+        "%YAML 9.9\n---\n&a [*a, *b]".into(),
+        "kind: Pod\nkind: Pod\n".into(),
+        "kind: [Node]\nmetadata: 7\n---\nnull\n---\n- 1\n".into(),
+        "apiVersion: v1\nkind: Node\nmetadata: {name: '<img src=x onerror=alert(1)>'}".into(),
+        "apiVersion: v1\r\nkind: Node\r\nmetadata: {name: a}\r\n\t- tab".into(),
+        "🦀".repeat(5000),
+        "---\n".repeat(5000),
+        "[".repeat(20_000),
+        format!("a: {}", "- ".repeat(20_000)),
+        laughs,
+        "x".repeat(300_000),
+    ];
+    for text in &garbage {
+        page.fill("#objects", text).await?;
+        let status = page.text("objects-status").await?;
+        ensure!(!status.is_empty(), "no answer to {:?}", text.chars().take(40).collect::<String>());
+        ensure!(page.text("notice").await?.is_empty(), "the engine failed: {}", page.text("notice").await?);
+        page.fill("#settings", text).await?;
+        page.fill("#settings", "").await?;
+        page.browser.evaluate("document.getElementById('apply').value = document.getElementById('objects').value").await?;
+        page.click("#apply-button").await?;
+        ensure!(page.text("notice").await?.is_empty(), "the engine failed: {}", page.text("notice").await?);
+    }
+    ensure!(page.browser.evaluate("document.images.length").await? == json!(0), "a text became an element");
+    page.click("#reset").await?;
+    page.click("#next").await?;
+    ensure!(page.text("outcome").await?.contains("db-0 starts on node-1."), "the page is broken");
+    page.close().await
+}
+
+/// A lone surrogate cannot be sent by WebDriver.
+#[tokio::test]
+async fn half_a_character_is_answered() -> Result<()> {
+    let page = Page::open("").await?;
+    let script = "const text = document.getElementById('objects'); text.value = 'kind: \\ud800'; text.dispatchEvent(new InputEvent('input'));";
+    page.browser.script(script, Vec::new()).await?;
+    page.settle().await?;
+    ensure!(page.text("notice").await?.is_empty(), "{}", page.text("notice").await?);
+    page.close().await
+}
+
+#[tokio::test]
+async fn a_megabyte_can_be_pasted() -> Result<()> {
+    let page = Page::open("").await?;
+    let permissions = json!({"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]});
+    page.browser.devtools("Browser.grantPermissions", permissions).await?;
+    let script = r#"
+        const object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n";
+        await navigator.clipboard.writeText(object.repeat(20_000).slice(0, 1 << 20));
+        const text = document.getElementById("objects");
+        text.focus();
+        text.select();
+        window.longestFrame = 0;
+        let last = performance.now();
+        const frame = (now) => {
+            window.longestFrame = Math.max(window.longestFrame, now - last);
+            last = now;
+            requestAnimationFrame(frame);
+        };
+        requestAnimationFrame(frame);
+    "#;
+    page.browser.script(script, Vec::new()).await?;
+    let paste = format!("{}v{}", char::from(Key::Control), char::from(Key::Null));
+    page.browser.keys(&paste).await?;
+    page.browser.wait_until("document.getElementById('objects').value.length === 1 << 20").await?;
+    page.settle().await?;
+    let longest = page.browser.evaluate("window.longestFrame").await?;
+    let longest = Duration::from_secs_f64(longest.as_f64().unwrap_or(f64::MAX) / 1000.0);
+    note(&format!("the longest frame while 1 MiB is pasted: {} ms", longest.as_millis()));
+    ensure!(longest < LONGEST_FREEZE, "the page did not answer for {longest:?}");
+    let status = page.text("objects-status").await?;
+    ensure!(status.contains("error"), "{status}");
+    let lines: Value = page.browser.evaluate("document.querySelectorAll('.number').length").await?;
+    ensure!(lines.as_u64() < Some(100), "all lines are drawn: {lines}");
+    page.click("#copy").await?;
+    page.browser.wait_for_text("#copied", "too long for a link").await?;
+    page.click("#reset").await?;
+    ensure!(page.text("objects-status").await? == "No problems found.", "the example is not restored");
+    page.close().await
+}
+
+/// A name is text, whatever it contains.
+#[tokio::test]
+async fn markup_in_names_stays_text() -> Result<()> {
+    let page = Page::open("example=first-steps&step=1").await?;
+    page.click(&key("Node/node-1")).await?;
+    page.fill(&key("label-key"), "<b>x</b>").await?;
+    page.fill(&key("label-value"), "\"><script>alert(1)</script>").await?;
+    page.click(&key("tool-label")).await?;
+    ensure!(page.text("timeline").await?.contains("<b>x</b>"), "the label's text is not shown");
+    ensure!(page.browser.evaluate("document.querySelectorAll('#timeline b, body script').length").await? == json!(0), "a text became an element");
+    page.close().await
+}
