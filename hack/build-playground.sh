@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the playground in target/playground: the files of playground/, and in engine/ the module of crates/playground with its
-# JavaScript. If nothing has changed, that takes seconds.
+# Builds the playground in target/playground: the files of playground/, and in engine/ the module of crates/playground, compressed, with
+# its JavaScript. If nothing has changed, that takes seconds.
 #
 # The module is compiled as hack/build-wasm.sh compiles the policy, but a panic has a message here: the page shows it.
 set -euo pipefail
@@ -12,7 +12,7 @@ PAGE="$REPO_DIR/target/playground"
 BUILD_DIR="$REPO_DIR/target-wasm/playground"
 BUILT="$BUILD_DIR/$TARGET/playground/pps_playground.wasm"
 ENGINE="$BUILD_DIR/engine"
-# The browser loads all of it before the first answer.
+# The browser loads all of it before the first answer. The module counts as it is sent: compressed.
 MAX_BYTES=500000
 
 # wasm-bindgen would use reference types, with a table that older versions of wasm-opt break.
@@ -33,11 +33,13 @@ bind() {
     if have wasm-opt; then
         # Twice: the first run leaves something for the second.
         step "optimise it" wasm-opt -Oz -Oz --converge --strip-debug --strip-producers "${WASM_FEATURES[@]}" \
-            "$ENGINE.new/pps_playground_bg.wasm" -o "$ENGINE.new/optimised"
-        mv "$ENGINE.new/optimised" "$ENGINE.new/pps_playground_bg.wasm"
+            "$ENGINE.new/bindings_bg.wasm" -o "$ENGINE.new/optimised"
+        mv "$ENGINE.new/optimised" "$ENGINE.new/bindings_bg.wasm"
     else
         say "wasm-opt (Debian: binaryen) is missing: the module will be larger than necessary"
     fi
+    say "the module: $(stat -c %s "$ENGINE.new/bindings_bg.wasm") bytes"
+    gzip -9n "$ENGINE.new/bindings_bg.wasm"
     rm -rf "$ENGINE"
     mv "$ENGINE.new" "$ENGINE"
 }
@@ -52,7 +54,7 @@ build() {
     mkdir -p "$PAGE.new"
     [ ! -d playground ] || cp -R playground/. "$PAGE.new"
     mkdir -p "$PAGE.new/engine"
-    cp "$ENGINE"/pps_playground.js "$ENGINE"/pps_playground_bg.wasm "$ENGINE"/pps_playground.d.ts "$PAGE.new/engine"
+    cp "$ENGINE"/bindings.js "$ENGINE"/bindings.d.ts "$ENGINE"/bindings_bg.wasm.gz crates/playground/js/* "$PAGE.new/engine"
     # A browser that has the page open sees either the old files or the new ones.
     if diff -rq "$PAGE" "$PAGE.new" >/dev/null 2>&1; then
         rm -rf "$PAGE.new"

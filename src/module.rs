@@ -1,10 +1,13 @@
 //! What the module exports to waPC, and its custom section.
 
-use kubewarden_policy_sdk::protocol_version_guest;
-use kubewarden_policy_sdk::settings::SettingsValidationResponse;
+use pps_core::to_text;
+use serde_json::json;
 use wapc_guest::{CallResult, register_function};
 
 use crate::{PolicyServer, Settings, admit};
+
+/// The version of the protocol between host and policy, in JSON.
+const PROTOCOL_VERSION: &str = "\"v1\"";
 
 // Without `#[used]`: the section is written all the same, and the module has no second copy among its data.
 #[cfg(target_arch = "wasm32")]
@@ -20,17 +23,43 @@ static METADATA_SECTION: [u8; crate::METADATA.len()] =
 extern "C" fn wapc_init() {
     register_function("validate", validate);
     register_function("validate_settings", validate_settings);
-    register_function("protocol_version", protocol_version_guest);
+    register_function("protocol_version", protocol_version);
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "what waPC calls has this type")]
+fn protocol_version(_: &[u8]) -> CallResult {
+    Ok(PROTOCOL_VERSION.into())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what waPC calls has this type")]
 fn validate(payload: &[u8]) -> CallResult {
-    Ok(serde_json::to_vec(&admit(payload, &PolicyServer))?)
+    Ok(admit(payload, &PolicyServer).into_json().into_bytes())
 }
 
 /// Answers whether the settings are valid. Never fails: the host shows the message of a response, but not
 /// that of an error.
+#[expect(clippy::unnecessary_wraps, reason = "what waPC calls has this type")]
 fn validate_settings(payload: &[u8]) -> CallResult {
     let error = Settings::parse(&String::from_utf8_lossy(payload)).err();
     let message = error.map(|error| error.to_string());
-    Ok(serde_json::to_vec(&SettingsValidationResponse { valid: message.is_none(), message })?)
+    Ok(to_text(&json!({"valid": message.is_none(), "message": message})).into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use kubewarden_policy_sdk::protocol_version_guest;
+    use kubewarden_policy_sdk::settings::SettingsValidationResponse;
+
+    use super::*;
+
+    #[test]
+    fn answers_as_the_sdk_does() {
+        assert_eq!(protocol_version(b"").unwrap(), protocol_version_guest(b"").unwrap());
+        for settings in ["{}", "{\"unknown\": 1}"] {
+            let answer = validate_settings(settings.as_bytes()).unwrap();
+            let answer: SettingsValidationResponse = serde_json::from_slice(&answer).unwrap();
+            assert_eq!(answer.valid, settings == "{}");
+            assert_eq!(answer.message.is_none(), answer.valid);
+        }
+    }
 }

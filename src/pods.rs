@@ -1,19 +1,15 @@
 //! Injects the recorded state into a Pod that is created.
 
 use pps_core::conflict::conflicts;
+use pps_core::excerpt::Excerpt;
 use pps_core::pps::RetentionPolicy;
 use pps_core::{OwnerReference, PodIdentity, apply, plan, shorten};
-use serde_json::Value;
 
 use crate::admission::{Admission, FailedLookup};
 use crate::cluster::GoverningPps;
 use crate::lookup_error::LookupError;
 use crate::response::{AdmissionResult, Rejection, ValidationResponse};
 use crate::settings::Settings;
-
-/// What `serde_json` calls the text of a number in the Wasm module. It would read a map with this key as a number, and change
-/// the Pod.
-const NUMBER_KEY: &str = "$serde_json::private::Number";
 
 /// Answers the creation of a Pod.
 pub(crate) fn admit(admission: &Admission) -> AdmissionResult {
@@ -58,20 +54,15 @@ fn inject(
     if plan.is_empty() {
         return Ok(ValidationResponse::accept(warnings));
     }
-    if pod.contains(NUMBER_KEY) {
-        let message = format!(
-            "this Pod cannot be read: it has a field {NUMBER_KEY}, which no field of a Pod can be called"
-        );
-        return Err(Rejection { code: 400, message });
-    }
-    let mut pod: Value = serde_json::from_str(pod).map_err(|error| unreadable(&error))?;
-    warnings.extend(conflicts(&plan, &pod));
-    let applied = apply(&plan, &mut pod)
+    let mut excerpt = Excerpt::read(pod).map_err(|error| unreadable(&error))?;
+    warnings.extend(conflicts(&plan, &excerpt.pod));
+    let applied = apply(&plan, &mut excerpt.pod)
         .map_err(|error| Rejection { code: 400, message: format!("this Pod cannot be changed: {error}") })?;
     if !applied.is_changed() {
         return Ok(ValidationResponse::accept(warnings));
     }
     warnings.extend(warn_of_earlier_workload(governing, owner));
+    let pod = excerpt.into_text();
     let response = ValidationResponse { mutated_object: Some(pod), ..ValidationResponse::accept(warnings) };
     Ok(response.with_audit_annotations([("pps", name.clone()), ("injected", applied.to_string())]))
 }

@@ -33,7 +33,7 @@ fn the_library_passes_the_corpus() {
     let runner = |case: &Case| {
         let host = RecordingHost { host: case.host(), calls: RefCell::default(), log: RefCell::default() };
         let response = admit(case.payload().to_string().as_bytes(), &host);
-        let patch = match &response.mutated_object {
+        let patch = match &response.mutated() {
             Some(after) => diff(&case.request["object"], after)?,
             None => Vec::new(),
         };

@@ -2,4 +2,5 @@
 
 mod corpus;
 mod engine;
+mod harness;
 mod page;

@@ -35,7 +35,8 @@ async fn random_worlds_go_as_simulated() {
     let grace = format!("{}s", GRACE.as_secs());
     let args = ["--node-grace-period", &grace, "--evict-pending-pods"].map(str::to_owned).into();
     let cluster = Cluster::builder().product().rbac(repository_file(EVICTION), SIDECAR, &[]);
-    let cluster = cluster.sidecar(SidecarOptions { args, ..SidecarOptions::default() }).start().await.unwrap();
+    let cluster =
+        cluster.sidecar(SidecarOptions { args, ..SidecarOptions::default() }).start().await.unwrap();
     let worlds: Vec<Scenario> = (0..number("PPS_E2E_WORLDS", WORLDS))
         .map(|index| {
             let name: &'static str = format!("world-{index}").leak();

@@ -12,6 +12,7 @@
 //! | [`mod@plan`] | what is injected into a re-created Pod? |
 //! | [`annotations`] | which annotations may be injected at all? |
 //! | [`mod@apply`] | how does the plan get into the Pod's JSON without changing anything else? |
+//! | [`excerpt`] | which fields of a Pod are parsed, and how do they get back into its text? |
 //! | [`conflict`] | do the Pod's own scheduling rules contradict the plan? |
 //! | [`record`] | what is recorded of a running Pod? |
 //! | [`workload`] | which Pod names does a workload want, and which recorded states are kept? |
@@ -40,6 +41,7 @@ pub mod annotations;
 pub mod apply;
 pub mod conflict;
 pub mod demand;
+pub mod excerpt;
 pub mod generate;
 mod json;
 pub mod kinds;

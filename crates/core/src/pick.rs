@@ -17,7 +17,30 @@ type Fields<'j, const N: usize> = [Option<&'j RawValue>; N];
 pub fn pick<'j, const N: usize>(json: &'j str, paths: [&str; N]) -> Result<Fields<'j, N>, Error> {
     let mut found = [None; N];
     pick_all(json, &paths, &mut found, None)?;
+    drop_nulls(&mut found);
     Ok(found)
+}
+
+/// Reads fields as [`pick`] does; one that is `null` is there.
+///
+/// # Errors
+///
+/// As [`pick`].
+pub(crate) fn pick_with_nulls<'j, const N: usize>(
+    json: &'j str,
+    paths: [&str; N],
+) -> Result<Fields<'j, N>, Error> {
+    let mut found = [None; N];
+    pick_all(json, &paths, &mut found, None)?;
+    Ok(found)
+}
+
+fn drop_nulls(fields: &mut [Option<&RawValue>]) {
+    for field in fields {
+        if field.is_some_and(|field| field.get() == "null") {
+            *field = None;
+        }
+    }
 }
 
 /// Reads fields of one field, such as `metadata`, and nothing after it.
@@ -32,6 +55,7 @@ pub(crate) fn pick_within<'j, const N: usize>(
 ) -> Result<Fields<'j, N>, Error> {
     let mut found = [None; N];
     pick_all(json, &paths, &mut found, Some(field))?;
+    drop_nulls(&mut found);
     Ok(found)
 }
 
@@ -101,8 +125,7 @@ impl<'j> Visitor<'j> for Picker<'_, 'j> {
                     return Err(A::Error::custom(format_args!("{} is repeated", paths[index])));
                 }
                 Step::Read(index) => {
-                    let value: &RawValue = object.next_value()?;
-                    found[index] = (value.get() != "null").then_some(value);
+                    found[index] = Some(object.next_value()?);
                 }
                 Step::Enter { parent, is_last } => {
                     object.next_value_seed(Picker { paths, found, parent, last: None, has_stopped })?;

@@ -156,7 +156,7 @@ fn payloads() -> Vec<HostileCase> {
 fn pods() -> Vec<HostileCase> {
     let unreadable = |name: &str| HostileCase::new(name, UNREADABLE);
     let unchangeable = |name: &str, piece| HostileCase::new(name, Verdict::Rejected(400, piece));
-    let too_deep = Verdict::Rejected(400, "this Pod cannot be read: recursion limit exceeded");
+    let too_deep = Verdict::Rejected(400, "this Pod cannot be read: it is nested more than 126 deep");
     let terms = |terms: Value| {
         move |pod: &mut Value| {
             pod["spec"]["affinity"] = json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}});

@@ -109,7 +109,7 @@ pub fn check(data: &[u8]) {
     match last {
         // With a warning, the policy may have accepted the Pod because it could not read the object.
         Meaning::Governs(object) if response.accepted && (is_silent || !has(ACCEPT)) => {
-            let after = response.mutated_object.as_ref().unwrap_or(&before);
+            let after = &response.mutated().unwrap_or_else(|| before.clone());
             let state = state_of(&object["status"], pod_name);
             assert!(state.is_some(), "damaged: {story}");
             let name = object["metadata"]["name"].as_str().unwrap();

@@ -90,7 +90,7 @@ fn assert_answers(pod: &str, status: &Value, state: Option<&Value>) {
         }});
         let response = admit(payload.to_string().as_bytes(), &host);
         let story = format!("{pod:?}, masks ignored: {ignores_masks}, {status}\n{response:?}");
-        let after = response.mutated_object.as_ref().unwrap_or(&before);
+        let after = &response.mutated().unwrap_or_else(|| before.clone());
         match state {
             Some(state) => {
                 assert!(response.accepted, "{story}");

@@ -177,7 +177,7 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
     let host = FixedHost { answers, calls: Cell::new(0) };
     let response = admit(payload, &host);
     let was_asked = host.calls.get() > 0;
-    let text = serde_json::to_string(&response).unwrap();
+    let text = response.clone().into_json();
     assert!(response.accepted || response.code.is_some_and(|code| code >= 400), "{text}");
     assert_eq!(response.accepted, response.message.is_none(), "{text}");
     // serde reads a list in place of an object by position. PolicyServer never sends one, so the checks end here.
@@ -201,7 +201,7 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
     }
     let expected = Expected::parse(settings.as_ref().map_or("null", |raw| raw.get()));
     let is_forbidden = |key: &str| expected.as_ref().is_some_and(|settings| settings.annotations.forbid(key));
-    if let Some(after) = &response.mutated_object {
+    if let Some(after) = &response.mutated() {
         assert!(response.accepted && was_asked && *after != pod, "{text}");
         let again = with_object(settings, request, after);
         let host = FixedHost { answers, calls: Cell::new(0) };
@@ -212,7 +212,7 @@ fn check_with(payload: &[u8], answers: Answers) -> bool {
     match governing(&pod, answers) {
         Some(name) if was_asked && response.accepted => {
             let object = object(name, "", &Value::Null);
-            let after = response.mutated_object.as_ref().unwrap_or(&pod);
+            let after = &response.mutated().unwrap_or_else(|| pod.clone());
             Recorded::read(name, &object["spec"], &state()).without(is_forbidden).judge(&pod, after);
         }
         _ => assert!(response.mutated_object.is_none(), "{text}"),

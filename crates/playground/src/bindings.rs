@@ -47,7 +47,7 @@ fn start() {
 /// Replays a scenario and returns its result. Both are JSON: see `Scenario` and `RunResult`.
 ///
 /// What is wrong with a scenario is in the result's problems. An exception is a defect of the playground; after it, the page has to
-/// call `__wbg_reset_state`.
+/// call `restart`.
 #[wasm_bindgen(unchecked_return_type = "string")]
 pub fn run(scenario: &str) -> String {
     run_text(scenario)

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use pps_playground::run_text;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 const OBJECTS: &str = "\
@@ -54,11 +55,19 @@ fn a_pod_that_returns_is_shown_with_what_was_injected() {
     assert_eq!(result["steps"][2]["action"], json!({"do": "scale", "workload": "db", "replicas": 3}));
     let world = &result["steps"][3]["world"];
     let pod = &world["pods"][0];
-    assert_eq!((&pod["name"], &pod["injected"], &pod["cameHome"]), (&json!("db-0"), &json!(true), &json!(true)));
+    assert_eq!(
+        (&pod["name"], &pod["injected"], &pod["cameHome"]),
+        (&json!("db-0"), &json!(true), &json!(true))
+    );
     let added: Vec<&Value> =
         pod["manifest"]["diff"].as_array().unwrap().iter().filter(|line| line["op"] == "+").collect();
     assert!(added.contains(&&json!({"op": "+", "text": "  affinity:"})), "{added:?}");
-    assert!(pod["manifest"]["before"].as_str().unwrap().starts_with("apiVersion: v1\nkind: Pod\nmetadata:\n  name: db-0\n"));
+    assert!(
+        pod["manifest"]["before"]
+            .as_str()
+            .unwrap()
+            .starts_with("apiVersion: v1\nkind: Pod\nmetadata:\n  name: db-0\n")
+    );
     let yaml = world["pps"][0]["yaml"].as_str().unwrap();
     assert!(yaml.starts_with("apiVersion: apps.kruise.io/v1alpha1\nkind: PersistentPodState\n"), "{yaml}");
 }
@@ -74,7 +83,8 @@ fn problem(scenario: &Value) -> (Value, Value, Value, String) {
 #[test]
 fn a_problem_is_where_its_field_is() {
     let with = |from: &str, to: &str| json!({"version": 1, "objects": OBJECTS.replacen(from, to, 1), "actions": [{"do": "rollOut"}]});
-    let (source, line, column, message) = problem(&with("nodeTopologyKeys: [topology.kubernetes.io/zone]", "nodeTopologyKeys: [a, \"b c\"]"));
+    let (source, line, column, message) =
+        problem(&with("nodeTopologyKeys: [topology.kubernetes.io/zone]", "nodeTopologyKeys: [a, \"b c\"]"));
     assert_eq!((source, line, column), (json!("objects"), json!(27), json!(27)), "{message}");
     assert!(message.contains("b c"), "{message}");
 
@@ -89,11 +99,24 @@ fn a_problem_is_where_its_field_is() {
 
 #[test]
 fn what_is_no_scenario_is_a_problem_and_no_panic() {
-    let texts = ["", "[]", "{}", "null", "{\"version\": 2}", "{\"version\": 1, \"objects\": 7}", "{\"version\": 1, \"more\": 7}",
-        "{\"version\": 1, \"actions\": {}}", "{\"version\": 1, \"actions\": [7]}", "{\"version\": 1, \"actions\": [{\"do\": \"fly\"}]}",
-        "{\"version\": 1, \"actions\": [{\"do\": \"addNode\", \"yaml\": 7}]}", "{\"version\": 1, \"actions\": [{\"do\": \"addNode\", \"yaml\": \"\"}]}",
+    let texts = [
+        "",
+        "[]",
+        "{}",
+        "null",
+        "{\"version\": 2}",
+        "{\"version\": 1, \"objects\": 7}",
+        "{\"version\": 1, \"more\": 7}",
+        "{\"version\": 1, \"actions\": {}}",
+        "{\"version\": 1, \"actions\": [7]}",
+        "{\"version\": 1, \"actions\": [{\"do\": \"fly\"}]}",
+        "{\"version\": 1, \"actions\": [{\"do\": \"addNode\", \"yaml\": 7}]}",
+        "{\"version\": 1, \"actions\": [{\"do\": \"addNode\", \"yaml\": \"\"}]}",
         "{\"version\": 1, \"actions\": [{\"do\": \"scale\", \"workload\": \"db\", \"replicas\": 1e99}]}",
-        "{\"version\": 1, \"objects\": \"- 1\\n- 2\\n\"}", "{\"version\": 1, \"objects\": \"text\"}", "{\"version\": 1, \"settings\": \"a\\n---\\nb\"}"];
+        "{\"version\": 1, \"objects\": \"- 1\\n- 2\\n\"}",
+        "{\"version\": 1, \"objects\": \"text\"}",
+        "{\"version\": 1, \"settings\": \"a\\n---\\nb\"}",
+    ];
     let deep = "[".repeat(100_000);
     let long = format!("{{\"version\": 1, \"objects\": {}}}", json!("x: ".repeat(400_000)));
     for text in texts.into_iter().chain([deep.as_str(), long.as_str()]) {
@@ -107,9 +130,15 @@ fn what_is_no_scenario_is_a_problem_and_no_panic() {
 /// The names of an interface's fields, in `types.d.ts`.
 fn interface(name: &str) -> BTreeSet<String> {
     let types = include_str!("../src/types.d.ts");
-    let body = types.split(&format!("export interface {name} {{\n")).nth(1).unwrap_or_else(|| panic!("no interface {name}"));
+    let body = types
+        .split(&format!("export interface {name} {{\n"))
+        .nth(1)
+        .unwrap_or_else(|| panic!("no interface {name}"));
     let lines = body.split("\n}").next().unwrap().lines().map(str::trim);
-    lines.filter(|line| !line.starts_with('/')).map(|line| line.split([':', '?']).next().unwrap().to_owned()).collect()
+    lines
+        .filter(|line| !line.starts_with('/'))
+        .map(|line| line.split([':', '?']).next().unwrap().to_owned())
+        .collect()
 }
 
 fn assert_is(name: &str, value: &Value) {
@@ -133,6 +162,24 @@ fn results_have_the_fields_that_typescript_is_told() {
     assert_is("DiffLine", &world["pods"][0]["manifest"]["diff"][0]);
     assert_is("PersistentPodState", &world["pps"][0]);
     assert_is("Problem", &run(&json!({}))["problems"][0]);
-    let located = run(&json!({"version": 1, "objects": OBJECTS.replace("[topology.kubernetes.io/zone]", "[\"b c\"]")}));
+    let located =
+        run(&json!({"version": 1, "objects": OBJECTS.replace("[topology.kubernetes.io/zone]", "[\"b c\"]")}));
     assert_is("Problem", &located["problems"][0]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn damaged_objects_are_a_problem_or_are_simulated(at in 0..OBJECTS.len(), length in 0_usize..30, text in "[a-z0-9:{}\\[\\]\" \n&*-]{0,10}") {
+        let mut objects = OBJECTS.to_owned();
+        objects.replace_range(at..(at + length).min(objects.len()), &text);
+        let actions = json!([{"do": "rollOut"}, {"do": "deletePod", "pod": "db-0"}, {"do": "endGracePeriod"}]);
+        let result = run(&json!({"version": 1, "objects": objects, "actions": actions}));
+        let steps = result["steps"].as_array().unwrap().len();
+        prop_assert!(steps == 4 || !result["problems"].as_array().unwrap().is_empty(), "{}", result);
+        for problem in result["problems"].as_array().unwrap() {
+            let line = problem["line"].as_u64().unwrap_or(1);
+            prop_assert!((1..=objects.lines().count() as u64 + 1).contains(&line), "{}", problem);
+        }
+    }
 }

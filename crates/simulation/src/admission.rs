@@ -45,7 +45,8 @@ pub(crate) fn admit_pod(
     let response = answer(cluster, &host, &request)?;
     let governing = PolicyView::new(&host, &cluster.namespace).find(owner, name).ok().flatten();
     let recorded = governing.and_then(|governing| Some((governing.name, governing.spec, governing.state?)));
-    let injected = response.mutated_object.as_ref().and(recorded.as_ref()).map(|(name, spec, state)| {
+    let mutated = response.mutated();
+    let injected = mutated.as_ref().and(recorded.as_ref()).map(|(name, spec, state)| {
         let rules = Settings::parse(&cluster.settings.to_string()).unwrap_or_default().annotations;
         (name.clone(), plan(name, spec, state, &rules))
     });
@@ -59,7 +60,7 @@ pub(crate) fn admit_pod(
         Home { labels: labels.map(owned).collect(), annotations: annotations.map(owned).collect(), state }
     });
     Ok(AdmittedPod {
-        object: response.mutated_object.unwrap_or_else(|| pod.clone()),
+        object: mutated.unwrap_or_else(|| pod.clone()),
         warnings: response.warnings.unwrap_or_default(),
         recorded: home,
         injected,

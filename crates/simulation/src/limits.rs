@@ -14,8 +14,12 @@ pub const MAX_NODES: usize = 200;
 pub const MAX_REPLICAS: u64 = 500;
 /// Actions.
 pub const MAX_ACTIONS: usize = 200;
+/// Bytes of the steps of a result in JSON. A scenario whose steps have more ends early.
+pub const MAX_RESULT_BYTES: usize = 64 * 1024 * 1024;
+/// Problems that a result lists.
+pub const MAX_PROBLEMS: usize = 100;
 /// Pods that a whole scenario creates.
-pub const MAX_CREATED_PODS: usize = 20_000;
+pub const MAX_CREATED_PODS: usize = 10_000;
 /// Characters in the key of a label.
 pub(crate) const MAX_LABEL_KEY: usize = pps_core::limits::MAX_KEY_LENGTH;
 /// Characters in the value of a label.

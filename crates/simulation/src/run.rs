@@ -6,7 +6,9 @@ use persistent_pod_state_policy::settings::SettingsError;
 use crate::actions::apply;
 use crate::cluster::Cluster;
 use crate::finding::Finding;
-use crate::limits::{MAX_ACTIONS, MAX_BYTES, MAX_CREATED_PODS, MAX_DEPTH, MAX_OBJECTS, measure};
+use crate::limits::{
+    MAX_ACTIONS, MAX_BYTES, MAX_CREATED_PODS, MAX_DEPTH, MAX_OBJECTS, MAX_PROBLEMS, MAX_RESULT_BYTES, measure,
+};
 use crate::load::load;
 use crate::read::expand;
 use crate::result::{Problem, RunResult, Severity, Source, Step};
@@ -29,6 +31,7 @@ pub fn run(scenario: &Scenario) -> RunResult {
         events: std::mem::take(&mut cluster.events),
         world: view(&cluster, scenario.actions.is_empty()),
     }];
+    let mut size = 0_usize;
     for (index, action) in scenario.actions.iter().enumerate() {
         cluster.minutes += 1;
         cluster.refusals.clear();
@@ -37,24 +40,48 @@ pub fn run(scenario: &Scenario) -> RunResult {
         let findings = apply(&mut cluster, action).err().unwrap_or_default();
         let source = Source::Action { index };
         problems.extend(findings.into_iter().map(|finding| problem(source, finding)));
-        let is_exhausted = cluster.created_pods >= MAX_CREATED_PODS;
-        if is_exhausted {
-            let message = format!(
-                "a scenario creates at most {MAX_CREATED_PODS} Pods, and ends here: use fewer replicas or fewer actions"
-            );
-            problems.push(problem(source, Finding::of_all(message)));
+        let is_last = index + 1 == scenario.actions.len();
+        let events = std::mem::take(&mut cluster.events);
+        let mut step = Step { action: Some(action.clone()), events, world: view(&cluster, is_last) };
+        if !is_last {
+            size = size.saturating_add(serde_json::to_vec(&step).map_or(0, |json| json.len()));
         }
-        let is_last = is_exhausted || index + 1 == scenario.actions.len();
-        steps.push(Step {
-            action: Some(action.clone()),
-            events: std::mem::take(&mut cluster.events),
-            world: view(&cluster, is_last),
-        });
-        if is_exhausted {
+        let excess = exceeded(&cluster, size);
+        if let Some(message) = &excess {
+            problems.push(problem(source, Finding::of_all(message.clone())));
+            step.world = view(&cluster, true);
+        }
+        steps.push(step);
+        if excess.is_some() {
             break;
         }
     }
-    RunResult { problems, steps }
+    RunResult { problems: shorten_problems(problems), steps }
+}
+
+/// Why a scenario ends before its last action.
+fn exceeded(cluster: &Cluster, size: usize) -> Option<String> {
+    if cluster.created_pods >= MAX_CREATED_PODS {
+        return Some(format!(
+            "a scenario creates at most {MAX_CREATED_PODS} Pods, and ends here: use fewer replicas or fewer actions"
+        ));
+    }
+    (size > MAX_RESULT_BYTES).then(|| {
+        format!(
+            "the steps of a scenario have at most {} MiB, and it ends here: use smaller objects or fewer actions",
+            MAX_RESULT_BYTES / 1024 / 1024
+        )
+    })
+}
+
+/// The first problems, and how many more there are.
+fn shorten_problems(mut problems: Vec<Problem>) -> Vec<Problem> {
+    if let Some(more) = problems.len().checked_sub(MAX_PROBLEMS).filter(|more| *more > 0) {
+        problems.truncate(MAX_PROBLEMS);
+        let message = format!("and {more} more problems: correct these first");
+        problems.push(problem(Source::Objects { object: None }, Finding::of_all(message)));
+    }
+    problems
 }
 
 fn problem(source: Source, finding: Finding) -> Problem {

@@ -18,12 +18,14 @@ const MAX_LISTED: usize = 4;
 
 /// Schedules and starts Pods: the new ones, or all that do not run. Returns whether one has started.
 pub(crate) fn start_pods(cluster: &mut Cluster, also_known: bool) -> bool {
-    let waiting: Vec<String> = cluster
+    let mut waiting: Vec<String> = cluster
         .pods
         .iter()
         .filter(|(_, pod)| !pod.ready && (also_known || (pod.selection.is_none() && pod.node.is_none())))
         .map(|(name, _)| name.clone())
         .collect();
+    // Of several Pods that wait for room, a real scheduler tries any first: here, the one that it has placed.
+    waiting.sort_by_key(|name| !cluster.observed.contains_key(name));
     if waiting.is_empty() {
         return false;
     }

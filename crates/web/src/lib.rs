@@ -9,8 +9,8 @@ use wasm_bindgen_cli_support::Bindgen;
 
 pub use server::{CONTENT_SECURITY_POLICY, Request, Server};
 
-/// Writes a module for browsers, with an ES module around it and its types. The ES module exports `__wbg_reset_state`, with which a
-/// page goes on after a panic.
+/// Writes a module for browsers, with an ES module around it and its types: `bindings.js`. The ES module exports `__wbg_reset_state`,
+/// with which a page goes on after a panic.
 ///
 /// # Errors
 ///
@@ -18,6 +18,7 @@ pub use server::{CONTENT_SECURITY_POLICY, Request, Server};
 pub fn bindgen(module: &Path, folder: &Path) -> Result<()> {
     Bindgen::new()
         .input_path(module)
+        .out_name("bindings")
         .web(true)?
         .typescript(true)
         .omit_default_module_path(false)

@@ -160,7 +160,7 @@ impl<'a> Live<'a> {
             if info.terminating {
                 look.busy = Some(format!("{name} terminates"));
             }
-            if info.node.is_none() && !is_unschedulable(pod) {
+            if info.node.is_none() && unschedulable(pod).is_none() {
                 look.busy = Some(format!("the scheduler has not decided about {name}"));
             }
             let picture = PodPicture::of(&serde_json::to_value(pod)?, info.node, info.ready);
@@ -190,7 +190,9 @@ impl<'a> Live<'a> {
             let step = world.simulate(&observed);
             let simulated = Picture::of(&step.world, NAME);
             let old = happening.replaced.iter().find(|pod| {
-                let uid = |identities: &BTreeMap<String, Identity>| identities.get(*pod).map(|(uid, _)| uid.clone());
+                let uid = |identities: &BTreeMap<String, Identity>| {
+                    identities.get(*pod).map(|(uid, _)| uid.clone())
+                };
                 uid(&look.identities).is_some_and(|now| Some(now) == uid(&self.identities))
             });
             if look.busy.is_none() && old.is_none() && simulated == look.picture {
@@ -217,7 +219,9 @@ impl<'a> Live<'a> {
     fn assert_addresses(&self, look: &Look) {
         for (name, (uid, ip)) in &look.identities {
             let Some(recorded) = self.addresses.get(name) else { continue };
-            let Some((before, _)) = self.identities.get(name).filter(|(before, _)| before != uid) else { continue };
+            let Some((before, _)) = self.identities.get(name).filter(|(before, _)| before != uid) else {
+                continue;
+            };
             let node = |step: &Step| {
                 let pod = step.world.pods.iter().find(|pod| pod.name == *name);
                 pod.and_then(|pod| pod.node.clone())
@@ -244,8 +248,13 @@ impl<'a> Live<'a> {
             happening.actions,
             json!(world.scenario(&observed(live)))
         );
-        let names: std::collections::BTreeSet<&String> =
-            simulated.pods.keys().chain(live.pods.keys()).chain(simulated.states.keys()).chain(live.states.keys()).collect();
+        let names: std::collections::BTreeSet<&String> = simulated
+            .pods
+            .keys()
+            .chain(live.pods.keys())
+            .chain(simulated.states.keys())
+            .chain(live.states.keys())
+            .collect();
         for name in names {
             let (pods, states) = (&simulated.pods, &simulated.states);
             if pods.get(name) != live.pods.get(name) || states.get(name) != live.states.get(name) {
@@ -257,7 +266,8 @@ impl<'a> Live<'a> {
                     json!(live.states.get(name))
                 );
                 let pod = step.world.pods.iter().find(|pod| pod.name == *name);
-                text += &format!("  scheduler {}\n", json!(pod.map(|pod| (&pod.may_land_on, &pod.scheduler))));
+                text +=
+                    &format!("  scheduler {}\n", json!(pod.map(|pod| (&pod.may_land_on, &pod.scheduler))));
             }
         }
         text + &format!("Events: {}", json!(step.events))
@@ -274,9 +284,12 @@ pub(crate) async fn create_node(cluster: &Cluster, object: &Value) {
     api.patch_status(&name, &PatchParams::default(), &status).await.unwrap();
 }
 
-pub(crate) fn is_unschedulable(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|one| one.type_ == "PodScheduled" && one.status == "False")
+/// Why the scheduler finds no node, if it has said so.
+pub(crate) fn unschedulable(pod: &Pod) -> Option<&str> {
+    let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let said =
+        conditions.find(|one| one.type_ == "PodScheduled" && one.reason.as_deref() == Some("Unschedulable"));
+    said.map(|one| one.message.as_deref().unwrap_or_default())
 }
 
 /// The nodes that the real scheduler took.

@@ -46,10 +46,14 @@ pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
         pod["metadata"]["name"] = json!(format!("pod-{index}-x"));
         if selector.is_some() {
             pod["metadata"]["ownerReferences"] = json!([owner]);
+        } else {
+            // 1.20 also spreads Pods that a StatefulSet selects without owning them.
+            pod["metadata"]["labels"]["app"] = json!("alone");
         }
         let (nodes, pods) = snapshot(cluster, namespace).await;
         let api = cluster.pods_api(namespace);
-        let created = api.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+        let created =
+            api.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
         let pod = serde_json::to_value(&created).unwrap();
         let node = decided(cluster, &created).await;
         let views: Vec<NodeView> = nodes
@@ -59,20 +63,23 @@ pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
         let placement = Placement { pod: &pod, before: None, selector: selector.as_ref() };
         let exact = select_in(kubernetes, &placement, &views);
         let any = select(&placement, &views);
-        let text = || format!("{namespace}: took {node:?}\n{exact:#?}\n{any:?}\n{pod}\n{}", json!([nodes, pods]));
+        let text =
+            || format!("{namespace}: took {node:?}\n{exact:#?}\n{any:?}\n{pod}\n{}", json!([nodes, pods]));
         match &node {
-            Some(node) => {
+            Ok(node) => {
                 assert!(exact.may_land_on.contains(node) && any.may_land_on.contains(node), "{}", text());
                 chosen += 1;
                 possible += exact.may_land_on.len();
             }
-            None => {
+            Err(_) => {
                 assert!(exact.may_land_on.is_empty() && any.may_land_on.is_empty(), "{}", text());
                 pending += 1;
             }
         }
     }
-    note(&format!("{namespace}: {chosen} Pods took one of {possible} possible nodes, {pending} stay Pending"));
+    note(&format!(
+        "{namespace}: {chosen} Pods took one of {possible} possible nodes, {pending} stay Pending"
+    ));
 }
 
 /// The Nodes of one place and the Pods on them, as the API shows them.
@@ -80,26 +87,23 @@ async fn snapshot(cluster: &Cluster, namespace: &str) -> (Vec<Value>, Vec<Value>
     let params = ListParams::default().labels(&format!("{POOL}={namespace}"));
     let nodes: Vec<Node> = cluster.nodes.api().list(&params).await.unwrap().items;
     let pods: Vec<Pod> = cluster.pods_api(namespace).list(&ListParams::default()).await.unwrap().items;
-    let json = |object: Value| object;
-    (
-        nodes.iter().map(|node| json(serde_json::to_value(node).unwrap())).collect(),
-        pods.iter().map(|pod| json(serde_json::to_value(pod).unwrap())).collect(),
-    )
+    (nodes.iter().map(|node| json!(node)).collect(), pods.iter().map(|pod| json!(pod)).collect())
 }
 
 fn on<'a>(pods: &'a [Value], node: &str) -> Vec<&'a Value> {
     pods.iter().filter(|pod| pod["spec"]["nodeName"] == node).collect()
 }
 
-/// Waits until the scheduler has decided. Nothing if no node can take the Pod.
-async fn decided(cluster: &Cluster, pod: &Pod) -> Option<String> {
+/// Waits until the scheduler has taken a node, or has said why it takes none.
+async fn decided(cluster: &Cluster, pod: &Pod) -> Result<String, String> {
     let name = pod.name_any();
     let api = cluster.pods_api(&pod.namespace().unwrap());
     wait_for(&format!("the scheduler to decide about {name}"), Duration::from_secs(20), async || {
         let pod = api.get(&name).await?;
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
-        let decided = node.is_some() || super::live::is_unschedulable(&pod);
-        Ok(Progress::when(decided, node, "nothing"))
+        let said = super::live::unschedulable(&pod).map(str::to_owned);
+        let decision = node.map(Ok).or(said.map(Err));
+        Ok(decision.map_or_else(|| Progress::Waiting("nothing".to_owned()), Progress::Done))
     })
     .await
     .unwrap()

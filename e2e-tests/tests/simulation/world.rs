@@ -96,11 +96,11 @@ impl World {
         };
         // In which order the Pods of several deletions are placed again is unknown, unless the workload orders them.
         let is_clear = |node: &str| !is_parallel || on(node).len() + pending <= 1;
-        let some = |random: &mut Random, names: Vec<String>| {
-            (!names.is_empty()).then(|| random.one(&names).clone())
-        };
+        let some =
+            |random: &mut Random, names: Vec<String>| (!names.is_empty()).then(|| random.one(&names).clone());
         let names = |all: &[&pps_simulation::NodeState]| all.iter().map(|node| node.name.clone()).collect();
-        let happening = |action: Action, replaced: BTreeSet<String>| Happening { actions: vec![action], replaced };
+        let happening =
+            |action: Action, replaced: BTreeSet<String>| Happening { actions: vec![action], replaced };
         for _ in 0..100 {
             let chosen = match self.random.below(12) {
                 0 | 1 => {
@@ -148,7 +148,8 @@ impl World {
                 }
                 11 => {
                     let revision = self.scenario.actions.len().to_string();
-                    self.stateful_set["spec"]["template"]["metadata"]["annotations"][REVISION] = json!(revision);
+                    self.stateful_set["spec"]["template"]["metadata"]["annotations"][REVISION] =
+                        json!(revision);
                     let object = self.stateful_set.clone();
                     Some(happening(Action::ChangeSpec { object }, BTreeSet::new()))
                 }
@@ -216,9 +217,8 @@ pub(crate) fn stateful_set(random: &mut Random, namespace: &str) -> Value {
         json!({"key": ZONE, "operator": "Exists"}),
     ];
     if random.below(4) == 0 {
-        let terms: Vec<Value> = (0..=random.below(2))
-            .map(|_| json!({"matchExpressions": [random.one(&expressions)]}))
-            .collect();
+        let terms: Vec<Value> =
+            (0..=random.below(2)).map(|_| json!({"matchExpressions": [random.one(&expressions)]})).collect();
         let required = json!({"nodeSelectorTerms": terms});
         spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = required;
     }
@@ -232,15 +232,15 @@ pub(crate) fn stateful_set(random: &mut Random, namespace: &str) -> Value {
     }
     if random.below(5) == 0 {
         let when = random.one(&["DoNotSchedule", "ScheduleAnyway"]);
-        spec["topologySpreadConstraints"] =
-            json!([{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": when, "labelSelector": selected}]);
+        spec["topologySpreadConstraints"] = json!([{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": when, "labelSelector": selected}]);
     }
     if random.below(2) == 0 {
         spec["tolerations"] = json!([{"key": "dedicated", "operator": "Exists"}]);
     }
     let mut container = json!({"name": "main", "image": "example.invalid/main:1"});
     if random.below(2) == 0 {
-        let requests = json!({"cpu": random.one(&["100m", "700m", "1"]), "memory": random.one(&["64Mi", "1Gi"])});
+        let requests =
+            json!({"cpu": random.one(&["100m", "700m", "1"]), "memory": random.one(&["64Mi", "1Gi"])});
         container["resources"] = json!({"requests": requests});
     }
     spec["containers"] = json!([container]);
@@ -252,7 +252,8 @@ pub(crate) fn stateful_set(random: &mut Random, namespace: &str) -> Value {
 }
 
 fn pps(random: &mut Random, namespace: &str) -> Value {
-    let keys = |random: &mut Random| json!(random.one(&[&[ZONE][..], &[HOSTNAME], &[ZONE, HOSTNAME], &[DISK]]));
+    let keys =
+        |random: &mut Random| json!(random.one(&[&[ZONE][..], &[HOSTNAME], &[ZONE, HOSTNAME], &[DISK]]));
     let mut spec = json!({"persistentPodStateRetentionPolicy": random.one(&["WhenScaled", "WhenDeleted", "Retain"]),
         "nodeDeletionPolicy": random.one(&["Keep", "Forget"])});
     let has_required = random.below(3) > 0;

@@ -1,6 +1,7 @@
 //! What is read, where it is, and what is refused.
 #![allow(clippy::unwrap_used, reason = "tests may")]
 
+use std::fmt::Write;
 use std::time::Instant;
 
 use proptest::prelude::*;
@@ -20,16 +21,55 @@ fn error(text: &str) -> String {
 #[test]
 fn scalars_are_what_kubernetes_takes_them_for() {
     for (text, expected) in [
-        ("yes", json!(true)), ("On", json!(true)), ("n", json!(false)), ("OFF", json!(false)), ("oN", json!("oN")),
-        ("~", json!(null)), ("", json!(null)), ("NULL", json!(null)), ("nUll", json!("nUll")),
-        ("1", json!(1)), ("-0", json!(0)), ("+7", json!(7)), ("010", json!(8)), ("0o10", json!(8)), ("0x1F", json!(31)),
-        ("0b101", json!(5)), ("-0b11", json!(-3)), ("1_000", json!(1000)), ("08", json!(8)), ("0x", json!("0x")),
-        ("9223372036854775808", json!(9_223_372_036_854_776_000_u64)), ("-9223372036854775808", json!(i64::MIN)),
-        ("1.5", json!(1.5)), ("1.0", json!(1)), (".5", json!(0.5)), ("1.", json!(1)), ("1e3", json!(1000)), ("1e21", json!(1e21)),
-        ("1e-7", json!(1e-7)), ("1e400", json!("1e400")), ("1.2.3", json!("1.2.3")), ("10Gi", json!("10Gi")), ("1e", json!("1e")),
-        ("2024-01-02", json!("2024-01-02")), ("12:30:45", json!("12:30:45")), ("--", json!("--")), ("+", json!("+")),
-        ("'1'", json!("1")), ("\"yes\"", json!("yes")), ("!!str 1", json!("1")), ("!!int \"1\"", json!(1)), ("!!float 1", json!(1)),
-        ("|\n  1\n", json!("1\n")), ("0xfffffffffffffffff", json!("0xfffffffffffffffff")), ("12345678901234567.8", json!(12_345_678_901_234_568_u64)), ("0.000001", json!(0.000_001)), ("0.0000001", json!(1e-7)), ("99999999999999999999", json!(1e20)), ("-99999999999999999999", json!(-1e20)),
+        ("yes", json!(true)),
+        ("On", json!(true)),
+        ("n", json!(false)),
+        ("OFF", json!(false)),
+        ("oN", json!("oN")),
+        ("~", json!(null)),
+        ("", json!(null)),
+        ("NULL", json!(null)),
+        ("nUll", json!("nUll")),
+        ("1", json!(1)),
+        ("-0", json!(0)),
+        ("+7", json!(7)),
+        ("010", json!(8)),
+        ("0o10", json!(8)),
+        ("0x1F", json!(31)),
+        ("0b101", json!(5)),
+        ("-0b11", json!(-3)),
+        ("1_000", json!(1000)),
+        ("08", json!(8)),
+        ("0x", json!("0x")),
+        ("9223372036854775808", json!(9_223_372_036_854_776_000_u64)),
+        ("-9223372036854775808", json!(i64::MIN)),
+        ("1.5", json!(1.5)),
+        ("1.0", json!(1)),
+        (".5", json!(0.5)),
+        ("1.", json!(1)),
+        ("1e3", json!(1000)),
+        ("1e21", json!(1e21)),
+        ("1e-7", json!(1e-7)),
+        ("1e400", json!("1e400")),
+        ("1.2.3", json!("1.2.3")),
+        ("10Gi", json!("10Gi")),
+        ("1e", json!("1e")),
+        ("2024-01-02", json!("2024-01-02")),
+        ("12:30:45", json!("12:30:45")),
+        ("--", json!("--")),
+        ("+", json!("+")),
+        ("'1'", json!("1")),
+        ("\"yes\"", json!("yes")),
+        ("!!str 1", json!("1")),
+        ("!!int \"1\"", json!(1)),
+        ("!!float 1", json!(1)),
+        ("|\n  1\n", json!("1\n")),
+        ("0xfffffffffffffffff", json!("0xfffffffffffffffff")),
+        ("12345678901234567.8", json!(12_345_678_901_234_568_u64)),
+        ("0.000001", json!(0.000_001)),
+        ("0.0000001", json!(1e-7)),
+        ("99999999999999999999", json!(1e20)),
+        ("-99999999999999999999", json!(-1e20)),
     ] {
         assert_eq!(value(text), expected, "{text}");
     }
@@ -70,7 +110,10 @@ fn a_field_is_where_its_key_is_and_an_item_where_it_begins() {
 
 #[test]
 fn columns_count_as_javascript_counts() {
-    assert_eq!(error("a: 1\n\"😀😀\": 1\n\"😀😀\": 2\n"), "line 3, column 1: the key \"😀😀\" is there twice in the same object: remove one");
+    assert_eq!(
+        error("a: 1\n\"😀😀\": 1\n\"😀😀\": 2\n"),
+        "line 3, column 1: the key \"😀😀\" is there twice in the same object: remove one"
+    );
     assert_eq!(parse_one("{\"😀\": 1, b: 2}").unwrap().positions.find("b"), Place { line: 1, column: 11 });
 }
 
@@ -81,7 +124,11 @@ fn documents_are_separate_and_empty_ones_do_not_count() {
     assert_eq!(values, [&json!({"a": 1}), &json!({"b": 2})]);
     assert_eq!(parse("").unwrap().len(), 0);
     assert_eq!(error("a: &x 1\n---\nb: *x\n").split(": ").next(), Some("line 3, column 4"));
-    assert_eq!(parse_one("a: 1\n---\nb: 2\n").unwrap_err().to_string(), "line 4, column 1: there is a second document: keep one, and remove the line ---".replace("line 4", "line 3"));
+    assert_eq!(
+        parse_one("a: 1\n---\nb: 2\n").unwrap_err().to_string(),
+        "line 4, column 1: there is a second document: keep one, and remove the line ---"
+            .replace("line 4", "line 3")
+    );
 }
 
 #[test]
@@ -107,7 +154,11 @@ fn what_is_no_yaml_is_explained_with_its_place() {
         assert!(error.starts_with(start), "{text:?}: {error}");
         assert!(!error.contains('\n'), "{error}");
     }
-    assert!(error("a:\n\tb: 1\n").ends_with("indent with spaces, not with tabs"), "{}", error("a:\n\tb: 1\n"));
+    assert!(
+        error("a:\n\tb: 1\n").ends_with("indent with spaces, not with tabs"),
+        "{}",
+        error("a:\n\tb: 1\n")
+    );
 }
 
 #[test]
@@ -116,7 +167,7 @@ fn a_text_costs_no_more_than_its_limits_allow() {
         let mut text = format!("a0: &a0 {item}\n");
         for level in 1..12 {
             let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
-            text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+            let _ = writeln!(text, "a{level}: &a{level} [{aliases}]");
         }
         text
     };
@@ -134,8 +185,8 @@ fn a_text_costs_no_more_than_its_limits_allow() {
     for (text, expected) in cases {
         let start = Instant::now();
         let error = error(&text);
-        assert!(error.contains(expected), "{:.20}…: {error:.200}", text);
-        assert!(start.elapsed().as_secs() < 20, "{:.20}… took {:?}", text, start.elapsed());
+        assert!(error.contains(expected), "{text:.20}…: {error:.200}");
+        assert!(start.elapsed().as_secs() < 20, "{text:.20}… took {:?}", start.elapsed());
     }
     let deep = format!("{}1{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
     assert!(parse(&deep).is_ok());
@@ -154,7 +205,8 @@ fn the_repositorys_manifests_are_read_as_by_another_parser() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "yaml") {
                 let text = std::fs::read_to_string(&path).unwrap();
-                let ours: Vec<Value> = parse(&text).unwrap().into_iter().map(|document| document.value).collect();
+                let ours: Vec<Value> =
+                    parse(&text).unwrap().into_iter().map(|document| document.value).collect();
                 let others: Vec<Value> = yaml_serde::Deserializer::from_str(&text)
                     .map(|document| serde::Deserialize::deserialize(document).unwrap())
                     .filter(|value: &Value| !value.is_null())

@@ -71,3 +71,27 @@ fn a_scenario_that_creates_pods_without_end_is_stopped() {
     assert!(problem.message.contains(&format!("at most {MAX_CREATED_PODS} Pods")), "{problem:?}");
     assert_eq!(result.steps.len(), 1 + 1 + 2 * (MAX_CREATED_PODS / 500 - 1));
 }
+
+#[test]
+fn many_problems_are_counted() {
+    let objects = vec![json!("no object"); 500];
+    let problems = run(&scenario(objects, json!([]))).problems;
+    assert_eq!(problems.len(), 101);
+    assert_eq!(problems[100].message, "and 400 more problems: correct these first");
+}
+
+#[test]
+fn a_result_that_becomes_too_large_ends_with_all_details() {
+    let labels: serde_json::Map<String, Value> =
+        (0..60).map(|index| (format!("label-{index}"), "v".repeat(60).into())).collect();
+    let labelled = |index| with(node(&format!("n{index}"), "a"), "metadata.labels", labels.clone().into());
+    let mut objects: Vec<Value> = (0..150).map(labelled).collect();
+    objects.push(stateful_set("db", 1));
+    let mut actions = vec![json!({"do": "rollOut"})];
+    actions.extend(vec![json!({"do": "deletePod", "pod": "db-0"}); 199]);
+    let result = run(&scenario(objects, actions.into()));
+    let [problem] = result.problems.as_slice() else { panic!("{:#?}", result.problems) };
+    assert!(problem.message.starts_with("the steps of a scenario have at most 64 MiB"), "{problem:?}");
+    assert!((30..190).contains(&result.steps.len()), "{}", result.steps.len());
+    assert!(last(&result).world.pods[0].manifest.is_some());
+}

@@ -160,6 +160,9 @@ proptest! {
     #[test]
     fn without_pps_nothing_is_injected(spec in spec(), parallel: bool, actions in vec(any_action(), 0..12)) {
         let mut objects = world(spec, parallel, 3);
+        let state = json!({"nodeName": "n2", "nodeTopologyLabels": {ZONE: "a", HOSTNAME: "n2"}});
+        let last_object = objects.last_mut().unwrap();
+        last_object["status"] = json!({"podStates": {"db-0": state, "db-1": state, "db-2": state}});
         let actions = with_roll_out(actions);
         let without_policy = Scenario { with_pps: false, ..scenario(objects.clone(), actions.clone()) };
         objects.pop();
@@ -170,7 +173,7 @@ proptest! {
                 prop_assert!(!pod.injected && pod.recorded_before.is_none() && pod.came_home.is_none());
             }
             prop_assert!(!serde_json::to_string(&last(&result).world.pods).unwrap().contains(INJECTED_ANNOTATION));
-            prop_assert!(last(&result).world.pps.iter().all(|pps| pps.states.is_empty()));
+            prop_assert!(last(&result).world.pps.iter().all(|pps| pps.states.len() == 3 && pps.conditions.is_empty()));
         }
     }
 
@@ -199,8 +202,41 @@ proptest! {
     }
 }
 
+/// Each field of a small cluster is replaced by each of these values, one at a time.
+#[test]
+fn no_single_damage_causes_a_panic() {
+    let any_labels = with(stateful_set("db", 2), "spec.selector.matchLabels", json!({}));
+    let annotated = with(
+        any_labels,
+        "metadata.annotations",
+        json!({"kruise.io/auto-generate-persistent-pod-state": "true"}),
+    );
+    let objects = json!([node("n1", "a"), annotated, pps("db", required(ZONE))]);
+    let actions = json!([
+        {"do": "rollOut"}, {"do": "rollingUpdate", "workload": "db"}, {"do": "scale", "workload": "db", "replicas": 3},
+        {"do": "drain", "node": "n1"}, {"do": "uncordon", "node": "n1"}, {"do": "labelNode", "node": "n1", "key": "k", "value": "v"},
+        {"do": "loseNode", "node": "n1"}, {"do": "endGracePeriod"}, {"do": "returnNode", "node": "n1"},
+        {"do": "deleteWorkload", "workload": "db"},
+    ]);
+    let mut running = 0;
+    for path in paths(&objects) {
+        for value in damages() {
+            let mut objects = objects.clone();
+            *objects.pointer_mut(&path).unwrap() = value;
+            let result = run(&scenario(objects.as_array().cloned().unwrap(), actions.clone()));
+            check(&result);
+            running += usize::from(result.steps[1].world.pods.iter().any(|pod| pod.phase == Phase::Running));
+        }
+    }
+    assert!(running > 100, "in only {running} of the damaged clusters a Pod runs");
+}
+
 fn damage() -> impl Strategy<Value = Value> {
-    let values = [
+    select(damages())
+}
+
+fn damages() -> Vec<Value> {
+    vec![
         json!(null),
         json!(0),
         json!(-1),
@@ -221,8 +257,7 @@ fn damage() -> impl Strategy<Value = Value> {
         json!("StatefulSet"),
         json!("List"),
         json!("db"),
-    ];
-    select(values.to_vec())
+    ]
 }
 
 /// The JSON pointers of all values in a value.

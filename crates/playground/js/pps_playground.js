@@ -1,0 +1,21 @@
+// @ts-check
+/** The playground's engine. Its module is compressed, since not every web server does that: it takes a third of the space. */
+import init, { __wbg_reset_state as restart, evaluate, run, validateSettings } from "./bindings.js";
+
+export { evaluate, restart, run, validateSettings };
+
+/**
+ * Loads the module. Call it once, before anything else.
+ * @param {URL} [url]
+ */
+export default async function load(url = new URL("bindings_bg.wasm.gz", import.meta.url)) {
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`${url.pathname} cannot be loaded: ${response.status}`);
+  let bytes = await response.arrayBuffer();
+  const [first, second] = new Uint8Array(bytes, 0, 2);
+  // Some web servers tell the browser to decompress it.
+  if (first === 0x1f && second === 0x8b) {
+    bytes = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+  }
+  await init({ module_or_path: await WebAssembly.compile(bytes) });
+}
