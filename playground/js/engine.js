@@ -9,7 +9,7 @@ const MAX_RUN_MS = 10_000;
 /** The engine gave no answer. The message is for the user. */
 export class EngineError extends Error {}
 
-export class Engine {
+class Engine {
   /** @type {Worker} */ #worker;
   /** @type {{scenario: object, resolve: (both: Both|null) => void, reject: (error: Error) => void}|null} */ #running = null;
   /** @type {{scenario: object, resolve: (both: Both|null) => void, reject: (error: Error) => void}|null} */ #next = null;
@@ -71,3 +71,6 @@ export class Engine {
     return worker;
   }
 }
+
+/** Starts at once, while the browser still loads the rest of the page. */
+export const engine = new Engine();

@@ -4,12 +4,12 @@ import { byId, h } from "./dom.js";
 import { BadLink, MAX_ACTIONS, fromFragment, toFragment } from "./link.js";
 import { EXAMPLES, caption, exampleState, findExample, selectionAfter } from "./examples.js";
 import { complete, findDocument, node } from "./yaml.js";
-import { Engine } from "./engine.js";
+import { engine } from "./engine.js";
 import { Editor } from "./editor.js";
 import { drawCluster } from "./cluster.js";
 import { drawDetails, drawStates } from "./details.js";
 import { drawEvents, drawOutcome, drawTimeline } from "./timeline.js";
-import { actionLabel, findPod, sentences, shortList } from "./story.js";
+import { actionLabel, findPod, mostInteresting, sentences, shortList } from "./story.js";
 import { startTheme } from "./theme.js";
 
 /**
@@ -31,7 +31,6 @@ let typing = 0;
 let playing = 0;
 let latestFragment = "";
 
-const engine = new Engine();
 const objects = new Editor(byId("objects-editor"), byId("objects-problems"), (text) => typed({ objects: text }));
 const settings = new Editor(byId("settings-editor"), byId("settings-problems"), (text) => typed({ settings: text }));
 const apply = new Editor(byId("apply-editor"), byId("apply-problems"), () => {});
@@ -108,7 +107,7 @@ function drawWorld() {
   drawCluster(byId("cluster"), { steps, selected: state.selected, act, select });
   const [kind, name, side] = (state.selected ?? "").split("/");
   const chosen = side === "without" ? "without" : "with";
-  const pod = kind === "Pod" ? findPod(steps[chosen].at(-1)?.world, name) : undefined;
+  const pod = kind === "Pod" ? findPod(steps[chosen].at(-1)?.world, name) : mostInteresting(steps.with);
   drawDetails(byId("details"), pod, chosen, steps[chosen].at(-1)?.world);
   drawStates(byId("states"), steps.with.at(-1));
   drawOutcome(byId("outcome"), steps);

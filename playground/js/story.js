@@ -82,6 +82,13 @@ export function changedPods(steps) {
     .map((pod) => pod.name);
 }
 
+/** The Pod about which users ask first after the last step. @param {Step[]} steps @returns {Pod|undefined} */
+export function mostInteresting(steps) {
+  const world = steps.at(-1)?.world;
+  const changed = changedPods(steps).flatMap((name) => findPod(world, name) ?? []);
+  return changed.find((pod) => pod.phase === "Pending" || pod.phase === "Refused") ?? changed.find((pod) => pod.injected) ?? changed[0];
+}
+
 /** One sentence for each Pod that the last step changed. @param {Step[]} steps @returns {string[]} */
 export function sentences(steps) {
   const world = steps.at(-1)?.world;

@@ -68,7 +68,8 @@ mod tests {
     use super::*;
 
     fn shown(before: &str, after: &str) -> String {
-        difference(before, after).iter().map(|line| format!("{}{}\n", line.op, line.text)).collect()
+        let lines = difference(before, after);
+        lines.iter().flat_map(|line| [line.op.to_string(), line.text.to_owned(), "\n".to_owned()]).collect()
     }
 
     #[test]
@@ -82,7 +83,8 @@ mod tests {
 
     #[test]
     fn very_long_texts_are_compared_at_both_ends_only() {
-        let text = |number: usize| (0..3000).map(|line| format!("{}\n", line * number)).collect::<String>();
+        let text =
+            |number: usize| (0..3000).map(|line| (line * number).to_string()).collect::<Vec<_>>().join("\n");
         let lines = difference("first\n", "first\n").len();
         assert_eq!(lines, 1);
         let (before, after) = (text(2), text(3));

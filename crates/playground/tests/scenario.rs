@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use pps_playground::run_text;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 const OBJECTS: &str = "\
@@ -164,4 +165,21 @@ fn results_have_the_fields_that_typescript_is_told() {
     let located =
         run(&json!({"version": 1, "objects": OBJECTS.replace("[topology.kubernetes.io/zone]", "[\"b c\"]")}));
     assert_is("Problem", &located["problems"][0]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn damaged_objects_are_a_problem_or_are_simulated(at in 0..OBJECTS.len(), length in 0_usize..30, text in "[a-z0-9:{}\\[\\]\" \n&*-]{0,10}") {
+        let mut objects = OBJECTS.to_owned();
+        objects.replace_range(at..(at + length).min(objects.len()), &text);
+        let actions = json!([{"do": "rollOut"}, {"do": "deletePod", "pod": "db-0"}, {"do": "endGracePeriod"}]);
+        let result = run(&json!({"version": 1, "objects": objects, "actions": actions}));
+        let steps = result["steps"].as_array().unwrap().len();
+        prop_assert!(steps == 4 || !result["problems"].as_array().unwrap().is_empty(), "{}", result);
+        for problem in result["problems"].as_array().unwrap() {
+            let line = problem["line"].as_u64().unwrap_or(1);
+            prop_assert!((1..=objects.lines().count() as u64 + 1).contains(&line), "{}", problem);
+        }
+    }
 }

@@ -52,12 +52,12 @@ pub(crate) fn check_strings(path: &str, value: &Value, findings: &mut Vec<Findin
     }
 }
 
-/// That nothing has this name, and what has another one.
+/// That no object of this kind has this name, and which names there are.
 pub(crate) fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Vec<Finding> {
     let known: Vec<&str> = known.map(String::as_str).collect();
     let remedy = match known.as_slice() {
-        [] => format!("there is no {kind}"),
+        [] => "there is none".to_owned(),
         known => format!("choose {}", list(known, "or")),
     };
-    vec![Finding::of_all(format!("{kind} {} does not exist: {remedy}", shorten(name)))]
+    vec![Finding::of_all(format!("no {kind} is called {}: {remedy}", shorten(name)))]
 }

@@ -59,7 +59,7 @@ impl Server {
                 thread::spawn(move || {
                     let (folder, on_request) = &*shared;
                     // A browser may close a connection at any time.
-                    if let Ok(Some(request)) = answer(stream, folder) {
+                    if let Ok(Some(request)) = answer(&stream, folder) {
                         on_request(request);
                     }
                 });
@@ -80,10 +80,10 @@ impl Server {
 }
 
 /// Answers the one request of a connection.
-fn answer(stream: TcpStream, folder: &Path) -> io::Result<Option<Request>> {
+fn answer(stream: &TcpStream, folder: &Path) -> io::Result<Option<Request>> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    let mut lines = BufReader::new((&stream).take(MAX_HEAD)).lines();
+    let mut lines = BufReader::new(stream.take(MAX_HEAD)).lines();
     let Some(first) = lines.next().transpose()? else { return Ok(None) };
     for line in lines {
         if line?.is_empty() {
@@ -105,7 +105,7 @@ fn answer(stream: TcpStream, folder: &Path) -> io::Result<Option<Request>> {
         if status == 200 { "OK" } else { "Error" },
         body.len(),
     );
-    let mut output = &stream;
+    let mut output = stream;
     output.write_all(head.as_bytes())?;
     if method != "HEAD" {
         output.write_all(&body)?;

@@ -87,3 +87,53 @@ async fn a_scenario_is_answered_and_nothing_is_asked_of_any_server_after_the_pag
     ensure!(served > 0 && browser.requests().len() == before, "{:?}", browser.requests());
     browser.close().await
 }
+
+/// The page shows a problem, and the next run works as if nothing had happened.
+#[tokio::test]
+async fn garbage_and_very_long_texts_are_refused_in_a_moment() -> Result<()> {
+    let browser = Browser::start().await?;
+    browser.open("").await?;
+    let outcome = browser
+        .script(
+            r#"const engine = await import("/engine/pps_playground.js");
+               await engine.default();
+               const good = JSON.stringify({ version: 1, objects: arguments[0], actions: [{ do: "rollOut" }] });
+               const expected = engine.run(good);
+               const long = 1 << 20;
+               const texts = {
+                   brackets: "[".repeat(long), braces: "{a: ".repeat(long / 4), dashes: "- ".repeat(long / 2), colons: ": ".repeat(long / 2),
+                   quotes: "'".repeat(long), tabs: "\t".repeat(long), anchors: "&a ".repeat(long / 4), stars: "*a ".repeat(long / 4),
+                   questions: "? ".repeat(long / 2), emoji: "\u{1f600}".repeat(long / 4), half: "\ud800", nul: "\0".repeat(1000),
+                   list: "- a\n".repeat(long / 4), map: Array.from({ length: 60000 }, (_, key) => `key${key}: 1`).join("\n"),
+                   documents: "--- {a: 1}\n".repeat(90000), "too long": "x".repeat(long + 1), percent: "%".repeat(long), block: "a: |\n" + " x\n".repeat(300000),
+                   bomb: "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + [..."bcdefghijk"].map((name, at) => `${name}: &${name} [${Array(10).fill("*" + "abcdefghij"[at])}]\n`).join(""),
+               };
+               const seen = {};
+               for (const [name, objects] of Object.entries(texts)) {
+                   const start = performance.now();
+                   const { problems } = JSON.parse(engine.run(JSON.stringify({ version: 1, objects, actions: [{ do: "rollOut" }] })));
+                   seen[name] = { ms: Math.round(performance.now() - start), problem: problems[0] ?? null };
+                   if (engine.run(good) !== expected) throw new Error(`${name} changed the next run`);
+               }
+               engine.restart();
+               if (engine.run(good) !== expected) throw new Error("a fresh start changed the next run");
+               return seen;"#,
+            vec![json!(SCENARIO)],
+        )
+        .await?;
+    for (name, seen) in outcome.as_object().into_iter().flatten() {
+        let problem = &seen["problem"];
+        note(&format!(
+            "{name}: {} ms, line {}: {:.100}",
+            seen["ms"],
+            problem["line"],
+            problem["message"].to_string()
+        ));
+        ensure!(
+            problem["severity"] == "error" || problem["severity"] == "warning",
+            "{name} has no problem: {seen}"
+        );
+        ensure!(seen["ms"].as_u64().is_some_and(|ms| ms < 5000), "{name} took {} ms", seen["ms"]);
+    }
+    browser.close().await
+}

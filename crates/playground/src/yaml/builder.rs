@@ -51,14 +51,11 @@ impl<'a> Builder<'a> {
                 self.spend(text.len(), start)?;
                 (
                     anchor,
-                    Document {
-                        value: self.scalar(&text, style, tag.as_deref(), start)?,
-                        positions: leaf(start),
-                    },
+                    Document { value: scalar(&text, style, tag.as_deref(), start)?, positions: leaf(start) },
                 )
             }
-            Event::SequenceStart(anchor, _) => (anchor, self.sequence(start, self.descend(depth, start)?)?),
-            Event::MappingStart(anchor, _) => (anchor, self.mapping(start, self.descend(depth, start)?)?),
+            Event::SequenceStart(anchor, _) => (anchor, self.sequence(start, descend(depth, start)?)?),
+            Event::MappingStart(anchor, _) => (anchor, self.mapping(start, descend(depth, start)?)?),
             _ => return Err(wrong(start, "a value is missing here")),
         };
         if anchor > 0 {
@@ -115,27 +112,6 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn scalar(
-        &self,
-        text: &str,
-        style: ScalarStyle,
-        tag: Option<&Tag>,
-        start: Place,
-    ) -> Result<Value, YamlError> {
-        let tag = tag.map(|tag| if tag.is_yaml_core_schema() { tag.suffix.as_str() } else { "str" });
-        let tag = tag.or((style != ScalarStyle::Plain).then_some("str"));
-        match resolve(text, tag) {
-            Scalar::Value(value) => Ok(value),
-            Scalar::NotJson => Err(wrong(
-                start,
-                &format!("{} is no number that JSON can hold: quote it or change it", shown(text)),
-            )),
-            Scalar::NotOfTag => {
-                Err(wrong(start, &format!("{} does not fit its tag: remove the tag", shown(text))))
-            }
-        }
-    }
-
     fn repeat(&mut self, anchor: usize, start: Place) -> Result<Document, YamlError> {
         let Some((document, cost)) = self.anchors.get(&anchor) else {
             return Err(wrong(
@@ -158,10 +134,6 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn descend(&self, depth: usize, place: Place) -> Result<usize, YamlError> {
-        depth.checked_sub(1).ok_or_else(|| too_deep(place))
-    }
-
     fn place(&self, marker: Marker) -> Place {
         let line = marker.line().max(1);
         let text = self.lines.get(line - 1).copied().unwrap_or_default();
@@ -182,6 +154,25 @@ impl<'a> Builder<'a> {
         };
         wrong(place, &format!("this is not valid YAML: {}{hint}", error.info()))
     }
+}
+
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, start: Place) -> Result<Value, YamlError> {
+    let tag = tag.map(|tag| if tag.is_yaml_core_schema() { tag.suffix.as_str() } else { "str" });
+    let tag = tag.or((style != ScalarStyle::Plain).then_some("str"));
+    match resolve(text, tag) {
+        Scalar::Value(value) => Ok(value),
+        Scalar::NotJson => Err(wrong(
+            start,
+            &format!("{} is no number that JSON can hold: quote it or change it", shown(text)),
+        )),
+        Scalar::NotOfTag => {
+            Err(wrong(start, &format!("{} does not fit its tag: remove the tag", shown(text))))
+        }
+    }
+}
+
+fn descend(depth: usize, place: Place) -> Result<usize, YamlError> {
+    depth.checked_sub(1).ok_or_else(|| too_deep(place))
 }
 
 /// `<<` replaces what is above it, and what is below it replaces that: so does the reader of Kubernetes. Of a list, the first counts.

@@ -1,6 +1,7 @@
 //! What is read, where it is, and what is refused.
 #![allow(clippy::unwrap_used, reason = "tests may")]
 
+use std::fmt::Write;
 use std::time::Instant;
 
 use proptest::prelude::*;
@@ -166,7 +167,7 @@ fn a_text_costs_no_more_than_its_limits_allow() {
         let mut text = format!("a0: &a0 {item}\n");
         for level in 1..12 {
             let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
-            text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+            let _ = writeln!(text, "a{level}: &a{level} [{aliases}]");
         }
         text
     };
@@ -184,8 +185,8 @@ fn a_text_costs_no_more_than_its_limits_allow() {
     for (text, expected) in cases {
         let start = Instant::now();
         let error = error(&text);
-        assert!(error.contains(expected), "{:.20}…: {error:.200}", text);
-        assert!(start.elapsed().as_secs() < 20, "{:.20}… took {:?}", text, start.elapsed());
+        assert!(error.contains(expected), "{text:.20}…: {error:.200}");
+        assert!(start.elapsed().as_secs() < 20, "{text:.20}… took {:?}", start.elapsed());
     }
     let deep = format!("{}1{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
     assert!(parse(&deep).is_ok());

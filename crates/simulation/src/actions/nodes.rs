@@ -19,7 +19,7 @@ pub(super) fn existing(cluster: &Cluster, node: &str) -> Result<String, Vec<Find
     if cluster.has_node(node) {
         return Ok(node.to_owned());
     }
-    Err(unknown("Node", node, cluster.existing_nodes().map(|(name, _)| name)))
+    Err(unknown("node", node, cluster.existing_nodes().map(|(name, _)| name)))
 }
 
 /// The nodes of a zone.
@@ -102,7 +102,7 @@ pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) {
 pub(super) fn return_node(cluster: &mut Cluster, node: &str) -> Outcome {
     let lost = || cluster.nodes.iter().filter(|(_, node)| !node.exists).map(|(name, _)| name);
     if !lost().any(|name| name == node) {
-        return Err(unknown("Lost node", node, lost()));
+        return Err(unknown("lost node", node, lost()));
     }
     let Some(returned) = cluster.nodes.get_mut(node) else { return Ok(()) };
     returned.exists = true;

@@ -30,7 +30,7 @@ pub(super) fn roll_out(cluster: &mut Cluster) -> Outcome {
 pub(super) fn create(cluster: &mut Cluster, name: &str) -> Outcome {
     let missing = || cluster.workloads.iter().filter(|(_, one)| !one.exists()).map(|(name, _)| name);
     if !missing().any(|missing| missing == name) {
-        return Err(unknown("Deleted StatefulSet", name, missing()));
+        return Err(unknown("deleted StatefulSet", name, missing()));
     }
     create_one(cluster, name);
     Ok(())

@@ -101,7 +101,8 @@ fn react_one(cluster: &mut Cluster, name: &str, dirty: &Dirty) -> Option<bool> {
         pps.conditions = conditions;
         has_changed = true;
         if !recording.ok {
-            let text = format!("does not record everything ({}): {}", recording.reason, recording.message);
+            let text =
+                format!("has the condition Recording=False ({}): {}", recording.reason, recording.message);
             cluster.warn_once(object, text);
         }
     }

@@ -123,13 +123,16 @@ fn wrong_settings_are_named_with_their_field() {
 fn an_action_that_cannot_be_done_changes_nothing() {
     let objects = vec![node("n1", "a"), stateful_set("db", 1), pps("db", required(HOSTNAME))];
     let cases = [
-        (json!({"do": "deletePod", "pod": "db-7"}), "Pod db-7 does not exist: choose db-0"),
-        (json!({"do": "cordon", "node": "n7"}), "Node n7 does not exist: choose n1"),
-        (json!({"do": "returnNode", "node": "n1"}), "Lost node n1 does not exist: there is no Lost node"),
+        (json!({"do": "deletePod", "pod": "db-7"}), "no Pod is called db-7: choose db-0"),
+        (json!({"do": "cordon", "node": "n7"}), "no node is called n7: choose n1"),
+        (json!({"do": "returnNode", "node": "n1"}), "no lost node is called n1: there is none"),
         (json!({"do": "loseZone", "zone": "z"}), "no node has the label topology.kubernetes.io/zone=z"),
-        (json!({"do": "scale", "workload": "x", "replicas": 1}), "StatefulSet x does not exist: choose db"),
+        (json!({"do": "scale", "workload": "x", "replicas": 1}), "no StatefulSet is called x: choose db"),
         (json!({"do": "scale", "workload": "db", "replicas": 501}), "all workloads together want 501 Pods"),
-        (json!({"do": "createWorkload", "workload": "db"}), "Deleted StatefulSet db does not exist"),
+        (
+            json!({"do": "createWorkload", "workload": "db"}),
+            "no deleted StatefulSet is called db: there is none",
+        ),
         (json!({"do": "addNode", "object": node("n1", "a")}), "there is another Node of the name n1"),
         (json!({"do": "addNode", "object": stateful_set("x", 1)}), "only a Node can be added here"),
         (json!({"do": "labelNode", "node": "n1", "key": "", "value": "x"}), "=x is no label"),
