@@ -39,7 +39,7 @@ async fn documents_are_found_and_each_of_their_examples_opens_in_the_playground(
     let browser = Browser::start_with(folder.path()).await?;
 
     browser.open("index.html").await?;
-    browser.keys("/").await?;
+    browser.click("#mdbook-search-toggle").await?;
     browser.type_into("#mdbook-searchbar", "required topology").await?;
     browser.wait_for_text("#mdbook-searchresults", "Required topologies").await?;
 
