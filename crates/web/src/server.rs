@@ -16,6 +16,10 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'
      img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'";
 
+/// What the documents of the site need, and nothing more. mdBook's scripts and styles are partly inline. Each page names the same.
+const SITE_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' \
+     'unsafe-inline'; img-src 'self' data:; font-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'";
+
 const MAX_HEAD: u64 = 16 << 10;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -92,15 +96,17 @@ fn answer(stream: &TcpStream, folder: &Path) -> io::Result<Option<Request>> {
     }
     let mut words = first.split(' ');
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let found = find(folder, path);
+    let policy = security_policy(folder, found.as_deref());
     let (status, kind, body) = match method {
-        "GET" | "HEAD" => match find(folder, path) {
+        "GET" | "HEAD" => match found {
             Some(file) => (200, content_type(&file), fs::read(&file)?),
             None => (404, "text/plain", b"There is no such file.\n".to_vec()),
         },
         _ => (405, "text/plain", b"Only GET and HEAD.\n".to_vec()),
     };
     let head = format!(
-        "HTTP/1.1 {status} {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nContent-Security-Policy: {CONTENT_SECURITY_POLICY}\r\n\
+        "HTTP/1.1 {status} {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nContent-Security-Policy: {policy}\r\n\
          X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\nConnection: close\r\n\r\n",
         if status == 200 { "OK" } else { "Error" },
         body.len(),
@@ -111,6 +117,15 @@ fn answer(stream: &TcpStream, folder: &Path) -> io::Result<Option<Request>> {
         output.write_all(&body)?;
     }
     Ok(Some(Request { method: method.into(), path: path.into(), status }))
+}
+
+/// The site has the playground in a folder. Everything beside that folder is a document.
+fn security_policy(folder: &Path, file: Option<&Path>) -> &'static str {
+    let playground = folder.join("playground");
+    match file {
+        Some(file) if playground.is_dir() && !file.starts_with(&playground) => SITE_SECURITY_POLICY,
+        _ => CONTENT_SECURITY_POLICY,
+    }
 }
 
 /// The file of a path; `None` if there is none, or it is outside of the folder.
@@ -185,6 +200,21 @@ mod tests {
         ] {
             assert_eq!(found(path), None, "{path}");
         }
+    }
+
+    #[test]
+    fn only_documents_of_the_site_may_have_inline_scripts() {
+        // The repository has a playground in a folder, as the site has.
+        let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+        let policy = |file: &str| security_policy(&site, Some(&site.join(file)));
+        assert_eq!(policy("README.md"), SITE_SECURITY_POLICY);
+        assert_eq!(policy("playground/index.html"), CONTENT_SECURITY_POLICY);
+        assert_eq!(security_policy(&site, None), CONTENT_SECURITY_POLICY);
+        let playground = site.join("playground");
+        assert_eq!(
+            security_policy(&playground, Some(&playground.join("index.html"))),
+            CONTENT_SECURITY_POLICY
+        );
     }
 
     #[test]
