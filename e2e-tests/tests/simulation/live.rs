@@ -264,9 +264,6 @@ impl<'a> Live<'a> {
             happening.actions,
             json!(world.scenario(&observed(live)))
         );
-<<<<<<< HEAD
-        let names: std::collections::BTreeSet<&String> = simulated
-=======
         if simulated.nodes != live.nodes {
             let _ = writeln!(
                 text,
@@ -276,7 +273,6 @@ impl<'a> Live<'a> {
             );
         }
         let names: BTreeSet<&String> = simulated
->>>>>>> sched
             .pods
             .keys()
             .chain(live.pods.keys())
@@ -295,16 +291,11 @@ impl<'a> Live<'a> {
                     json!(live.states.get(name))
                 );
                 let pod = step.world.pods.iter().find(|pod| pod.name == *name);
-<<<<<<< HEAD
-                text +=
-                    &format!("  scheduler {}\n", json!(pod.map(|pod| (&pod.may_land_on, &pod.scheduler))));
-=======
                 let _ = writeln!(
                     text,
                     "  scheduler {}",
                     json!(pod.map(|pod| (&pod.may_land_on, &pod.scheduler)))
                 );
->>>>>>> sched
             }
         }
         text + &format!("Events: {}", json!(step.events))
