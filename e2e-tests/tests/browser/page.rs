@@ -71,7 +71,10 @@ impl Page {
 
     /// The text of an element, as it is laid out.
     async fn text(&self, id: &str) -> Result<String> {
-        let text = self.browser.script("return document.getElementById(arguments[0]).innerText;", vec![json!(id)]).await?;
+        let text = self
+            .browser
+            .script("return document.getElementById(arguments[0]).innerText;", vec![json!(id)])
+            .await?;
         Ok(text.as_str().unwrap_or_default().to_owned())
     }
 

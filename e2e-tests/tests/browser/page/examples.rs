@@ -92,7 +92,10 @@ const EXAMPLES: [(&str, &[Said]); 10] = [
         "openkruise",
         &[
             ("echoserver-1 starts on node-2.", "echoserver-1 starts on node-2."),
-            ("echoserver-1 returns to node-2 with a new IP address.", "By chance: 3 other nodes were as good."),
+            (
+                "echoserver-1 returns to node-2 with a new IP address.",
+                "By chance: 3 other nodes were as good.",
+            ),
             (NOTHING, NOTHING),
             (NOTHING, NOTHING),
             ("echoserver-1 moves from node-2 to node-1, in the same zone", "in another zone"),
@@ -113,7 +116,9 @@ async fn each_example_shows_what_its_text_says() -> Result<()> {
     let page = Page::open("").await?;
     let offered = page
         .browser
-        .evaluate("[...document.querySelectorAll('#example option:not([disabled])')].map((option) => option.value)")
+        .evaluate(
+            "[...document.querySelectorAll('#example option:not([disabled])')].map((option) => option.value)",
+        )
         .await?;
     ensure!(offered == json!(EXAMPLES.map(|(name, _)| name)), "the page offers {offered}");
     for (name, steps) in EXAMPLES {
@@ -160,7 +165,11 @@ async fn all_steps_can_be_played() -> Result<()> {
     page.browser.wait_for_text("#next", "No step left").await?;
     page.browser.wait_for_text("#play", "Play").await?;
     page.settle().await?;
-    ensure!(page.text("outcome").await?.contains("db-0 moves from node-1 to node-2"), "{}", page.text("outcome").await?);
+    ensure!(
+        page.text("outcome").await?.contains("db-0 moves from node-1 to node-2"),
+        "{}",
+        page.text("outcome").await?
+    );
     page.close().await
 }
 
@@ -196,8 +205,13 @@ async fn nodes_pods_and_workloads_can_be_acted_on() -> Result<()> {
         ("Workload/db", "tool-up", "events", "is scaled from 3 to 4"),
     ];
     for (selected, tool, where_seen, expected) in acts {
-        let pressed = page.browser.script(
-            "return document.querySelector(arguments[0]).getAttribute('aria-pressed');", vec![json!(key(selected))]).await?;
+        let pressed = page
+            .browser
+            .script(
+                "return document.querySelector(arguments[0]).getAttribute('aria-pressed');",
+                vec![json!(key(selected))],
+            )
+            .await?;
         if pressed != "true" {
             page.click(&key(selected)).await?;
         }

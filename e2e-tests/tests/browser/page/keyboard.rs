@@ -53,12 +53,28 @@ async fn an_example_can_be_played_with_the_keyboard_alone() -> Result<()> {
     let page = Page::open("").await?;
     tab_to(&page, "example").await?;
     press(&page, Key::Down).await?;
-    ensure!(page.text("example-title").await?.starts_with("Database on a local disk"), "the arrow does not choose an example");
+    ensure!(
+        page.text("example-title").await?.starts_with("Database on a local disk"),
+        "the arrow does not choose an example"
+    );
     tab_to(&page, "next").await?;
-    for expected in ["db-0 starts on node-1.", "db-0 returns to node-1", "No Pod starts", "db-0 stays Pending", "db-0 returns to node-1"] {
+    for expected in [
+        "db-0 starts on node-1.",
+        "db-0 returns to node-1",
+        "No Pod starts",
+        "db-0 stays Pending",
+        "db-0 returns to node-1",
+    ] {
         press(&page, Key::Enter).await?;
         ensure!(page.text("outcome").await?.contains(expected), "{}", page.text("outcome").await?);
-        ensure!(page.browser.evaluate("document.getElementById('live').textContent").await?.as_str().is_some_and(|said| said.contains("With PPS:")), "a screen reader hears nothing");
+        ensure!(
+            page.browser
+                .evaluate("document.getElementById('live').textContent")
+                .await?
+                .as_str()
+                .is_some_and(|said| said.contains("With PPS:")),
+            "a screen reader hears nothing"
+        );
         ensure!(focus(&page).await?.0 == "next", "the focus left the button");
     }
     press(&page, Key::Enter).await?;
@@ -125,7 +141,13 @@ async fn what_moves_stands_still_for_users_who_ask_for_it() -> Result<()> {
     page.click("#next").await?;
     page.browser.prefer("prefers-reduced-motion", "no-preference").await?;
     page.click("#next").await?;
-    ensure!(page.browser.evaluate("getComputedStyle(document.querySelector('.pod.changed')).animationName").await? == json!("arrive"), "nothing moves at all");
+    ensure!(
+        page.browser
+            .evaluate("getComputedStyle(document.querySelector('.pod.changed')).animationName")
+            .await?
+            == json!("arrive"),
+        "nothing moves at all"
+    );
     page.browser.prefer("prefers-reduced-motion", "reduce").await?;
     ensure!(page.browser.evaluate(animated).await? == json!(false), "something moves");
     page.close().await

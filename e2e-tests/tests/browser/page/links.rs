@@ -61,15 +61,32 @@ async fn a_link_that_cannot_be_opened_is_reported_and_the_first_example_is_shown
         (format!("scenario={bomb}"), "unpacks to more than"),
         (format!("scenario={}", pack(&page, "[]").await?), "“objects” is missing"),
         (format!("yaml={}", pack(&page, r#"{"version":2,"objects":""}"#).await?), "version 2"),
-        (format!("scenario={}", pack(&page, r#"{"version":1,"objects":"","actions":[1]}"#).await?), "“actions”"),
+        (
+            format!("scenario={}", pack(&page, r#"{"version":1,"objects":"","actions":[1]}"#).await?),
+            "“actions”",
+        ),
         (format!("scenario={}", pack(&page, r#"{"version":1,"objects":"","done":1}"#).await?), "“done”"),
-        (format!("scenario={}", pack(&page, &json!({"version": 1, "objects": "", "actions": vec![json!({"do": "rollOut"}); 201]}).to_string()).await?), "201 actions"),
+        (
+            format!(
+                "scenario={}",
+                pack(
+                    &page,
+                    &json!({"version": 1, "objects": "", "actions": vec![json!({"do": "rollOut"}); 201]})
+                        .to_string()
+                )
+                .await?
+            ),
+            "201 actions",
+        ),
     ];
     for (fragment, expected) in cases {
         page.go(&fragment).await?;
         let notice = page.text("notice").await?;
         let start = fragment.get(..60).unwrap_or(&fragment);
-        ensure!(notice.contains(expected) && notice.ends_with("You see the first example instead."), "{start}: {notice}");
+        ensure!(
+            notice.contains(expected) && notice.ends_with("You see the first example instead."),
+            "{start}: {notice}"
+        );
         ensure!(page.seen().await? == first, "{start}: the page does not show the first example");
     }
     page.close().await
@@ -79,7 +96,11 @@ async fn a_link_that_cannot_be_opened_is_reported_and_the_first_example_is_shown
 #[tokio::test]
 async fn a_link_with_unknown_actions_is_opened_and_says_what_is_wrong() -> Result<()> {
     let page = Page::open("").await?;
-    for actions in [json!([{"do": "explode"}]), json!([{"do": "deletePod"}]), json!([{"do": "deletePod", "pod": {"a": 1}}])] {
+    for actions in [
+        json!([{"do": "explode"}]),
+        json!([{"do": "deletePod"}]),
+        json!([{"do": "deletePod", "pod": {"a": 1}}]),
+    ] {
         let state = json!({"version": 1, "objects": "", "actions": actions, "done": 1});
         page.go(&format!("scenario={}", pack(&page, &state.to_string()).await?)).await?;
         let problems = page.text("objects-problems").await?;
@@ -104,7 +125,11 @@ async fn an_example_of_a_document_gets_nodes_and_a_workload() -> Result<()> {
     ] {
         let data = pack(&page, &json!({"version": 1, "objects": pps(target)}).to_string()).await?;
         page.go(&format!("yaml={data}")).await?;
-        ensure!(page.text("objects-status").await? == "No problems found.", "{}", page.text("objects-problems").await?);
+        ensure!(
+            page.text("objects-status").await? == "No problems found.",
+            "{}",
+            page.text("objects-problems").await?
+        );
         page.click("#next").await?;
         page.click("#next").await?;
         let outcome = page.text("outcome").await?;
@@ -113,6 +138,9 @@ async fn an_example_of_a_document_gets_nodes_and_a_workload() -> Result<()> {
     let whole = page.browser.evaluate("document.getElementById('objects').value").await?;
     let data = pack(&page, &json!({"version": 1, "objects": whole}).to_string()).await?;
     page.go(&format!("yaml={data}")).await?;
-    ensure!(page.browser.evaluate("document.getElementById('objects').value").await? == whole, "a whole scenario was changed");
+    ensure!(
+        page.browser.evaluate("document.getElementById('objects').value").await? == whole,
+        "a whole scenario was changed"
+    );
     page.close().await
 }

@@ -33,7 +33,8 @@ async fn draw() -> Result<Vec<u8>> {
     page.browser.devtools("Emulation.setEmulatedMedia", json!({"features": features})).await?;
     let clip = page.browser.evaluate(CLIP).await?;
     let clip = json!({"x": 0, "y": clip[0], "width": WIDTH, "height": clip[1], "scale": 1});
-    let answer = page.browser.devtools("Page.captureScreenshot", json!({"format": "png", "clip": clip})).await?;
+    let answer =
+        page.browser.devtools("Page.captureScreenshot", json!({"format": "png", "clip": clip})).await?;
     page.close().await?;
     BASE64_STANDARD.decode(answer["data"].as_str().unwrap_or_default()).context("Chromium sent no picture")
 }
@@ -52,10 +53,15 @@ async fn the_readme_has_a_picture_of_the_playground() -> Result<()> {
     if env::var("UPDATE").is_ok_and(|value| value == "1") {
         fs::write(&file, &drawn).with_context(|| format!("cannot write {}", file.display()))?;
     }
-    let kept = fs::read(&file).with_context(|| format!("there is no {PICTURE}: make playground-picture draws it"))?;
+    let kept = fs::read(&file)
+        .with_context(|| format!("there is no {PICTURE}: make playground-picture draws it"))?;
     for (what, picture) in [("drawn", &drawn), ("kept", &kept)] {
-        let (width, height) = size(picture).with_context(|| format!("the picture that is {what} is no PNG"))?;
-        ensure!(width == WIDTH && (600..1000).contains(&height), "the picture that is {what} has {width} × {height}");
+        let (width, height) =
+            size(picture).with_context(|| format!("the picture that is {what} is no PNG"))?;
+        ensure!(
+            width == WIDTH && (600..1000).contains(&height),
+            "the picture that is {what} has {width} × {height}"
+        );
         ensure!(picture.len() < MOST_BYTES, "the picture that is {what} has {} bytes", picture.len());
     }
     let readme = fs::read_to_string(repository_file("README.md"))?;

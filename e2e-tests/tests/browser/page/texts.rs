@@ -18,13 +18,19 @@ async fn a_mistake_is_marked_in_its_line() -> Result<()> {
     let lines = page.browser.evaluate("document.getElementById('objects').value.split('\\n')").await?;
     let line_of = |part: &str| {
         let lines = lines.as_array().into_iter().flatten();
-        lines.map(|line| line.as_str().unwrap_or_default()).position(|line| line.contains(part)).map(|index| index + 1)
+        lines
+            .map(|line| line.as_str().unwrap_or_default())
+            .position(|line| line.contains(part))
+            .map(|index| index + 1)
     };
     let expected: Vec<String> = ["host name", "weight: 1000", "podIP"]
         .iter()
         .map(|part| format!("Line {}", line_of(part).unwrap_or_default()))
         .collect();
-    let seen = page.browser.evaluate("[...document.querySelectorAll('#objects-problems button')].map((line) => line.innerText)").await?;
+    let seen = page
+        .browser
+        .evaluate("[...document.querySelectorAll('#objects-problems button')].map((line) => line.innerText)")
+        .await?;
     ensure!(seen == json!(expected), "the lines are {expected:?}, the messages name {seen}");
     let marked = page.browser.evaluate("[...document.querySelectorAll('.number.error')].map((mark) => `Line ${mark.innerText.slice(2)}`)").await?;
     ensure!(marked == json!(expected), "marked: {marked}");
@@ -63,7 +69,9 @@ async fn garbage_is_answered_and_the_page_still_works() -> Result<()> {
         ensure!(page.text("notice").await?.is_empty(), "the engine failed: {}", page.text("notice").await?);
         page.fill("#settings", text).await?;
         page.fill("#settings", "").await?;
-        page.browser.evaluate("document.getElementById('apply').value = document.getElementById('objects').value").await?;
+        page.browser
+            .evaluate("document.getElementById('apply').value = document.getElementById('objects').value")
+            .await?;
         page.click("#apply-button").await?;
         ensure!(page.text("notice").await?.is_empty(), "the engine failed: {}", page.text("notice").await?);
     }
@@ -134,6 +142,10 @@ async fn markup_in_names_stays_text() -> Result<()> {
     page.fill(&key("label-value"), "\"><script>alert(1)</script>").await?;
     page.click(&key("tool-label")).await?;
     ensure!(page.text("timeline").await?.contains("<b>x</b>"), "the label's text is not shown");
-    ensure!(page.browser.evaluate("document.querySelectorAll('#timeline b, body script').length").await? == json!(0), "a text became an element");
+    ensure!(
+        page.browser.evaluate("document.querySelectorAll('#timeline b, body script').length").await?
+            == json!(0),
+        "a text became an element"
+    );
     page.close().await
 }
