@@ -3,7 +3,7 @@
 import { byId, h } from "./dom.js";
 import { BadLink, MAX_ACTIONS, fromFragment, toFragment } from "./link.js";
 import { EXAMPLES, caption, exampleState, findExample, selectionAfter } from "./examples.js";
-import { complete, findDocument, node } from "./yaml.js";
+import { complete, findDocument, firstWorkload, node } from "./yaml.js";
 import { engine } from "./engine.js";
 import { Editor } from "./editor.js";
 import { drawCluster } from "./cluster.js";
@@ -260,7 +260,7 @@ async function open() {
 /** @param {State} document @returns {State} */
 function fromDocument(document) {
   if (document.objects.trim() === "") return { ...document, objects: EXAMPLES[0].objects, actions: exampleState(EXAMPLES[0], 0).actions };
-  const workload = /targetRef:[^#]*?\bname:\s*["']?([\w.-]+)/.exec(document.objects)?.[1];
+  const workload = firstWorkload(document.objects);
   /** @type {Action[]} */
   const planned = workload === undefined ? [{ do: "rollOut" }] : [{ do: "rollOut" }, { do: "deletePod", pod: `${workload}-0` }];
   return { ...document, objects: complete(document.objects), actions: document.actions.length === 0 ? planned : document.actions };

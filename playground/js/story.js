@@ -1,6 +1,8 @@
 // @ts-check
 /** What to say about a run. Pure functions over the engine's answers: they decide nothing about Pods. */
 
+import { nameOf } from "./yaml.js";
+
 /**
  * @typedef {import("./link.js").Action} Action
  * @typedef {import("./types.js").World} World
@@ -31,7 +33,7 @@ const LABELS = {
 /** Kind and name of an object, as far as its lines tell. @param {any} yaml */
 function objectName(yaml) {
   const kind = /^kind:\s*(\w{1,40})/m.exec(String(yaml))?.[1];
-  const name = /^metadata:\s*(?:\{.*?\bname:\s*|\n(?: +.*\n)*? +name:\s*)["']?([\w.-]{1,63})/m.exec(String(yaml))?.[1];
+  const name = nameOf(String(yaml));
   return [kind ?? "an object", name].filter(Boolean).join(" ");
 }
 

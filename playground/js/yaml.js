@@ -77,7 +77,7 @@ export function complete(objects) {
   const parts = objects.split(/^---.*$/m);
   const has = (/** @type {RegExp} */ pattern) => parts.some((part) => pattern.test(part));
   const targets = parts.filter((part) => /^kind: PersistentPodState\b/m.test(part)).flatMap(target);
-  const missing = targets.filter(({ kind, name }) => kind === "StatefulSet" && !parts.some((part) => /^kind: StatefulSet\b/m.test(part) && names(part, name)));
+  const missing = targets.filter(({ kind, name }) => kind === "StatefulSet" && !parts.some((part) => /^kind: StatefulSet\b/m.test(part) && nameOf(part) === name));
   const added = [...new Map(missing.map((item) => [item.name, item])).values()].map(({ apiVersion, name }) => statefulSet(name, { apiVersion }));
   if (!has(/^kind: Node\b/m)) added.push(nodes());
   if (added.length === 0) return objects;
@@ -85,10 +85,16 @@ export function complete(objects) {
   return documents(...start, ...added);
 }
 
-/** @param {string} part @param {string} name */
-function names(part, name) {
-  const found = /^metadata:\s*(?:\{.*?\bname:\s*|\n(?: +.*\n)*? +name:\s*)["']?([\w.-]+)/m.exec(part);
-  return found !== null && found[1] === name;
+/** The workload whose Pods a reader of the document looks at first. @param {string} objects @returns {string|undefined} */
+export function firstWorkload(objects) {
+  const parts = objects.split(/^---.*$/m);
+  const targets = parts.filter((part) => /^kind: PersistentPodState\b/m.test(part)).flatMap(target);
+  return targets[0]?.name ?? parts.filter((part) => /^kind: StatefulSet\b/m.test(part)).map(nameOf)[0];
+}
+
+/** @param {string} part @returns {string|undefined} */
+export function nameOf(part) {
+  return /^metadata:\s*(?:\{.*?\bname:\s*|\n(?: +.*\n)*? +name:\s*)["']?([\w.-]{1,253})/m.exec(part)?.[1];
 }
 
 /** @param {string} part */

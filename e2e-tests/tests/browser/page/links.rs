@@ -135,6 +135,18 @@ async fn an_example_of_a_document_gets_nodes_and_a_workload() -> Result<()> {
         let outcome = page.text("outcome").await?;
         ensure!(outcome.contains("db-0 returns to node-1"), "{outcome}");
     }
+    let annotated = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata:\n  name: queue\n  annotations:\n    \
+        kruise.io/auto-generate-persistent-pod-state: \"true\"\n    \
+        kruise.io/required-persistent-topology: topology.kubernetes.io/zone\nspec:\n  replicas: 2\n  selector:\n    \
+        matchLabels: {app: queue}\n  template:\n    metadata:\n      labels: {app: queue}\n    spec:\n      \
+        containers: [{name: queue, image: pause}]\n";
+    let data = pack(&page, &json!({"version": 1, "objects": annotated}).to_string()).await?;
+    page.go(&format!("yaml={data}")).await?;
+    page.click("#next").await?;
+    page.click("#next").await?;
+    let outcome = page.text("outcome").await?;
+    ensure!(outcome.contains("queue-0 returns to node-1"), "{outcome}");
+
     let whole = page.browser.evaluate("document.getElementById('objects').value").await?;
     let data = pack(&page, &json!({"version": 1, "objects": whole}).to_string()).await?;
     page.go(&format!("yaml={data}")).await?;

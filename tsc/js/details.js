@@ -1,0 +1,168 @@
+// @ts-check
+/** The details of a Pod: what was recorded, what the policy injected, and what the scheduler found. And the recorded states. */
+import { h, redraw } from "./dom.js";
+import { exclusionSource, origin } from "./story.js";
+
+/**
+ * @typedef {import("./types.js").Pod} Pod
+ * @typedef {import("./types.js").Step} Step
+ * @typedef {import("./types.js").Side} Side
+ * @typedef {import("./types.js").Recorded} Recorded
+ */
+
+/** @param {HTMLElement} container @param {Pod|undefined} pod @param {Side} side @param {import("./types.js").World|undefined} world */
+export function drawDetails(container, pod, side, world) {
+  if (pod === undefined || world === undefined) {
+    redraw(container, h("p", { class: "empty" }, "Choose a Pod in the cluster. Here you see why it is where it is."));
+    return;
+  }
+  redraw(
+    container,
+    h("h3", {}, `Pod ${pod.name}, ${side} PPS`),
+    h("p", { class: "verdict" }, verdict(pod, origin(world, pod))),
+    pod.refusal && h("p", { class: "problem error" }, h("strong", {}, `Refused (${pod.refusal.code}): `), pod.refusal.message),
+    ...pod.warnings.map((warning) => h("p", { class: "problem warning" }, h("strong", {}, "Warning: "), warning)),
+    pod.recordedBefore && section("What was recorded when it was created", recorded(pod.recordedBefore)),
+    pod.scheduler.length > 0 && section("What the scheduler found", schedulerTable(pod)),
+    pod.manifest && section(pod.injected ? "What the policy injected" : "The Pod’s YAML", diff(pod)),
+  );
+}
+
+/** @param {string} title @param {...HTMLElement} content */
+function section(title, ...content) {
+  return h("section", {}, h("h4", {}, title), content);
+}
+
+/** @param {Pod} pod @param {import("./story.js").Origin|null} was */
+function verdict(pod, was) {
+  if (pod.phase === "Refused") return "The policy refused it. Its workload’s controller tries again.";
+  if (pod.phase === "NotCreated") return "Its workload has not created it yet: it waits for a Pod with a lower number.";
+  if (pod.phase === "Pending") {
+    const pps = pod.scheduler.filter((candidate) => candidate.excludedBy.some((exclusion) => exclusion.fromPps)).length;
+    const reason = pps === 0 ? "No node can take it, and PPS excludes none of them." : `No node can take it. PPS excludes ${pps} of ${pod.scheduler.length} nodes.`;
+    return `It stays Pending. ${reason}`;
+  }
+  const others = pod.mayLandOn.filter((node) => node !== pod.node);
+  const chance = others.length === 0 ? "No other node was as good." : `The scheduler may also choose ${others.join(", ")}; the page shows the first by name.`;
+  const back = was === null ? "" : was.place === "node" ? ", where it was before" : `. Before, it was on ${was.node}`;
+  return `It runs on ${pod.node}${back}. ${chance}`;
+}
+
+/** @param {Recorded} state */
+function recorded(state) {
+  const entries = [["node", state.nodeName ?? "–"], ...Object.entries(state.nodeTopologyLabels ?? {}), ...Object.entries(state.annotations ?? {})];
+  return h("dl", {}, entries.flatMap(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]));
+}
+
+/** @param {Pod} pod */
+function schedulerTable(pod) {
+  const rows = pod.scheduler.map((candidate) => {
+    const chosen = candidate.node === pod.node ? ", chosen" : "";
+    const reasons = candidate.excludedBy.map((exclusion) => {
+      const source = exclusionSource(exclusion);
+      return h("li", {}, h("span", { class: `source ${source.toLowerCase()}` }, source), " ", exclusion.text);
+    });
+    return h(
+      "tr",
+      { class: candidate.fits ? "fits" : "excluded" },
+      h("th", { scope: "row" }, candidate.node),
+      h("td", {}, candidate.fits ? `✓ fits${chosen}` : "✗ excluded"),
+      h("td", {}, candidate.fits ? `score ${candidate.score}` : h("ul", {}, reasons)),
+    );
+  });
+  return h(
+    "div",
+    { class: "scroll" },
+    h(
+      "table",
+      {},
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Node"), h("th", { scope: "col" }, "Result"), h("th", { scope: "col" }, "Score, or what excludes it"))),
+      h("tbody", {}, rows),
+    ),
+  );
+}
+
+/** Lines of context around a change. */
+const CONTEXT = 3;
+
+/** @param {Pod} pod */
+function diff(pod) {
+  const lines = pod.manifest?.diff ?? [];
+  const changed = lines.flatMap((line, index) => (line.op === " " ? [] : [index]));
+  const near = (/** @type {number} */ index) => changed.some((at) => Math.abs(at - index) <= CONTEXT);
+  /** @type {HTMLElement[]} */
+  const shown = [];
+  let hidden = 0;
+  const flush = () => {
+    if (hidden > 0) shown.push(h("span", { class: "skipped" }, `… ${hidden} unchanged ${hidden === 1 ? "line" : "lines"}\n`));
+    hidden = 0;
+  };
+  lines.forEach((line, index) => {
+    if (!near(index)) {
+      hidden += 1;
+      return;
+    }
+    flush();
+    shown.push(diffLine(line));
+  });
+  flush();
+  const whole = h("details", { key: "whole-yaml" }, h("summary", {}, "The whole Pod"), code(lines.map(diffLine), "The whole Pod, as YAML"));
+  if (changed.length === 0) return h("div", {}, h("p", {}, "The policy changed nothing."), whole);
+  return h("div", {}, code(shown, "What the policy added to the Pod"), whole);
+}
+
+/** A block that scrolls, so the keyboard must reach it. @param {HTMLElement[]} lines @param {string} label */
+function code(lines, label) {
+  return h("pre", { tabindex: 0, role: "region", "aria-label": label }, lines);
+}
+
+/** @param {import("./types.js").DiffLine} line */
+function diffLine(line) {
+  const tag = line.op === "+" ? "ins" : line.op === "-" ? "del" : "span";
+  return h(tag, {}, `${line.op} ${line.text}\n`);
+}
+
+/** @param {HTMLElement} container @param {Step|undefined} step */
+export function drawStates(container, step) {
+  const objects = step?.world.pps ?? [];
+  if (objects.length === 0) {
+    redraw(container, h("p", { class: "empty" }, "There is no PersistentPodState in the cluster. Nothing is recorded."));
+    return;
+  }
+  redraw(
+    container,
+    ...objects.map((pps) => {
+      const names = Object.keys(pps.states).sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+      const rows = names.slice(0, 100).map((name) => {
+        const state = pps.states[name];
+        const pairs = (/** @type {Record<string, string>|undefined} */ map) => Object.entries(map ?? {}).map(([key, value]) => h("div", {}, h("code", {}, `${key}=${value}`)));
+        return h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, state.nodeName ?? "–"), h("td", {}, pairs(state.nodeTopologyLabels), pairs(state.annotations)));
+      });
+      return h(
+        "section",
+        {},
+        h("h3", {}, `${pps.name}, for ${pps.target}`),
+        ...conditions(pps.conditions),
+        names.length === 0
+          ? h("p", { class: "empty" }, "No Pod is recorded yet.")
+          : h(
+              "div",
+              { class: "scroll" },
+              h(
+                "table",
+                {},
+                h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Pod"), h("th", { scope: "col" }, "Node"), h("th", { scope: "col" }, "Recorded values"))),
+                h("tbody", {}, rows),
+              ),
+            ),
+        names.length > 100 && h("p", {}, `And ${names.length - 100} more.`),
+        pps.yaml !== null && h("details", { key: `pps-${pps.name}` }, h("summary", {}, "The object as YAML"), code([h("span", {}, pps.yaml)], `PersistentPodState ${pps.name}, as YAML`)),
+      );
+    }),
+  );
+}
+
+/** @param {any[]} list */
+function conditions(list) {
+  return list.map((condition) => h("p", {}, `${condition.type}: ${condition.status} (${condition.reason})${condition.message ? `: ${condition.message}` : ""}.`));
+}

@@ -1,0 +1,48 @@
+// @ts-check
+/** The examples, in the order in which the page lists them. The first is the default. */
+import { ADDRESSES } from "./examples/addresses.js";
+import { TOPOLOGY } from "./examples/topology.js";
+
+/**
+ * @typedef {import("./link.js").State} State
+ * @typedef {{action: import("./link.js").Action, say: string}} ExampleStep
+ * @typedef {{name: string, title: string, text: string[], objects: string, settings?: string, steps: ExampleStep[]}} Example
+ */
+
+/** @type {Example[]} */
+export const EXAMPLES = [...TOPOLOGY, ...ADDRESSES];
+
+/** @param {string|null} name */
+export function findExample(name) {
+  return EXAMPLES.find((example) => example.name === name);
+}
+
+/** @param {Example} example @param {number} step @returns {State} */
+export function exampleState(example, step) {
+  const actions = example.steps.map(({ action }) => action);
+  const done = Math.min(step, actions.length);
+  return {
+    objects: example.objects,
+    settings: example.settings ?? "",
+    actions,
+    done,
+    example: example.name,
+    selected: selectionAfter(actions.slice(0, done)),
+  };
+}
+
+/** The Pod that was deleted last: its details are the next question. @param {import("./link.js").Action[]} done @returns {string|null} */
+export function selectionAfter(done) {
+  const last = done.findLast((action) => action.do === "deletePod");
+  return last === undefined ? null : `Pod/${last.pod}/with`;
+}
+
+/** What the example says about the steps that are done, if they are still the example's. @param {State} state */
+export function caption(state) {
+  const example = findExample(state.example);
+  if (example === undefined || state.done === 0) return null;
+  const prefix = state.actions.slice(0, state.done);
+  if (state.objects !== example.objects || state.settings !== (example.settings ?? "")) return null;
+  const same = prefix.every((action, index) => JSON.stringify(action) === JSON.stringify(example.steps[index]?.action));
+  return same ? (example.steps[state.done - 1]?.say ?? null) : null;
+}

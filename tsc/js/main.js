@@ -1,0 +1,333 @@
+// @ts-check
+/** The page: its state, and what each control does to it. */
+import { byId, h } from "./dom.js";
+import { BadLink, MAX_ACTIONS, fromFragment, toFragment } from "./link.js";
+import { EXAMPLES, caption, exampleState, findExample, selectionAfter } from "./examples.js";
+import { complete, findDocument, node } from "./yaml.js";
+import { engine } from "./engine.js";
+import { Editor } from "./editor.js";
+import { drawCluster } from "./cluster.js";
+import { drawDetails, drawStates } from "./details.js";
+import { drawEvents, drawOutcome, drawTimeline } from "./timeline.js";
+import { actionLabel, findPod, mostInteresting, sentences, shortList } from "./story.js";
+import { startTheme } from "./theme.js";
+
+/**
+ * @typedef {import("./link.js").State} State
+ * @typedef {import("./link.js").Action} Action
+ * @typedef {import("./types.js").Both} Both
+ * @typedef {import("./types.js").Problem} Problem
+ */
+
+/** How long to wait after a key before the text is run again. */
+const TYPING_MS = 200;
+const PLAY_MS = 1600;
+
+/** @type {State} */
+let state = exampleState(EXAMPLES[0], 0);
+/** @type {Both|null} what is drawn: the last answer with steps */
+let drawn = null;
+let typing = 0;
+let playing = 0;
+let latestFragment = "";
+
+const objects = new Editor(byId("objects-editor"), byId("objects-problems"), (text) => typed({ objects: text }));
+const settings = new Editor(byId("settings-editor"), byId("settings-problems"), (text) => typed({ settings: text }));
+const apply = new Editor(byId("apply-editor"), byId("apply-problems"), () => {});
+
+/** @param {Partial<State>} change */
+function typed(change) {
+  state = { ...state, ...change };
+  busy(true);
+  clearTimeout(typing);
+  typing = setTimeout(run, TYPING_MS);
+}
+
+/** @param {Partial<State>} change */
+function update(change) {
+  state = { ...state, ...change };
+  clearTimeout(typing);
+  void run();
+}
+
+/** Asks the engine, and draws its answer. */
+async function run() {
+  const asked = state;
+  drawControls();
+  busy(true);
+  const scenario = { objects: asked.objects, settings: asked.settings, actions: asked.actions.slice(0, asked.done) };
+  let both;
+  try {
+    both = await engine.run(scenario);
+  } catch (error) {
+    notice(error instanceof Error ? error.message : String(error));
+    busy(false);
+    return;
+  }
+  if (both === null) return;
+  const readable = both.with.steps.length > 0;
+  const steps = drawn?.with.steps.length;
+  if (readable || drawn === null) drawn = both;
+  byId("stale").hidden = readable;
+  draw(both.with.problems);
+  if (readable && steps !== undefined) announce();
+  if (steps === undefined) performance.mark("first answer");
+  await writeLink(state);
+  if (asked.objects === state.objects && asked.settings === state.settings && asked.actions === state.actions && asked.done === state.done) busy(false);
+}
+
+/** @param {boolean} is whether what is drawn, or the link, is older than the state */
+function busy(is) {
+  byId("cluster").setAttribute("aria-busy", String(is));
+}
+
+/** @param {Problem[]} problems */
+function draw(problems) {
+  const inObjects = problems.filter((problem) => problem.source === "objects" || problem.source === "scenario");
+  objects.show(inObjects);
+  settings.show(problems.filter((problem) => problem.source === "settings"));
+  byId("objects-status").textContent = count(inObjects);
+  byId("settings-status").textContent = count(problems.filter((problem) => problem.source === "settings"));
+  drawTimeline(byId("timeline"), { actions: state.actions, done: state.done, problems, go: (done) => stop(() => update({ done })), remove });
+  drawWorld();
+}
+
+/** @param {Problem[]} problems */
+function count(problems) {
+  if (problems.length === 0) return "No problems found.";
+  const errors = problems.filter((problem) => problem.severity === "error").length;
+  const warnings = problems.length - errors;
+  const plural = (/** @type {number} */ number, /** @type {string} */ word) => (number === 0 ? [] : [`${number} ${word}${number === 1 ? "" : "s"}`]);
+  return `${[...plural(errors, "error"), ...plural(warnings, "warning")].join(" and ")}.`;
+}
+
+function drawWorld() {
+  if (drawn === null) return;
+  const steps = { with: drawn.with.steps, without: drawn.without.steps };
+  drawCluster(byId("cluster"), { steps, selected: state.selected, act, select });
+  const [kind, name, side] = (state.selected ?? "").split("/");
+  const chosen = side === "without" ? "without" : "with";
+  const pod = kind === "Pod" ? findPod(steps[chosen].at(-1)?.world, name) : mostInteresting(steps.with);
+  drawDetails(byId("details"), pod, chosen, steps[chosen].at(-1)?.world);
+  drawStates(byId("states"), steps.with.at(-1));
+  drawOutcome(byId("outcome"), steps);
+  drawEvents(byId("events"), steps.with.at(-1));
+}
+
+/** What does not need the engine's answer. */
+function drawControls() {
+  const example = findExample(state.example);
+  const next = state.actions[state.done];
+  /** @type {HTMLSelectElement} */ (byId("example")).value = example?.name ?? "";
+  byId("example-title").textContent = example?.title ?? "Your own scenario";
+  byId("example-text").replaceChildren(...(example?.text ?? ["The objects below come from you or from a link."]).map((text) => h("p", {}, text)));
+  byId("caption").textContent = caption(state) ?? "";
+  const button = /** @type {(id: string) => HTMLButtonElement} */ (byId);
+  button("next").textContent = next === undefined ? "No step left" : `Next step: ${actionLabel(next)}`;
+  // Not `disabled`: that would take the focus from the button.
+  setDisabled("next", next === undefined);
+  setDisabled("undo", state.done === 0);
+  setDisabled("play", next === undefined && playing === 0);
+  setDisabled("restart", state.done === 0);
+  button("reset").hidden = example === undefined;
+  button("play").textContent = playing === 0 ? "Play" : "Stop";
+}
+
+/** @param {string} id @param {boolean} disabled */
+function setDisabled(id, disabled) {
+  byId(id).setAttribute("aria-disabled", String(disabled));
+}
+
+/** @param {Action} action done now, after the steps that are done */
+function act(action) {
+  if (state.actions.length >= MAX_ACTIONS) {
+    notice(`The timeline has ${MAX_ACTIONS} steps, the most that it takes. Remove some first.`);
+    return;
+  }
+  const actions = [...state.actions.slice(0, state.done), action, ...state.actions.slice(state.done)];
+  stop(() => update({ actions, done: state.done + 1, selected: afterAction(action) }));
+}
+
+/** @param {Action} action */
+function afterAction(action) {
+  return action.do === "deletePod" && state.selected?.split("/")[1] !== action.pod ? `Pod/${action.pod}/with` : state.selected;
+}
+
+/** @param {number} index */
+function remove(index) {
+  const actions = state.actions.filter((_, at) => at !== index);
+  stop(() => update({ actions, done: state.done > index ? state.done - 1 : state.done }));
+}
+
+/** @param {string|null} selected */
+function select(selected) {
+  const shown = (state = { ...state, selected });
+  drawWorld();
+  // A run that is under way writes the link itself, and then for this state.
+  void writeLink(shown);
+}
+
+function next() {
+  const action = state.actions[state.done];
+  if (action !== undefined) update({ done: state.done + 1, selected: afterAction(action) });
+}
+
+/** Plays the planned steps, one after the other. */
+function play() {
+  if (playing !== 0) {
+    stop(drawControls);
+    return;
+  }
+  if (state.done >= state.actions.length) return;
+  playing = setInterval(() => (state.done < state.actions.length ? next() : stop(drawControls)), PLAY_MS);
+  next();
+}
+
+/** @param {() => void} then */
+function stop(then) {
+  clearInterval(playing);
+  playing = 0;
+  then();
+}
+
+/** Tells a screen reader what happened. */
+function announce() {
+  if (drawn === null) return;
+  const action = drawn.with.steps.at(-1)?.action;
+  const said = (/** @type {import("./types.js").Side} */ side) => shortList(sentences(drawn?.[side].steps ?? []), 3).join(" ") || "No Pod changes.";
+  byId("live").textContent = action ? `${actionLabel(action)}. With PPS: ${said("with")} Without PPS: ${said("without")}` : "";
+}
+
+/** @param {string|null} message */
+function notice(message) {
+  const element = byId("notice");
+  element.hidden = message === null;
+  element.textContent = message ?? "";
+}
+
+/** @param {State} shown */
+async function writeLink(shown) {
+  const fragment = shortLink(shown) ?? (await toFragment(shown));
+  if (shown !== state) return;
+  latestFragment = fragment === null ? "" : `#${fragment}`;
+  history.replaceState(null, "", latestFragment === "" ? location.pathname : latestFragment);
+}
+
+/** An example that nobody changed has a link that people can read. @param {State} shown */
+function shortLink(shown) {
+  const example = findExample(shown.example);
+  if (example === undefined || JSON.stringify(exampleState(example, shown.done)) !== JSON.stringify(shown)) return null;
+  return shown.done === 0 ? `example=${example.name}` : `example=${example.name}&step=${shown.done}`;
+}
+
+async function copyLink() {
+  await writeLink(state);
+  const said = byId("copied");
+  if (latestFragment === "") {
+    said.textContent = "The text is too long for a link. Send the text instead.";
+    return;
+  }
+  try {
+    await navigator.clipboard.writeText(location.href);
+    said.textContent = "The link to this state is copied.";
+  } catch {
+    said.textContent = "The browser does not allow copying. The link is in the address bar.";
+  }
+}
+
+/** Opens what the address names; what cannot be opened is reported once, and the default example is shown. */
+async function open() {
+  let opened = exampleState(EXAMPLES[0], 0);
+  let message = null;
+  try {
+    const link = await fromFragment(location.hash);
+    if (link.kind === "example") {
+      const example = findExample(link.name);
+      if (example === undefined) throw new BadLink(`There is no example “${link.name.slice(0, 40)}”.`);
+      opened = exampleState(example, link.step);
+    } else if (link.kind === "yaml") {
+      opened = fromDocument(link.state);
+    } else if (link.kind === "scenario") {
+      opened = link.state;
+    }
+  } catch (error) {
+    if (!(error instanceof BadLink)) throw error;
+    message = `${error.message} You see the first example instead.`;
+  }
+  show(opened, message);
+}
+
+/** @param {State} document @returns {State} */
+function fromDocument(document) {
+  if (document.objects.trim() === "") return { ...document, objects: EXAMPLES[0].objects, actions: exampleState(EXAMPLES[0], 0).actions };
+  const workload = /targetRef:[^#]*?\bname:\s*["']?([\w.-]+)/.exec(document.objects)?.[1];
+  /** @type {Action[]} */
+  const planned = workload === undefined ? [{ do: "rollOut" }] : [{ do: "rollOut" }, { do: "deletePod", pod: `${workload}-0` }];
+  return { ...document, objects: complete(document.objects), actions: document.actions.length === 0 ? planned : document.actions };
+}
+
+/** @param {State} opened @param {string|null} message */
+function show(opened, message) {
+  drawn = null;
+  state = opened;
+  objects.value = opened.objects;
+  settings.value = opened.settings;
+  notice(message);
+  stop(() => update({}));
+}
+
+function start() {
+  const chooser = /** @type {HTMLSelectElement} */ (byId("example"));
+  chooser.append(...EXAMPLES.map((example) => h("option", { value: example.name }, example.title)), h("option", { value: "", disabled: true }, "Your own scenario"));
+  chooser.addEventListener("change", () => choose(chooser.value));
+  /** @type {[string, () => void][]} */
+  const buttons = [
+    ["next", () => stop(next)],
+    ["undo", () => stop(() => state.done > 0 && update({ done: state.done - 1 }))],
+    ["play", play],
+    ["restart", () => stop(() => update({ done: 0 }))],
+    ["reset", () => state.example !== null && choose(state.example)],
+    ["copy", () => void copyLink()],
+    ["apply-button", applyObject],
+    ["apply-pps", () => insert(findDocument(state.objects, "PersistentPodState"))],
+    ["apply-workload", () => insert(findDocument(state.objects, "StatefulSet"))],
+    ["apply-node", () => insert(node("node-7", "a"))],
+  ];
+  for (const [id, listener] of buttons) byId(id).addEventListener("click", listener);
+  document.addEventListener("click", (event) => {
+    const link = event.target instanceof Element ? event.target.closest("a[href^='#']") : null;
+    if (link === null) return;
+    // The fragment is the state's: a link within the page must not replace it.
+    event.preventDefault();
+    const target = byId((link.getAttribute("href") ?? "").slice(1));
+    target.scrollIntoView();
+    target.focus({ preventScroll: true });
+  });
+  window.addEventListener("hashchange", () => location.hash !== latestFragment && void open());
+  startTheme();
+  void open();
+}
+
+/** @param {string} name */
+function choose(name) {
+  const example = findExample(name);
+  if (example !== undefined) show(exampleState(example, 0), null);
+}
+
+/** @param {string} yaml */
+function insert(yaml) {
+  apply.value = yaml;
+  byId("apply").focus();
+}
+
+function applyObject() {
+  const yaml = apply.value;
+  if (yaml.trim() === "") {
+    apply.show([{ source: "objects", object: null, line: 1, column: 1, field: null, severity: "error", message: "Write one object first." }]);
+    return;
+  }
+  apply.show([]);
+  act({ do: /^kind:\s*Node\b/m.test(yaml) ? "addNode" : "changeSpec", yaml });
+}
+
+start();

@@ -1,0 +1,100 @@
+// @ts-check
+/** Objects for the examples and for links from documents, as YAML. */
+
+/**
+ * Two Nodes in each of three zones.
+ * @param {{labels?: (node: number) => string, size?: boolean}} [options] `size`: say how much CPU and memory they have
+ */
+export function nodes({ labels = () => "", size = false } = {}) {
+  const zones = ["a", "b", "c"];
+  const perZone = 2;
+  return zones
+    .flatMap((zone, index) => Array.from({ length: perZone }, (_, node) => ({ zone, number: index * perZone + node + 1 })))
+    .map(({ zone, number }) => node(`node-${number}`, zone, labels(number)) + (size ? SIZE : ""))
+    .join("---\n");
+}
+
+const SIZE = `status:
+  allocatable: {cpu: "8", memory: 32Gi, pods: "110"}
+`;
+
+/** @param {string} name @param {string} zone @param {string} [more] labels */
+export function node(name, zone, more = "") {
+  const extra = more === "" ? "" : `\n    ${more}`;
+  return `apiVersion: v1
+kind: Node
+metadata:
+  name: ${name}
+  labels:
+    kubernetes.io/hostname: ${name}
+    topology.kubernetes.io/zone: ${zone}${extra}
+`;
+}
+
+/**
+ * @param {string} name
+ * @param {{apiVersion?: string, replicas?: number, pod?: string, size?: boolean}} [options] `pod`: lines for the Pod's spec; `size`:
+ *   say how much CPU and memory a Pod needs
+ */
+export function statefulSet(name, { apiVersion = "apps/v1", replicas = 3, pod = "", size = false } = {}) {
+  const requests = size ? '\n        resources: {requests: {cpu: "1", memory: 4Gi}}' : "";
+  return `apiVersion: ${apiVersion}
+kind: StatefulSet
+metadata:
+  name: ${name}
+spec:
+  replicas: ${replicas}
+  serviceName: ${name}
+  selector:
+    matchLabels: {app: ${name}}
+  template:
+    metadata:
+      labels: {app: ${name}}
+    spec:${pod}
+      containers:
+      - name: ${name}
+        image: registry.k8s.io/pause:3.10${requests}
+`;
+}
+
+/** @param {...string} objects */
+export function documents(...objects) {
+  return objects.join("---\n");
+}
+
+/** The first object of a kind in a text. @param {string} objects @param {string} kind @returns {string} "" if there is none */
+export function findDocument(objects, kind) {
+  const found = objects.split(/^---.*$/m).find((part) => part.split("\n").some((line) => line.trimEnd() === `kind: ${kind}`));
+  return found === undefined ? "" : found.replace(/^\n/, "");
+}
+
+/**
+ * Adds what a document's example leaves out, so that it can be tried: Nodes, and the StatefulSets that its PersistentPodStates
+ * name. It looks at lines; what the engine cannot read stays as it is and is reported there.
+ * @param {string} objects @returns {string}
+ */
+export function complete(objects) {
+  const parts = objects.split(/^---.*$/m);
+  const has = (/** @type {RegExp} */ pattern) => parts.some((part) => pattern.test(part));
+  const targets = parts.filter((part) => /^kind: PersistentPodState\b/m.test(part)).flatMap(target);
+  const missing = targets.filter(({ kind, name }) => kind === "StatefulSet" && !parts.some((part) => /^kind: StatefulSet\b/m.test(part) && names(part, name)));
+  const added = [...new Map(missing.map((item) => [item.name, item])).values()].map(({ apiVersion, name }) => statefulSet(name, { apiVersion }));
+  if (!has(/^kind: Node\b/m)) added.push(nodes());
+  if (added.length === 0) return objects;
+  const start = objects.trim() === "" ? [] : [objects.replace(/\n*$/, "\n")];
+  return documents(...start, ...added);
+}
+
+/** @param {string} part @param {string} name */
+function names(part, name) {
+  const found = /^metadata:\s*(?:\{.*?\bname:\s*|\n(?: +.*\n)*? +name:\s*)["']?([\w.-]+)/m.exec(part);
+  return found !== null && found[1] === name;
+}
+
+/** @param {string} part */
+function target(part) {
+  const block = /^ *targetRef:(.*(?:\n(?: {4,}.*| *))*)/m.exec(part)?.[1] ?? "";
+  const field = (/** @type {string} */ name) => new RegExp(`\\b${name}:\\s*["']?([\\w./-]+)`).exec(block)?.[1];
+  const [apiVersion, kind, name] = [field("apiVersion"), field("kind"), field("name")];
+  return apiVersion && kind && name ? [{ apiVersion, kind, name }] : [];
+}
