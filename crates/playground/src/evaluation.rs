@@ -7,9 +7,7 @@ use crate::yaml;
 
 /// Answers a request of PolicyServer as the policy does: the response as JSON.
 pub fn evaluate_with(payload: &str, host: &dyn Host) -> String {
-    let response = admit(payload.as_bytes(), host);
-    serde_json::to_string(&response)
-        .unwrap_or_else(|error| json!({"accepted": false, "message": error.to_string()}).to_string())
+    admit(payload.as_bytes(), host).into_json()
 }
 
 /// Whether the policy accepts these settings, and if not, why.

@@ -135,11 +135,12 @@ export interface PersistentPodState {
 /** The policy's answer to a request. */
 export interface ValidationResponse {
   accepted: boolean;
-  message: string | null;
-  code: number | null;
-  mutated_object: unknown;
-  audit_annotations: Record<string, string> | null;
-  warnings: string[] | null;
+  message?: string;
+  code?: number;
+  /** The whole object, if it was changed. */
+  mutated_object?: unknown;
+  audit_annotations?: Record<string, string>;
+  warnings?: string[];
 }
 
 /** Answers a host call of the policy with JSON, or throws a string: the host's error text. */
