@@ -92,9 +92,20 @@ export function firstWorkload(objects) {
   return targets[0]?.name ?? parts.filter((part) => /^kind: StatefulSet\b/m.test(part)).map(nameOf)[0];
 }
 
-/** @param {string} part @returns {string|undefined} */
+/** The name of an object. @param {string} part @returns {string|undefined} */
 export function nameOf(part) {
-  return /^metadata:\s*(?:\{.*?\bname:\s*|\n(?: +.*\n)*? +name:\s*)["']?([\w.-]{1,253})/m.exec(part)?.[1];
+  const lines = part.split("\n");
+  const start = lines.findIndex((line) => line.startsWith("metadata:"));
+  if (start < 0) return undefined;
+  const read = (/** @type {string} */ line) => /\bname:\s*["']?([\w.-]{1,253})/.exec(line)?.[1];
+  if (lines[start].includes("{")) return read(lines[start]);
+  const first = lines.slice(start + 1).find((line) => line.trim() !== "") ?? "";
+  const indent = first.slice(0, first.length - first.trimStart().length);
+  for (const line of lines.slice(start + 1)) {
+    if (line.startsWith(`${indent}name:`)) return read(line);
+    if (line.trim() !== "" && !line.startsWith(" ")) return undefined;
+  }
+  return undefined;
 }
 
 /** @param {string} part */

@@ -4,11 +4,23 @@ import init, { __wbg_reset_state as restart, evaluate, run, validateSettings } f
 
 export { evaluate, restart, run, validateSettings };
 
+/** @type {Promise<void>|undefined} */
+let loaded;
+
 /**
- * Loads the module. Call it once, before anything else.
+ * Loads the module. Nothing else works before that.
  * @param {URL} [url]
  */
-export default async function load(url = new URL("bindings_bg.wasm.gz", import.meta.url)) {
+export default function load(url = new URL("bindings_bg.wasm.gz", import.meta.url)) {
+  loaded ??= start(url).catch((error) => {
+    loaded = undefined;
+    throw error;
+  });
+  return loaded;
+}
+
+/** @param {URL} url */
+async function start(url) {
   const response = await fetch(url);
   if (!response.ok) throw new Error(`${url.pathname} cannot be loaded: ${response.status}`);
   let bytes = await response.arrayBuffer();

@@ -55,6 +55,7 @@ async fn garbage_is_answered_and_the_page_still_works() -> Result<()> {
         "kind: [Node]\nmetadata: 7\n---\nnull\n---\n- 1\n".into(),
         "apiVersion: v1\nkind: Node\nmetadata: {name: '<img src=x onerror=alert(1)>'}".into(),
         "apiVersion: v1\r\nkind: Node\r\nmetadata: {name: a}\r\n\t- tab".into(),
+        format!("kind: Node\nmetadata:\n{}", "    a: b\n".repeat(500)),
         "🦀".repeat(5000),
         "---\n".repeat(5000),
         "[".repeat(20_000),
