@@ -101,8 +101,13 @@ impl World {
         let names = |all: &[&pps_simulation::NodeState]| all.iter().map(|node| node.name.clone()).collect();
         let happening =
             |action: Action, replaced: BTreeSet<String>| Happening { actions: vec![action], replaced };
+        let workload = NAME.to_owned();
+        if world.workloads.iter().all(|workload| !workload.exists) && self.random.below(2) == 0 {
+            return Some(happening(Action::CreateWorkload { workload }, BTreeSet::new()));
+        }
+        let exists = world.workloads.iter().any(|workload| workload.exists);
         for _ in 0..100 {
-            let chosen = match self.random.below(12) {
+            let chosen = match self.random.below(13) {
                 0 | 1 => {
                     let pods = world.pods.iter().filter(|pod| pod.node.is_some()).map(|pod| pod.name.clone());
                     let pod = some(&mut self.random, pods.collect());
@@ -136,22 +141,25 @@ impl World {
                 9 => some(&mut self.random, names(&exist)).map(|node| {
                     let (key, values) = *self.random.one(&[(ZONE, ["a", "b"]), (DISK, ["ssd", "hdd"])]);
                     let value = Some(*self.random.one(&values)).filter(|_| self.random.below(4) > 0);
-                    let (key, value) = (key.to_owned(), value.map(|value| self.value(&key, value)));
+                    let (key, value) = (key.to_owned(), value.map(|value| self.value(key, value)));
                     happening(Action::LabelNode { node, key, value }, BTreeSet::new())
                 }),
-                10 => {
+                10 if exists => {
                     let replicas = u32::try_from(self.random.below(5)).unwrap();
                     let is_new = self.stateful_set["spec"]["replicas"] != replicas;
                     self.stateful_set["spec"]["replicas"] = json!(replicas);
                     let action = Action::Scale { workload: NAME.to_owned(), replicas };
                     is_new.then(|| happening(action, BTreeSet::new()))
                 }
-                11 => {
+                11 if exists => {
                     let revision = self.scenario.actions.len().to_string();
                     self.stateful_set["spec"]["template"]["metadata"]["annotations"][REVISION] =
                         json!(revision);
                     let object = self.stateful_set.clone();
                     Some(happening(Action::ChangeSpec { object }, BTreeSet::new()))
+                }
+                12 if exists => {
+                    Some(happening(Action::DeleteWorkload { workload: workload.clone() }, BTreeSet::new()))
                 }
                 _ => None,
             };
