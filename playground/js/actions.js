@@ -84,7 +84,7 @@ function workloadActions(shown, name) {
   const scale = (/** @type {number} */ replicas) => ({ do: "scale", workload: name, replicas });
   return [
     about(name),
-    tool(shown, "down", `Scale to ${Math.max(workload.replicas - 1, 0)}`, scale(Math.max(workload.replicas - 1, 0)), "The Pod with the highest number is deleted."),
+    tool(shown, "down", `Scale to ${Math.max(workload.replicas - 1, 0)}`, scale(Math.max(workload.replicas - 1, 0)), "The Pod with the highest ordinal is deleted."),
     tool(shown, "up", `Scale to ${workload.replicas + 1}`, scale(workload.replicas + 1), "One Pod more."),
     tool(shown, "update", "Rolling update", { do: "rollingUpdate", workload: name }, "Each Pod is replaced, as kubectl rollout restart does."),
     tool(shown, "delete", "Delete", { do: "deleteWorkload", workload: name }, "The workload is deleted with its Pods."),

@@ -36,10 +36,10 @@ function section(title, ...content) {
 /** @param {Pod} pod @param {import("./story.js").Origin|null} was */
 function verdict(pod, was) {
   if (pod.phase === "Refused") return "The policy refused it. Its workload’s controller tries again.";
-  if (pod.phase === "NotCreated") return "Its workload has not created it yet: it waits for a Pod with a lower number.";
+  if (pod.phase === "NotCreated") return "Its workload has not created it yet: it waits for a Pod with a lower ordinal.";
   if (pod.phase === "Pending") {
     const pps = pod.scheduler.filter((candidate) => candidate.excludedBy.some((exclusion) => exclusion.fromPps)).length;
-    const reason = pps === 0 ? "No node can take it, and PPS excludes none of them." : `No node can take it. PPS excludes ${pps} of ${pod.scheduler.length} nodes.`;
+    const reason = pps === 0 ? "No node can take it. PPS excludes none of them." : `No node can take it. PPS excludes ${pps} of ${pod.scheduler.length} nodes.`;
     return `It stays Pending. ${reason}`;
   }
   const others = pod.mayLandOn.filter((node) => node !== pod.node);

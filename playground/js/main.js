@@ -120,7 +120,7 @@ function drawControls() {
   const next = state.actions[state.done];
   /** @type {HTMLSelectElement} */ (byId("example")).value = example?.name ?? "";
   byId("example-title").textContent = example?.title ?? "Your own scenario";
-  byId("example-text").replaceChildren(...(example?.text ?? ["The objects below come from you or from a link."]).map((text) => h("p", {}, text)));
+  byId("example-text").replaceChildren(...(example?.text ?? ["The objects come from you or from a link."]).map((text) => h("p", {}, text)));
   byId("caption").textContent = caption(state) ?? "";
   const button = /** @type {(id: string) => HTMLButtonElement} */ (byId);
   button("next").textContent = next === undefined ? "No step left" : `Next step: ${actionLabel(next)}`;
