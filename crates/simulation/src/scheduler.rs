@@ -16,7 +16,8 @@
 
 mod amounts;
 mod caveats;
-mod json;
+mod exclusion;
+mod fields;
 mod node_affinity;
 mod pod_affinity;
 mod quantity;
@@ -27,16 +28,15 @@ mod spread;
 mod taints;
 #[cfg(test)]
 mod tests;
-mod types;
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+pub use self::exclusion::{Exclusion, ExclusionKind, Kubernetes};
 use self::pod_affinity::PodAffinity;
 use self::read::{Node, Pod};
 use self::spread::Required;
-pub use self::types::{Exclusion, ExclusionKind, Kubernetes};
 
 /// With fewer nodes than these the scheduler looks at all of them.
 const LOOKS_AT_ALL: usize = 100;
@@ -84,6 +84,25 @@ pub struct Verdict {
     pub exclusions: Vec<Exclusion>,
     /// How much the Pod prefers the node, compared with the others. 0 if it is excluded.
     pub score: i64,
+}
+
+/// The weights of the scores that do not count once.
+struct Weights {
+    taints: i64,
+    node_affinity: i64,
+    pod_affinity: i64,
+    spread: i64,
+}
+
+impl Weights {
+    fn of(kubernetes: Kubernetes) -> Self {
+        match kubernetes {
+            Kubernetes::V1_20 => Self { taints: 1, node_affinity: 1, pod_affinity: 1, spread: 2 },
+            Kubernetes::V1_32 | Kubernetes::V1_36 => {
+                Self { taints: 3, node_affinity: 2, pod_affinity: 2, spread: 2 }
+            }
+        }
+    }
 }
 
 /// Selects a node for a Pod.
@@ -154,7 +173,7 @@ pub fn select_in(kubernetes: Kubernetes, placement: &Placement, nodes: &[NodeVie
 /// another kind is spread if a Service selects it.
 fn spreads<'a>(placement: &Placement<'a>) -> Vec<Option<&'a Value>> {
     let Some(selector) = placement.selector else { return vec![None] };
-    let owners = json::list(&placement.pod["metadata"]["ownerReferences"]);
+    let owners = fields::list(&placement.pod["metadata"]["ownerReferences"]);
     let is_known = owners
         .filter(|owner| owner["controller"] == true)
         .any(|owner| owner["apiVersion"] == "apps/v1" && owner["kind"] == "StatefulSet");
@@ -198,7 +217,7 @@ impl<'a> World<'a> {
         let (pod, kubernetes) = (self.pod, self.kubernetes);
         let each =
             |score: &dyn Fn(&Node<'a>) -> i64| feasible.iter().map(|node| score(node)).collect::<Vec<_>>();
-        let weights = kubernetes.weights();
+        let weights = Weights::of(kubernetes);
         let weighted = [
             (weights.taints, scaled(&each(&|node| taints::avoided(pod.spec, node)), true)),
             (weights.node_affinity, scaled(&each(&|node| node_affinity::preference(pod.spec, node)), false)),

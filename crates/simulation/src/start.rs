@@ -21,7 +21,10 @@ pub(crate) fn start_pods(cluster: &mut Cluster, also_known: bool) -> bool {
     let mut waiting: Vec<String> = cluster
         .pods
         .iter()
-        .filter(|(_, pod)| !pod.ready && (also_known || (pod.selection.is_none() && pod.node.is_none())))
+        .filter(|(name, pod)| {
+            let is_new = pod.selection.is_none() && pod.node.is_none();
+            !pod.ready && (also_known || is_new || cluster.observed.contains_key(*name))
+        })
         .map(|(name, _)| name.clone())
         .collect();
     // Of several Pods that wait for room, a real scheduler tries any first: here, the one that it has placed.

@@ -1,10 +1,10 @@
-//! Amounts of resources: what Pods request, and what Nodes have.
+//! What Pods request and Nodes have.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::json::list;
+use super::fields::list;
 use super::quantity::Quantity;
 
 pub(super) const CPU: &str = "cpu";
@@ -15,11 +15,11 @@ const PODS: &str = "pods";
 const DEFAULT_CPU: i64 = 100;
 const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 /// How many Pods a Node takes that does not say so, as the kubelet does.
-pub(super) const DEFAULT_PODS: i64 = 110;
+const DEFAULT_PODS: i64 = 110;
 
 /// Amounts by resource. CPU is in thousandths.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Requests(pub(super) BTreeMap<String, i64>);
+pub(super) struct Requests(BTreeMap<String, i64>);
 
 impl Requests {
     /// What a Pod requests: the sum of its containers, or the most of its init containers if that is more.
@@ -70,6 +70,19 @@ impl Requests {
             let most = self.0.entry(resource.clone()).or_default();
             *most = (*most).max(*amount);
         }
+    }
+
+    /// Of each of these resources nothing.
+    pub(super) fn of_nothing(resources: [&str; 2]) -> Self {
+        Self(resources.map(|resource| (resource.to_owned(), 0)).into())
+    }
+
+    pub(super) fn is_anything(&self) -> bool {
+        self.0.values().any(|amount| *amount > 0)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &i64)> {
+        self.0.iter()
     }
 
     pub(super) fn get(&self, resource: &str) -> i64 {

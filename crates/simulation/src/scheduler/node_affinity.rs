@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::json::{list, text};
+use super::exclusion::{Exclusion, ExclusionKind};
+use super::fields::{list, text};
 use super::read::Node;
 use super::selector::{meets, quoted_if_empty, required_words};
-use super::types::{Exclusion, ExclusionKind};
 
 /// The only field of a Node that `matchFields` may name.
 const NAME_FIELD: &str = "metadata.name";

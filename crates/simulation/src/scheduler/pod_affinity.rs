@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::json::{list, text};
+use super::exclusion::{Exclusion, ExclusionKind};
+use super::fields::{list, text};
 use super::read::{Node, Pod};
 use super::selector::PodSelector;
-use super::types::{Exclusion, ExclusionKind};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::amounts::{Allocatable, Requests};
-use super::json::{list, text};
+use super::fields::{list, text};
 use super::selector::Labels;
 
 pub(super) fn labels(object: &Value) -> Labels<'_> {

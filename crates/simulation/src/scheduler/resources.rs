@@ -1,9 +1,9 @@
 //! Room on Nodes: the filter and the two scores that look at it.
 
 use super::amounts::{CPU, MEMORY, Requests};
-use super::json::{list, text};
+use super::exclusion::{Exclusion, ExclusionKind, Kubernetes};
+use super::fields::{list, text};
 use super::read::{Node, Pod};
-use super::types::{Exclusion, ExclusionKind, Kubernetes};
 
 const BEST: i64 = 100;
 
@@ -18,13 +18,13 @@ pub(super) fn lacking_room(pod: &Pod, node: &Node, kubernetes: Kubernetes) -> Ve
         let pods = if used == 1 { "Pod runs" } else { "Pods run" };
         exclude(format!("{}: {used} {pods} there, and it takes {room}", node.name));
     }
-    let requests_any = pod.requests.0.values().any(|amount| *amount > 0);
+    let requests_any = pod.requests.is_anything();
     // 1.20 also refuses a node on which more is in use than it has of something that the Pod does not request.
     let mut looked_at = pod.requests.clone();
     if kubernetes == Kubernetes::V1_20 && requests_any {
-        looked_at.raise_to(&Requests([CPU, MEMORY].map(|resource| (resource.to_owned(), 0)).into()));
+        looked_at.raise_to(&Requests::of_nothing([CPU, MEMORY]));
     }
-    for (resource, amount) in &looked_at.0 {
+    for (resource, amount) in looked_at.iter() {
         let Some(limit) = node.allocatable.limit(resource) else { continue };
         let free = limit.saturating_sub(node.requested.get(resource));
         let lacks = *amount > free && (*amount > 0 || kubernetes == Kubernetes::V1_20);

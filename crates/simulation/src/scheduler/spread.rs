@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::json::{list, text};
+use super::exclusion::{Exclusion, ExclusionKind, Kubernetes};
+use super::fields::{list, text};
 use super::read::{Node, Pod};
 use super::selector::{Labels, PodSelector};
-use super::types::{Exclusion, ExclusionKind, Kubernetes};
 use super::{node_affinity, taints};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";

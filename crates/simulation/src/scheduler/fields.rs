@@ -1,4 +1,4 @@
-//! Reads JSON of which nothing is known.
+//! Reads single fields.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Why a node is excluded, and which version of Kubernetes says so.
+//! Why nodes are excluded, and in which version of Kubernetes.
 
 /// One reason why a Pod cannot run on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,19 +57,4 @@ pub enum Kubernetes {
 impl Kubernetes {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::V1_20, Self::V1_32, Self::V1_36];
-
-    pub(super) fn weights(self) -> Weights {
-        match self {
-            Self::V1_20 => Weights { taints: 1, node_affinity: 1, pod_affinity: 1, spread: 2 },
-            Self::V1_32 | Self::V1_36 => Weights { taints: 3, node_affinity: 2, pod_affinity: 2, spread: 2 },
-        }
-    }
-}
-
-/// The weights of the scores that do not count once.
-pub(super) struct Weights {
-    pub(super) taints: i64,
-    pub(super) node_affinity: i64,
-    pub(super) pod_affinity: i64,
-    pub(super) spread: i64,
 }
