@@ -135,6 +135,8 @@ impl<'ast> Visit<'ast> for Mentions {
                 }
                 return;
             }
+            // What it declares is defined outside of the crate.
+            Item::ForeignMod(item) => (&item.attrs, None),
             _ => panic!("an item that this test does not know"),
         };
         if !is_test(attributes) {

@@ -1,7 +1,8 @@
 //! What the page calls.
 
 use persistent_pod_state_policy::Host;
-use wasm_bindgen::prelude::*;
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::evaluation::{evaluate_with, settings_verdict};
 use crate::scenario::run_text;

@@ -12,6 +12,7 @@ mod difference;
 mod evaluation;
 mod manifest;
 mod scenario;
+mod texts;
 mod view;
 pub mod yaml;
 

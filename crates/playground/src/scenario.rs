@@ -3,36 +3,14 @@
 use pps_simulation::Scenario;
 use serde_json::{Map, Value, json};
 
+use crate::texts::Texts;
 use crate::view;
-use crate::yaml::{self, Document, Place, Positions, YamlError};
+use crate::yaml::{self, Document, Place, YamlError};
 
 /// The format of scenarios that this version reads.
 const VERSION: u64 = 1;
 /// The largest scenario: its texts, quoted.
 const MAX_BYTES: usize = 8 << 20;
-
-/// Where everything of a scenario is in its texts.
-#[derive(Debug, Default)]
-pub(crate) struct Texts {
-    objects: Vec<Positions>,
-    settings: Positions,
-    /// By the action's index; none for actions without YAML.
-    actions: Vec<Option<Positions>>,
-}
-
-impl Texts {
-    pub(crate) fn object(&self, index: usize, field: &str) -> Option<Place> {
-        Some(self.objects.get(index)?.find(field))
-    }
-
-    pub(crate) fn settings(&self, field: &str) -> Place {
-        self.settings.find(field)
-    }
-
-    pub(crate) fn action(&self, index: usize, field: &str) -> Option<Place> {
-        Some(self.actions.get(index)?.as_ref()?.find(field))
-    }
-}
 
 /// Replays a scenario, which is JSON. The result is JSON; it has problems and no steps if the scenario cannot be read.
 pub fn run_text(scenario: &str) -> String {

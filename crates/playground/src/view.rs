@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::difference::difference;
 use crate::manifest::to_yaml;
-use crate::scenario::Texts;
+use crate::texts::Texts;
 
 pub(crate) fn result(
     result: &RunResult,
@@ -47,7 +47,7 @@ fn locate(problem: &Problem, texts: &Texts) -> Result<Value, serde_json::Error> 
         Source::Objects { object } => {
             ("objects".to_owned(), object, object.and_then(|object| texts.object(object, field)))
         }
-        Source::Settings => ("settings".to_owned(), None, Some(texts.settings(field))),
+        Source::Settings => ("settings".to_owned(), None, Some(texts.setting(field))),
         Source::Action { index } => (format!("action {index}"), None, texts.action(index, field)),
     };
     Ok(json!({

@@ -4,49 +4,17 @@
 //! server does if asked, since the one that a user reads is often not the one that counts.
 
 mod builder;
+mod document;
 mod positions;
 mod resolve;
 
-use std::fmt;
-
-use saphyr_parser::{Event, Parser};
+use saphyr_parser::Event;
 use serde_json::Value;
 
 use self::builder::Builder;
+pub use self::document::{Document, MAX_BYTES, MAX_DEPTH, YamlError};
 pub use self::positions::{Place, Positions};
 pub(crate) use self::resolve::is_read_as_string;
-
-/// The largest text that is read.
-pub const MAX_BYTES: usize = 1 << 20;
-/// How deep lists and mappings may be nested.
-pub const MAX_DEPTH: usize = 64;
-/// What all documents may hold after aliases have been replaced, in bytes of text and `NODE_COST` for each value.
-const MAX_EXPANDED: usize = 8 << 20;
-const NODE_COST: usize = 16;
-
-/// One document.
-#[derive(Clone, Debug)]
-pub struct Document {
-    /// What it says.
-    pub value: Value,
-    /// Where it says so.
-    pub positions: Positions,
-}
-
-/// Why a text cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct YamlError {
-    /// Where.
-    pub place: Place,
-    /// Why, and what to do about it.
-    pub message: String,
-}
-
-impl fmt::Display for YamlError {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "line {}, column {}: {}", self.place.line, self.place.column, self.message)
-    }
-}
 
 /// Reads all documents that are not empty.
 ///
@@ -97,8 +65,6 @@ pub fn parse_one(text: &str) -> Result<Document, YamlError> {
         }),
     }
 }
-
-type Source<'a> = Parser<'a, saphyr_parser::StrInput<'a>>;
 
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,9 @@
 //! `scheduler.alpha.kubernetes.io/preferAvoidPods`, which 1.20 obeys. A node that does not say how much CPU and memory it
 //! has is not excluded for lack of them.
 
+mod amounts;
 mod caveats;
+mod json;
 mod node_affinity;
 mod pod_affinity;
 mod quantity;
@@ -25,6 +27,7 @@ mod spread;
 mod taints;
 #[cfg(test)]
 mod tests;
+mod types;
 
 use std::collections::BTreeSet;
 
@@ -33,6 +36,7 @@ use serde_json::Value;
 use self::pod_affinity::PodAffinity;
 use self::read::{Node, Pod};
 use self::spread::Required;
+pub use self::types::{Exclusion, ExclusionKind, Kubernetes};
 
 /// With fewer nodes than these the scheduler looks at all of them.
 const LOOKS_AT_ALL: usize = 100;
@@ -80,80 +84,6 @@ pub struct Verdict {
     pub exclusions: Vec<Exclusion>,
     /// How much the Pod prefers the node, compared with the others. 0 if it is excluded.
     pub score: i64,
-}
-
-/// One reason why a Pod cannot run on a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exclusion {
-    /// Which of the scheduler's filters excludes it.
-    pub what: ExclusionKind,
-    /// A sentence for users: `node-2: topology.kubernetes.io/zone is b, the Pod requires a`.
-    pub text: String,
-    /// Whether the policy injected the requirement.
-    pub from_pps: bool,
-}
-
-/// A filter of the scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub enum ExclusionKind {
-    /// `spec.nodeName`
-    NodeName,
-    /// `spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution`
-    RequiredAffinity,
-    /// `spec.nodeSelector`
-    NodeSelector,
-    /// A taint that the Pod does not tolerate.
-    Taint,
-    /// `spec.unschedulable`
-    Cordon,
-    /// Pods, CPU, memory or another resource.
-    Room,
-    /// `spec.affinity.podAffinity`
-    PodAffinity,
-    /// `spec.affinity.podAntiAffinity`, of this Pod or of one that runs there.
-    PodAntiAffinity,
-    /// `spec.topologySpreadConstraints`
-    TopologySpread,
-}
-
-impl ExclusionKind {
-    /// Whether the node could take the Pod after other Pods were evicted.
-    fn is_about_pods(self) -> bool {
-        matches!(self, Self::Room | Self::PodAntiAffinity | Self::TopologySpread)
-    }
-}
-
-/// Versions between which the scheduler's rules changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kubernetes {
-    /// 1.20
-    V1_20,
-    /// 1.32
-    V1_32,
-    /// 1.36
-    V1_36,
-}
-
-impl Kubernetes {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::V1_20, Self::V1_32, Self::V1_36];
-
-    fn weights(self) -> Weights {
-        match self {
-            Self::V1_20 => Weights { taints: 1, node_affinity: 1, pod_affinity: 1, spread: 2 },
-            Self::V1_32 | Self::V1_36 => Weights { taints: 3, node_affinity: 2, pod_affinity: 2, spread: 2 },
-        }
-    }
-}
-
-/// The weights of the scores that do not count once.
-struct Weights {
-    taints: i64,
-    node_affinity: i64,
-    pod_affinity: i64,
-    spread: i64,
 }
 
 /// Selects a node for a Pod.
@@ -224,7 +154,7 @@ pub fn select_in(kubernetes: Kubernetes, placement: &Placement, nodes: &[NodeVie
 /// another kind is spread if a Service selects it.
 fn spreads<'a>(placement: &Placement<'a>) -> Vec<Option<&'a Value>> {
     let Some(selector) = placement.selector else { return vec![None] };
-    let owners = read::list(&placement.pod["metadata"]["ownerReferences"]);
+    let owners = json::list(&placement.pod["metadata"]["ownerReferences"]);
     let is_known = owners
         .filter(|owner| owner["controller"] == true)
         .any(|owner| owner["apiVersion"] == "apps/v1" && owner["kind"] == "StatefulSet");

@@ -128,15 +128,11 @@ async fn numbers_pass_through_the_page_unchanged() -> Result<()> {
     for _ in 0..6 {
         let answers = browser.script(SCRIPT, vec![json!([question])]).await?;
         let answers: Vec<Answer> = serde_json::from_value(answers)?;
-        match &answers[0].missing {
-            Some(call) => {
-                question.answers.insert(serde_json::to_string(call)?, host.call(&call.1, &call.2));
-            }
-            None => {
-                ensure!(answers[0].response.contains(numbers), "{}", answers[0].response);
-                return browser.close().await;
-            }
-        }
+        let Some(call) = &answers[0].missing else {
+            ensure!(answers[0].response.contains(numbers), "{}", answers[0].response);
+            return browser.close().await;
+        };
+        question.answers.insert(serde_json::to_string(call)?, host.call(&call.1, &call.2));
     }
     anyhow::bail!("the policy makes more host calls than it may")
 }

@@ -24,7 +24,7 @@ fn the_playground_has_less_than_500_kb() -> Result<()> {
     Ok(())
 }
 
-const SCENARIO: &str = r#"
+const SCENARIO: &str = r"
 apiVersion: v1
 kind: Node
 metadata: {name: node-1, labels: {kubernetes.io/hostname: node-1, topology.kubernetes.io/zone: a}}
@@ -47,7 +47,7 @@ metadata: {name: db}
 spec:
   targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}
   requiredPersistentTopology: {nodeTopologyKeys: [topology.kubernetes.io/zone]}
-"#;
+";
 
 #[tokio::test]
 async fn a_scenario_is_answered_and_nothing_is_asked_of_any_server_after_the_page_has_loaded() -> Result<()> {

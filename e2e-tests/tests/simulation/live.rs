@@ -1,7 +1,9 @@
 //! A world on a real control plane.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    slice::from_ref,
     time::{Duration, Instant},
 };
 
@@ -17,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::{
     picture::{Picture, PodPicture, without_address},
-    world::{Happening, NAME, World},
+    world::{Happening, NAME, POOL, World},
 };
 use crate::support::IP_ANNOTATION;
 
@@ -89,10 +91,10 @@ impl<'a> Live<'a> {
         let nodes = &self.cluster.nodes;
         match action {
             Action::RollOut {} => {
-                self.cluster.apply_objects(&[world.pps.clone()]).await.unwrap();
-                self.cluster.apply_objects(&[world.stateful_set.clone()]).await.unwrap();
+                self.cluster.apply_objects(from_ref(&world.pps)).await.unwrap();
+                self.cluster.apply_objects(from_ref(&world.stateful_set)).await.unwrap();
             }
-            Action::DeletePod { pod } => self.delete_pods(&[pod.clone()]).await,
+            Action::DeletePod { pod } => self.delete_pods(from_ref(pod)).await,
             Action::Cordon { node } => drop(nodes.cordon(node).await.unwrap()),
             Action::Uncordon { node } => drop(nodes.uncordon(node).await.unwrap()),
             Action::Drain { node } => {
@@ -120,6 +122,12 @@ impl<'a> Live<'a> {
                 let patch = json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
                 self.cluster.patch_stateful_set(self.namespace, NAME, &patch).await.unwrap();
             }
+            Action::DeleteWorkload { .. } => {
+                self.cluster.delete_stateful_set(self.namespace, NAME, false).await.unwrap();
+            }
+            Action::CreateWorkload { .. } => {
+                self.cluster.apply_objects(from_ref(&world.stateful_set)).await.unwrap();
+            }
             other => panic!("cannot do {other:?}"),
         }
     }
@@ -136,12 +144,12 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Makes a Node again, as it was in the simulation before.
+    /// Makes a Node again, as a kubelet does that registers: it is not cordoned.
     async fn return_node(&self, world: &World, name: &str) {
         let mut object = world.nodes.iter().find(|node| node["metadata"]["name"] == name).unwrap().clone();
         let simulated = self.simulated().world.nodes.iter().find(|node| node.name == name).unwrap();
         object["metadata"]["labels"] = json!(simulated.labels);
-        object["spec"]["unschedulable"] = json!(simulated.cordoned);
+        object["spec"]["unschedulable"] = json!(false);
         create_node(self.cluster, &object).await;
     }
 
@@ -167,15 +175,23 @@ impl<'a> Live<'a> {
             look.picture.pods.insert(name.clone(), picture);
             look.identities.insert(name, (info.uid, info.ip));
         }
+        let pool = ListParams::default().labels(&format!("{POOL}={}", self.namespace));
+        for node in self.cluster.nodes.api().list(&pool).await? {
+            let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default();
+            look.picture.nodes.insert(node.name_any(), (node.labels().clone(), is_cordoned));
+        }
         for (pod, state) in self.cluster.pod_states(self.namespace, NAME).await? {
             if let Some(address) = state["annotations"][IP_ANNOTATION].as_str() {
                 look.addresses.insert(pod.clone(), address.to_owned());
             }
             look.picture.states.insert(pod, without_address(state));
         }
-        let stateful_set = self.cluster.stateful_sets(self.namespace).get(NAME).await?;
-        let observed = stateful_set.status.as_ref().and_then(|status| status.observed_generation);
-        if observed != stateful_set.metadata.generation {
+        let stateful_set = self.cluster.stateful_sets(self.namespace).get_opt(NAME).await?;
+        let is_observed = stateful_set.is_none_or(|stateful_set| {
+            let observed = stateful_set.status.as_ref().and_then(|status| status.observed_generation);
+            observed == stateful_set.metadata.generation
+        });
+        if !is_observed {
             look.busy = Some("the controller has not seen the StatefulSet".to_owned());
         }
         Ok(look)
@@ -204,7 +220,7 @@ impl<'a> Live<'a> {
             }
             if started.elapsed() > TIMEOUT {
                 let waits = look.busy.or_else(|| old.map(|pod| format!("{pod} is the old one")));
-                panic!("{}", self.disagreement(world, happening, &look.picture, &step, waits));
+                panic!("{}", self.disagreement(world, happening, &look.picture, &step, waits.as_deref()));
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         };
@@ -239,7 +255,7 @@ impl<'a> Live<'a> {
         happening: &Happening,
         live: &Picture,
         step: &Step,
-        waits: Option<String>,
+        waits: Option<&str>,
     ) -> String {
         let simulated = Picture::of(&step.world, NAME);
         let mut text = format!(
@@ -248,7 +264,15 @@ impl<'a> Live<'a> {
             happening.actions,
             json!(world.scenario(&observed(live)))
         );
-        let names: std::collections::BTreeSet<&String> = simulated
+        if simulated.nodes != live.nodes {
+            let _ = writeln!(
+                text,
+                "Nodes:\n  simulated {}\n  live      {}",
+                json!(simulated.nodes),
+                json!(live.nodes)
+            );
+        }
+        let names: BTreeSet<&String> = simulated
             .pods
             .keys()
             .chain(live.pods.keys())
@@ -258,16 +282,20 @@ impl<'a> Live<'a> {
         for name in names {
             let (pods, states) = (&simulated.pods, &simulated.states);
             if pods.get(name) != live.pods.get(name) || states.get(name) != live.states.get(name) {
-                text += &format!(
-                    "{name}:\n  simulated {} {}\n  live      {} {}\n",
+                let _ = writeln!(
+                    text,
+                    "{name}:\n  simulated {} {}\n  live      {} {}",
                     json!(pods.get(name)),
                     json!(states.get(name)),
                     json!(live.pods.get(name)),
                     json!(live.states.get(name))
                 );
                 let pod = step.world.pods.iter().find(|pod| pod.name == *name);
-                text +=
-                    &format!("  scheduler {}\n", json!(pod.map(|pod| (&pod.may_land_on, &pod.scheduler))));
+                let _ = writeln!(
+                    text,
+                    "  scheduler {}",
+                    json!(pod.map(|pod| (&pod.may_land_on, &pod.scheduler)))
+                );
             }
         }
         text + &format!("Events: {}", json!(step.events))

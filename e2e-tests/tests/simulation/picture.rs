@@ -12,9 +12,11 @@ use crate::support::MARKER;
 /// The annotation of the template that says which revision it is.
 pub(crate) const REVISION: &str = "revision";
 
-/// Pods and recorded states.
+/// Nodes, Pods and recorded states.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Picture {
+    /// The labels of each Node, and whether it is cordoned.
+    pub(crate) nodes: BTreeMap<String, (BTreeMap<String, String>, bool)>,
     pub(crate) pods: BTreeMap<String, PodPicture>,
     pub(crate) states: BTreeMap<String, Value>,
 }
@@ -56,8 +58,10 @@ impl Picture {
             let picture = PodPicture::of(&manifest.after, pod.node.clone(), pod.phase == Phase::Running);
             (pod.name.clone(), picture)
         });
+        let nodes = world.nodes.iter().filter(|node| node.exists);
         let states = world.pps.iter().filter(|one| one.name == pps).flat_map(|pps| &pps.states);
         Self {
+            nodes: nodes.map(|node| (node.name.clone(), (node.labels.clone(), node.cordoned))).collect(),
             pods: pods.collect(),
             states: states.map(|(pod, state)| (pod.clone(), without_address(json!(state)))).collect(),
         }

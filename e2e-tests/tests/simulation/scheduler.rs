@@ -65,16 +65,13 @@ pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
         let any = select(&placement, &views);
         let text =
             || format!("{namespace}: took {node:?}\n{exact:#?}\n{any:?}\n{pod}\n{}", json!([nodes, pods]));
-        match &node {
-            Ok(node) => {
-                assert!(exact.may_land_on.contains(node) && any.may_land_on.contains(node), "{}", text());
-                chosen += 1;
-                possible += exact.may_land_on.len();
-            }
-            Err(_) => {
-                assert!(exact.may_land_on.is_empty() && any.may_land_on.is_empty(), "{}", text());
-                pending += 1;
-            }
+        if let Ok(node) = &node {
+            assert!(exact.may_land_on.contains(node) && any.may_land_on.contains(node), "{}", text());
+            chosen += 1;
+            possible += exact.may_land_on.len();
+        } else {
+            assert!(exact.may_land_on.is_empty() && any.may_land_on.is_empty(), "{}", text());
+            pending += 1;
         }
     }
     note(&format!(

@@ -36,10 +36,14 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(namespace: &'static str) -> Self {
+    /// `may_be_parallel` says whether the controller creates the Pods of a parallel workload in their order.
+    pub(crate) fn new(namespace: &'static str, may_be_parallel: bool) -> Self {
         let mut random = Random::of(namespace);
         let nodes = nodes(&mut random, namespace);
-        let stateful_set = stateful_set(&mut random, namespace);
+        let mut stateful_set = stateful_set(&mut random, namespace);
+        if !may_be_parallel {
+            stateful_set["spec"]["podManagementPolicy"] = json!("OrderedReady");
+        }
         let pps = pps(&mut random, namespace);
         let mut objects = nodes.clone();
         objects.extend([stateful_set.clone(), pps.clone()]);
@@ -101,8 +105,13 @@ impl World {
         let names = |all: &[&pps_simulation::NodeState]| all.iter().map(|node| node.name.clone()).collect();
         let happening =
             |action: Action, replaced: BTreeSet<String>| Happening { actions: vec![action], replaced };
+        let workload = NAME.to_owned();
+        if world.workloads.iter().all(|workload| !workload.exists) && self.random.below(2) == 0 {
+            return Some(happening(Action::CreateWorkload { workload }, BTreeSet::new()));
+        }
+        let exists = world.workloads.iter().any(|workload| workload.exists);
         for _ in 0..100 {
-            let chosen = match self.random.below(12) {
+            let chosen = match self.random.below(13) {
                 0 | 1 => {
                     let pods = world.pods.iter().filter(|pod| pod.node.is_some()).map(|pod| pod.name.clone());
                     let pod = some(&mut self.random, pods.collect());
@@ -136,22 +145,26 @@ impl World {
                 9 => some(&mut self.random, names(&exist)).map(|node| {
                     let (key, values) = *self.random.one(&[(ZONE, ["a", "b"]), (DISK, ["ssd", "hdd"])]);
                     let value = Some(*self.random.one(&values)).filter(|_| self.random.below(4) > 0);
-                    let (key, value) = (key.to_owned(), value.map(|value| self.value(&key, value)));
+                    let value = value.map(|value| own(self.namespace, value));
+                    let key = key.to_owned();
                     happening(Action::LabelNode { node, key, value }, BTreeSet::new())
                 }),
-                10 => {
+                10 if exists => {
                     let replicas = u32::try_from(self.random.below(5)).unwrap();
                     let is_new = self.stateful_set["spec"]["replicas"] != replicas;
                     self.stateful_set["spec"]["replicas"] = json!(replicas);
                     let action = Action::Scale { workload: NAME.to_owned(), replicas };
                     is_new.then(|| happening(action, BTreeSet::new()))
                 }
-                11 => {
+                11 if exists => {
                     let revision = self.scenario.actions.len().to_string();
                     self.stateful_set["spec"]["template"]["metadata"]["annotations"][REVISION] =
                         json!(revision);
                     let object = self.stateful_set.clone();
                     Some(happening(Action::ChangeSpec { object }, BTreeSet::new()))
+                }
+                12 if exists => {
+                    Some(happening(Action::DeleteWorkload { workload: workload.clone() }, BTreeSet::new()))
                 }
                 _ => None,
             };
@@ -161,14 +174,10 @@ impl World {
         }
         None
     }
-
-    fn value(&self, key: &str, value: &str) -> String {
-        if key == ZONE { zone(self.namespace, value) } else { value.to_owned() }
-    }
 }
 
-/// Worlds do not share zones.
-fn zone(namespace: &str, name: &str) -> String {
+/// A value of a topology key. Worlds share none: a node of another world would keep the sidecar from evicting a Pod.
+fn own(namespace: &str, name: &str) -> String {
     format!("{namespace}-{name}")
 }
 
@@ -180,10 +189,10 @@ pub(crate) fn nodes(random: &mut Random, namespace: &str) -> Vec<Value> {
             let name = format!("{namespace}-node-{index}");
             let mut labels = json!({HOSTNAME: name, POOL: namespace});
             if random.below(10) > 0 {
-                labels[ZONE] = json!(zone(namespace, random.one::<&str>(&["a", "b", "c"])));
+                labels[ZONE] = json!(own(namespace, random.one::<&str>(&["a", "b", "c"])));
             }
             if random.below(2) > 0 {
-                labels[DISK] = json!(random.one(&["ssd", "hdd"]));
+                labels[DISK] = json!(own(namespace, random.one::<&str>(&["ssd", "hdd"])));
             }
             let effect = *random.one(&["NoSchedule", "PreferNoSchedule", "NoExecute", "", "", "", "", ""]);
             let mut spec = json!({});
@@ -205,15 +214,15 @@ pub(crate) fn nodes(random: &mut Random, namespace: &str) -> Vec<Value> {
 /// A workload for them.
 pub(crate) fn stateful_set(random: &mut Random, namespace: &str) -> Value {
     let replicas = u32::try_from(1 + random.below(4)).unwrap();
-    let zone = |name: &str| zone(namespace, name);
+    let own = |name: &str| own(namespace, name);
     let mut spec = json!({"nodeSelector": {POOL: namespace}});
     if random.below(6) == 0 {
-        spec["nodeSelector"][DISK] = json!(random.one(&["ssd", "hdd"]));
+        spec["nodeSelector"][DISK] = json!(own(random.one::<&str>(&["ssd", "hdd"])));
     }
     let expressions = [
         json!({"key": DISK, "operator": "Exists"}),
-        json!({"key": DISK, "operator": "NotIn", "values": ["hdd"]}),
-        json!({"key": ZONE, "operator": "In", "values": [zone("a"), zone("b")]}),
+        json!({"key": DISK, "operator": "NotIn", "values": [own("hdd")]}),
+        json!({"key": ZONE, "operator": "In", "values": [own("a"), own("b")]}),
         json!({"key": ZONE, "operator": "Exists"}),
     ];
     if random.below(4) == 0 {

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use saphyr_parser::{Event, Marker, ScalarStyle, ScanError, Tag};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, StrInput, Tag};
 use serde_json::{Map, Value};
 
-use super::positions::Children;
+use super::document::{Document, MAX_DEPTH, MAX_EXPANDED, NODE_COST, YamlError};
+use super::positions::{Children, Place, Positions};
 use super::resolve::{Scalar, key_text, resolve};
-use super::{Document, MAX_DEPTH, MAX_EXPANDED, NODE_COST, Place, Positions, Source, YamlError};
 
 pub(super) struct Builder<'a> {
-    source: Source<'a>,
+    source: Parser<'a, StrInput<'a>>,
     lines: Vec<&'a str>,
     /// What has an anchor, and what it costs to repeat it.
     anchors: HashMap<usize, (Document, usize)>,
@@ -22,7 +22,7 @@ type Spanned<'a> = (Event<'a>, Place);
 impl<'a> Builder<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         Self {
-            source: Source::new_from_str(text),
+            source: Parser::new_from_str(text),
             lines: text.split('\n').collect(),
             anchors: HashMap::new(),
             expanded: 0,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::read::list;
+use super::json::list;
 
 /// Volumes that exist on every Node.
 const PLAIN_VOLUMES: [&str; 7] =

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use super::read::{Node, list, text};
+use super::json::{list, text};
+use super::read::Node;
 use super::selector::{meets, quoted_if_empty, required_words};
-use super::{Exclusion, ExclusionKind};
+use super::types::{Exclusion, ExclusionKind};
 
 /// The only field of a Node that `matchFields` may name.
 const NAME_FIELD: &str = "metadata.name";

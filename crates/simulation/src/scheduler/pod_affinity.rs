@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::read::{Node, Pod, list, text};
+use super::json::{list, text};
+use super::read::{Node, Pod};
 use super::selector::PodSelector;
-use super::{Exclusion, ExclusionKind};
+use super::types::{Exclusion, ExclusionKind};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -18,7 +19,7 @@ type Domain<'a> = (&'a str, &'a str);
 
 /// A term, with the namespace of the Pod that has it.
 struct Term<'a> {
-    term: &'a Value,
+    object: &'a Value,
     namespace: &'a str,
     topology_key: &'a str,
     weight: i64,
@@ -33,19 +34,19 @@ impl<'a> Term<'a> {
             } else {
                 (&item["podAffinityTerm"], item["weight"].as_i64().unwrap_or_default())
             };
-            Self { term, namespace: pod.namespace, topology_key: text(&term["topologyKey"]), weight }
+            Self { object: term, namespace: pod.namespace, topology_key: text(&term["topologyKey"]), weight }
         };
         terms.map(one).collect()
     }
 
     fn selects(&self, pod: &Pod) -> bool {
-        let namespaces = &self.term["namespaces"];
-        let selects_all = self.term["namespaceSelector"].as_object().is_some_and(serde_json::Map::is_empty);
-        let has_own = list(namespaces).next().is_none() && self.term["namespaceSelector"].is_null();
+        let namespaces = &self.object["namespaces"];
+        let selects_all = self.object["namespaceSelector"].as_object().is_some_and(serde_json::Map::is_empty);
+        let has_own = list(namespaces).next().is_none() && self.object["namespaceSelector"].is_null();
         let in_namespace = selects_all
             || (has_own && self.namespace == pod.namespace)
             || list(namespaces).any(|namespace| namespace == pod.namespace);
-        in_namespace && PodSelector::of(&self.term["labelSelector"]).matches(&pod.labels)
+        in_namespace && PodSelector::of(&self.object["labelSelector"]).matches(&pod.labels)
     }
 
     fn domain(&self, node: &Node<'a>) -> Option<Domain<'a>> {
@@ -114,6 +115,8 @@ impl<'a> PodAffinity<'a> {
         let mut exclusions = Vec::new();
         let mut exclude = |what, text| exclusions.push(Exclusion { what, text, from_pps: false });
         let name = node.name;
+        // The first of several Pods that want to be near each other may run anywhere.
+        let is_first = self.near.is_empty() && self.selects_itself;
         for term in &self.required {
             let key = term.topology_key;
             match term.domain(node) {
@@ -123,10 +126,7 @@ impl<'a> PodAffinity<'a> {
                         "{name}: the label {key} is missing, which the Pod's required Pod affinity names"
                     ),
                 ),
-                // The first Pod of several that want to be near each other may run anywhere.
-                Some(domain)
-                    if !self.near.contains_key(&domain) && !(self.near.is_empty() && self.selects_itself) =>
-                {
+                Some(domain) if !(self.near.contains_key(&domain) || is_first) => {
                     exclude(
                         ExclusionKind::PodAffinity,
                         format!("{name}: no Pod runs at {key} {} that the Pod requires to be near", domain.1),

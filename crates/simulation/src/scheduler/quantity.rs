@@ -25,8 +25,8 @@ impl Quantity {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, suffix) = text.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        let is_number = !(whole.is_empty() && fraction.is_empty()) && !fraction.contains('.');
-        if !is_number || whole.len() > MAX_DIGITS {
+        let is_empty = whole.is_empty() && fraction.is_empty();
+        if is_empty || fraction.contains('.') || whole.len() > MAX_DIGITS {
             return None;
         }
         let fraction = &fraction[..fraction.len().min(9)];
@@ -34,7 +34,7 @@ impl Quantity {
         for _ in fraction.len()..9 {
             nano *= 10;
         }
-        nano.checked_mul(1).and_then(|nano| scale(nano, suffix)).map(Self)
+        scale(nano, suffix).map(Self)
     }
 
     /// In whole units, rounded up.
@@ -53,9 +53,9 @@ fn scale(nano: i128, suffix: &str) -> Option<i128> {
     let decimal = |power: u32| 10_i128.checked_pow(power).and_then(|factor| nano.checked_mul(factor));
     match suffix {
         "" => Some(nano),
-        "n" => Some(nano.div_euclid(NANO) + i128::from(nano.rem_euclid(NANO) > 0)),
-        "u" => Some(nano.div_euclid(1_000_000)),
-        "m" => Some(nano.div_euclid(1000)),
+        "n" => Some(divided(nano, NANO)),
+        "u" => Some(divided(nano, 1_000_000)),
+        "m" => Some(divided(nano, 1000)),
         "k" => decimal(3),
         "M" => decimal(6),
         "G" => decimal(9),
@@ -74,15 +74,19 @@ fn scale(nano: i128, suffix: &str) -> Option<i128> {
                 Ok(power) => decimal(power),
                 Err(_) => 10_i128
                     .checked_pow(power.unsigned_abs())
-                    .map_or(Some(0), |divisor| Some(nano.div_euclid(divisor))),
+                    .map_or(Some(0), |divisor| Some(divided(nano, divisor))),
             }
         }
     }
 }
 
+/// The quotient, rounded up, as Kubernetes rounds.
+fn divided(nano: i128, divisor: i128) -> i128 {
+    nano.div_euclid(divisor) + i128::from(nano.rem_euclid(divisor) > 0)
+}
+
 fn rounded_up(nano: i128, unit: i128) -> i64 {
-    let rounded = nano.div_euclid(unit) + i128::from(nano.rem_euclid(unit) > 0);
-    i64::try_from(rounded).unwrap_or(i64::MAX)
+    i64::try_from(divided(nano, unit)).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

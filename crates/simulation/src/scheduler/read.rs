@@ -4,17 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::resources::{Allocatable, Requests};
+use super::amounts::{Allocatable, Requests};
+use super::json::{list, text};
 use super::selector::Labels;
-
-/// The items of a list; none if it is none.
-pub(super) fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-pub(super) fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
 
 pub(super) fn labels(object: &Value) -> Labels<'_> {
     let labels = object["metadata"]["labels"].as_object();

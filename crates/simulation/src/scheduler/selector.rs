@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::read::{list, text};
+use super::json::{list, text};
 
 /// The labels of an object.
 pub(super) type Labels<'a> = BTreeMap<&'a str, &'a str>;

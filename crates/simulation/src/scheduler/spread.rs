@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::read::{Node, Pod, list, text};
+use super::json::{list, text};
+use super::read::{Node, Pod};
 use super::selector::{Labels, PodSelector};
-use super::{Exclusion, ExclusionKind, Kubernetes, node_affinity, taints};
+use super::types::{Exclusion, ExclusionKind, Kubernetes};
+use super::{node_affinity, taints};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::read::{Node, Taint, list, text};
-use super::{Exclusion, ExclusionKind};
+use super::json::{list, text};
+use super::read::{Node, Taint};
+use super::types::{Exclusion, ExclusionKind};
 
 const NO_SCHEDULE: &str = "NoSchedule";
 const NO_EXECUTE: &str = "NoExecute";
