@@ -83,7 +83,7 @@ async fn garbage_is_answered_and_the_page_still_works() -> Result<()> {
     page.close().await
 }
 
-/// A lone surrogate cannot be sent by WebDriver.
+/// Half of a surrogate pair, which the driver cannot send.
 #[tokio::test]
 async fn half_a_character_is_answered() -> Result<()> {
     let page = Page::open("").await?;
