@@ -133,8 +133,12 @@ impl Sidecar {
 
     /// Sends SIGTERM and waits until it has ended. The status has the exit code.
     pub async fn terminate(&self, timeout: Duration) -> Result<ProcessStatus> {
-        self.supervisor.signal(&self.spec.name, Signal::SIGTERM)?;
-        self.supervisor.wait_exit(&self.spec.name, timeout).await
+        let name = &self.spec.name;
+        let before = self.supervisor.signal(name, Signal::SIGTERM)?;
+        self.supervisor.wait_exit(name, timeout).await.map_err(|error| {
+            let state = before.pid.map_or_else(String::new, state_of_process);
+            error.context(format!("{state}its last lines:\n{}", self.supervisor.log_tail(name, 40)))
+        })
     }
 
     /// Freezes it (SIGSTOP).
@@ -187,4 +191,18 @@ fn find_executable() -> Result<PathBuf> {
     beside_current_exe(EXECUTABLE).ok_or_else(|| {
         anyhow!("{EXECUTABLE} is not built: cargo build -p {EXECUTABLE} (or set {EXECUTABLE_ENV})")
     })
+}
+
+/// What the kernel says of a process that does not do what it should: whether it was stopped, waits, or runs.
+fn state_of_process(pid: u32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let told = ["State:", "Threads:", "voluntary_ctxt_switches:"];
+    status.lines().filter(|line| told.iter().any(|name| line.starts_with(name))).fold(
+        String::new(),
+        |mut text, line| {
+            text.push_str(line);
+            text.push('\n');
+            text
+        },
+    )
 }

@@ -8,8 +8,9 @@ use serde_json::{Error, Map, Value};
 use crate::json::to_text;
 use crate::pick::pick_with_nulls;
 
-/// What `serde_json` calls the text of a number in the Wasm module. It would read a map with this key as a number.
-const NUMBER_KEY: &str = "$serde_json::private::Number";
+/// How the names begin that `serde_json` gives to the text of a number and to a text that is parsed later. It would read a
+/// map with such a key as what these stand for.
+const PRIVATE: &[u8] = b"$serde_json::private::";
 
 /// How deep a Pod can be nested: a host that reads the answer stops at 128, with the answer around the Pod.
 const MAX_DEPTH: i32 = 126;
@@ -171,11 +172,32 @@ fn check(text: &str) -> Result<(), Error> {
 /// Parses a value, unless it would be changed by that.
 fn parse(value: &RawValue) -> Result<Value, Error> {
     // Not `contains`, whose search would add 0.6 KB to the Wasm module.
-    if value.get().as_bytes().windows(NUMBER_KEY.len()).any(|part| part == NUMBER_KEY.as_bytes()) {
-        let message = "it has a field $serde_json::private::Number, which no field of a Pod can be called";
+    let text = value.get().as_bytes();
+    if text.windows(PRIVATE.len()).any(|part| part == PRIVATE) || has_needless_escape(text) {
+        let message = "it has a field $serde_json::private::…, which no field of a Pod can be called, or a letter as \\u0041";
         return Err(Error::custom(message));
     }
     serde_json::from_str(value.get())
+}
+
+/// Whether a text has a printable character as a number, which could hide a name from a search. No server writes other ones
+/// so than quotes, the backslash and what HTML reserves.
+fn has_needless_escape(mut text: &[u8]) -> bool {
+    while let [byte, rest @ ..] = text {
+        text = rest;
+        if *byte == b'\\' {
+            if let [b'u', b'0', b'0', high @ b'2'..=b'7', low, ..] = text
+                && !matches!(
+                    (high, low.to_ascii_lowercase()),
+                    (b'2', b'2' | b'6' | b'7') | (b'3', b'c' | b'e') | (b'5', b'c') | (b'7', b'f')
+                )
+            {
+                return true;
+            }
+            text = text.get(1..).unwrap_or_default();
+        }
+    }
+    false
 }
 
 /// A change of a text. By default, none.

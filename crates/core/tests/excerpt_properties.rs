@@ -112,10 +112,13 @@ fn nested(depth: usize) -> String {
 
 #[test]
 fn accepts_what_the_host_can_read_again() {
-    for pod in [r#"{"a": "\ud83d\uDE00 \\ud800 [[{"}"#, &nested(126)] {
+    let usual =
+        r#"{"metadata": {"annotations": {"a": "\u003cb\u003E \u0026 \u0022 \u005c \\u0024 \u000a \u00e4"}}}"#;
+    for pod in [usual, r#"{"a": "\ud83d\uDE00 \\ud800 [[{"}"#, &nested(126)] {
         let excerpt = Excerpt::read(pod).unwrap();
-        assert_eq!(excerpt.into_text(), pod);
-        assert!(serde_json::from_str::<Value>(&format!("{{\"mutated_object\":{pod}}}")).is_ok());
+        let text = format!("{{\"mutated_object\":{}}}", excerpt.into_text());
+        let read: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read["mutated_object"], serde_json::from_str::<Value>(pod).unwrap());
     }
 }
 
@@ -131,7 +134,19 @@ fn refuses_what_it_would_change_and_what_is_no_object() {
         (r#"{"spec": {"affinity": null, "affinity": {}}}"#, "affinity is repeated"),
         (
             r#"{"metadata": {"annotations": {"$serde_json::private::Number": "12"}}}"#,
-            "it has a field $serde_json::private::Number",
+            "it has a field $serde_json::private::",
+        ),
+        (
+            r#"{"metadata": {"annotations": {"$serde_json::private::RawValue": "{}"}}}"#,
+            "it has a field $serde_json::private::",
+        ),
+        (
+            r#"{"spec": {"affinity": {"\u0024serde_json::private::Number": "12"}}}"#,
+            "it has a field $serde_json",
+        ),
+        (
+            r#"{"spec": {"nodeSelector": {"$serde\u005Fjson::private::Number": "12"}}}"#,
+            "it has a field $serde_json",
         ),
     ] {
         let found = Excerpt::read(pod).unwrap_err().to_string();

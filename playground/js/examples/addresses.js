@@ -119,7 +119,7 @@ export const ADDRESSES = [
     objects: documents(CALICO, statefulSet("db"), nodes()),
     steps: [
       { action: { do: "rollOut" }, say: "See “What PPS has recorded”: the annotation has the address of each Pod." },
-      { action: { do: "deletePod", pod: "db-1" }, say: "With PPS, db-1 has the same address, in the same zone. Choose it and see what the policy injected." },
+      { action: { do: "deletePod", pod: "db-1" }, say: "With PPS, db-1 has the same address, in the same zone. “Why is the Pod there?” shows what the policy injected." },
       { action: { do: "scale", workload: "db", replicas: 2 }, say: "db-2 is deleted, and its state is dropped: that is the default, WhenScaled." },
       { action: { do: "scale", workload: "db", replicas: 3 }, say: "db-2 has a new address: nothing was recorded. WhenDeleted would have kept its state." },
     ],
