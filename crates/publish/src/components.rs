@@ -137,7 +137,8 @@ mod tests {
         }
         // Used only by the sidecar, tests, build scripts and another feature of pps-core; the last is a
         // procedural macro.
-        for absent in ["kube", "kubewarden-policy-sdk", "proptest", "yaml_serde", "schemars", "serde_derive"] {
+        for absent in ["kube", "kubewarden-policy-sdk", "proptest", "yaml_serde", "schemars", "serde_derive"]
+        {
             assert!(!names.contains(absent), "{absent} is in {names:?}");
         }
     }

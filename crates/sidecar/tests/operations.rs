@@ -117,10 +117,16 @@ fn reasons_in(path: &str) -> BTreeSet<String> {
     names.flatten().filter(|name| name.starts_with(char::is_uppercase)).map(str::to_owned).collect()
 }
 
+/// The reasons of the condition.
+fn reasons_of_the_condition() -> BTreeSet<String> {
+    let files = ["crates/sidecar/src/decide/status/condition.rs", "crates/core/src/status/recording.rs"];
+    files.into_iter().flat_map(reasons_in).collect()
+}
+
 #[test]
 fn troubleshooting_has_a_row_for_each_reason_of_the_condition_and_no_other() {
     let documented = documented_reasons("reasons of the condition");
-    let reasons = reasons_in("crates/sidecar/src/decide/status/condition.rs");
+    let reasons = reasons_of_the_condition();
     assert!(reasons.len() > 5, "{reasons:?}");
     assert_eq!(documented.keys().cloned().collect::<BTreeSet<_>>(), reasons);
     for (reason, status) in documented {
@@ -136,7 +142,7 @@ fn troubleshooting_has_a_row_for_each_reason_of_events() {
         .filter_map(|line| line.split_once("=> \"")?.1.split('"').next())
         .map(str::to_owned)
         .collect();
-    let of_the_condition = reasons_in("crates/sidecar/src/decide/status/condition.rs");
+    let of_the_condition = reasons_of_the_condition();
     let documented = documented_reasons("reasons of Events");
     for reason in all.difference(&of_the_condition) {
         assert!(documented.contains_key(reason), "{reason} has no row");
