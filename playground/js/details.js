@@ -23,7 +23,7 @@ export function drawDetails(container, pod, side, world) {
     pod.refusal && h("p", { class: "problem error" }, h("strong", {}, `Refused (${pod.refusal.code}): `), pod.refusal.message),
     ...pod.warnings.map((warning) => h("p", { class: "problem warning" }, h("strong", {}, "Warning: "), warning)),
     pod.recordedBefore && section("What was recorded when it was created", recorded(pod.recordedBefore)),
-    pod.scheduler.length > 0 && section("What the scheduler found", schedulerTable(pod)),
+    pod.scheduler.length > 0 && section(pod.node === null ? "What the scheduler finds" : "What the scheduler found when it placed the Pod", schedulerTable(pod)),
     pod.manifest && section(pod.injected ? "What the policy injected" : "The Pod’s YAML", diff(pod)),
   );
 }

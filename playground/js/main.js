@@ -9,7 +9,7 @@ import { Editor } from "./editor.js";
 import { drawCluster } from "./cluster.js";
 import { drawDetails, drawStates } from "./details.js";
 import { drawEvents, drawOutcome, drawTimeline } from "./timeline.js";
-import { actionLabel, findPod, mostInteresting, sentences, shortList } from "./story.js";
+import { actionLabel, findPod, latestChanged, sentences, shortList } from "./story.js";
 import { startTheme } from "./theme.js";
 
 /**
@@ -107,10 +107,10 @@ function drawWorld() {
   drawCluster(byId("cluster"), { steps, selected: state.selected, act, select });
   const [kind, name, side] = (state.selected ?? "").split("/");
   const chosen = side === "without" ? "without" : "with";
-  const pod = kind === "Pod" ? findPod(steps[chosen].at(-1)?.world, name) : mostInteresting(steps.with);
+  const pod = kind === "Pod" ? findPod(steps[chosen].at(-1)?.world, name) : latestChanged(steps.with);
   drawDetails(byId("details"), pod, chosen, steps[chosen].at(-1)?.world);
   drawStates(byId("states"), steps.with.at(-1));
-  drawOutcome(byId("outcome"), steps);
+  drawOutcome(byId("outcome"), steps, drawn.with.problems);
   drawEvents(byId("events"), steps.with.at(-1));
 }
 
@@ -145,12 +145,7 @@ function act(action) {
     return;
   }
   const actions = [...state.actions.slice(0, state.done), action, ...state.actions.slice(state.done)];
-  stop(() => update({ actions, done: state.done + 1, selected: afterAction(action) }));
-}
-
-/** @param {Action} action */
-function afterAction(action) {
-  return action.do === "deletePod" && state.selected?.split("/")[1] !== action.pod ? `Pod/${action.pod}/with` : state.selected;
+  stop(() => update({ actions, done: state.done + 1, selected: selectionAfter(state.selected, action) }));
 }
 
 /** @param {number} index */
@@ -169,7 +164,7 @@ function select(selected) {
 
 function next() {
   const action = state.actions[state.done];
-  if (action !== undefined) update({ done: state.done + 1, selected: afterAction(action) });
+  if (action !== undefined) update({ done: state.done + 1, selected: selectionAfter(state.selected, action) });
 }
 
 /** Plays the planned steps, one after the other. */

@@ -85,10 +85,20 @@ export function changedPods(steps) {
 }
 
 /** The Pod about which users ask first after the last step. @param {Step[]} steps @returns {Pod|undefined} */
-export function mostInteresting(steps) {
+function mostInteresting(steps) {
   const world = steps.at(-1)?.world;
   const changed = changedPods(steps).flatMap((name) => findPod(world, name) ?? []);
   return changed.find((pod) => pod.phase === "Pending" || pod.phase === "Refused") ?? changed.find((pod) => pod.injected) ?? changed[0];
+}
+
+/** The Pod about which users ask first after the last step that changed one. @param {Step[]} steps @returns {Pod|undefined} */
+export function latestChanged(steps) {
+  const world = steps.at(-1)?.world;
+  for (let length = steps.length; length > 0; length -= 1) {
+    const pod = findPod(world, mostInteresting(steps.slice(0, length))?.name ?? "");
+    if (pod !== undefined) return pod;
+  }
+  return undefined;
 }
 
 /** One sentence for each Pod that the last step changed. @param {Step[]} steps @returns {string[]} */

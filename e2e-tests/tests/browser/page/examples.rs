@@ -141,6 +141,18 @@ async fn each_example_shows_what_its_text_says() -> Result<()> {
 }
 
 #[tokio::test]
+async fn the_details_follow_the_pods_that_a_step_moves() -> Result<()> {
+    let page = Page::open("example=preferred&step=2").await?;
+    ensure!(page.text("details").await?.starts_with("Pod cache-1, with PPS"), "the deleted Pod is not shown");
+    for _ in ["the node is drained", "the zone is lost"] {
+        page.click("#next").await?;
+        let details = page.text("details").await?;
+        ensure!(details.starts_with("Pod cache-0, with PPS"), "{details}");
+    }
+    page.close().await
+}
+
+#[tokio::test]
 async fn a_step_can_be_undone_repeated_and_removed() -> Result<()> {
     let page = Page::open("example=first-steps&step=2").await?;
     let before = page.seen().await?;
@@ -235,6 +247,9 @@ async fn nodes_pods_and_workloads_can_be_acted_on() -> Result<()> {
     page.click("#apply-node").await?;
     page.click("#apply-button").await?;
     ensure!(page.text("cluster").await?.contains("node-7"), "the Node did not join");
+    page.click("#apply-button").await?;
+    let outcome = page.text("outcome").await?;
+    ensure!(outcome.contains("This step was not done: there is another Node"), "{outcome}");
     page.close().await
 }
 
