@@ -7,7 +7,7 @@ use pps_core::generate::POD_ANNOTATIONS;
 use serde_json::{Map, Value, json};
 
 use crate::addresses::{Plugin, plugin_of};
-use crate::cluster::{Cluster, Place, Pod};
+use crate::cluster::{Cluster, Home, Place, Pod};
 use crate::controller;
 use crate::result::EventKind;
 use crate::scheduler::{Placement, Selection, select};
@@ -195,12 +195,15 @@ fn is_home(pod: &Pod, node: &str, labels: &Value) -> bool {
 }
 
 fn describe_start(pod: &Pod, node: &str, last: Option<&Place>) -> String {
-    let address = pod.ips.first().map(|ip| format!(" and has the address {ip}")).unwrap_or_default();
+    let home = pod.recorded.as_ref().filter(|_| pod.came_home);
+    let place = home.map(|home| describe_place(home, node)).unwrap_or_default();
+    let comma = if place.is_empty() { "" } else { "," };
+    let address = pod.ips.first().map(|ip| format!("{comma} and has the address {ip}")).unwrap_or_default();
     let compared = match (&pod.recorded, last) {
-        (Some(home), _) if pod.came_home && home.state.node_name == node => ", as recorded".into(),
+        (Some(home), _) if pod.came_home && home.annotations.is_empty() => String::new(),
         (Some(home), _) if pod.came_home => {
-            let labels = home.labels.iter().map(|(key, value)| format!("{key}={value}"));
-            format!(", as recorded ({})", labels.collect::<Vec<_>>().join(", "))
+            let keys: Vec<&str> = home.annotations.keys().map(String::as_str).collect();
+            format!(", with the recorded {}", list(&keys, "and"))
         }
         (Some(home), _) if home.state.node_name != node => {
             let place = &home.state.node_name;
@@ -216,7 +219,19 @@ fn describe_start(pod: &Pod, node: &str, last: Option<&Place>) -> String {
         [] => String::new(),
         others => format!(". The scheduler may as well choose {}", list(others, "or")),
     };
-    format!("runs on {node}{address}{compared}{choice}")
+    format!("runs on {node}{place}{address}{compared}{choice}")
+}
+
+/// What of a node was recorded; empty if the PPS asks for annotations only.
+fn describe_place(home: &Home, node: &str) -> String {
+    if home.labels.is_empty() && !home.annotations.is_empty() {
+        return String::new();
+    }
+    if home.state.node_name == node {
+        return ", as recorded".to_owned();
+    }
+    let labels = home.labels.iter().map(|(key, value)| format!("{key}={value}"));
+    format!(", as recorded ({})", labels.collect::<Vec<_>>().join(", "))
 }
 
 /// Why a Pod is not on this node.
