@@ -22,6 +22,8 @@ import { startTheme } from "./theme.js";
 /** How long to wait after a key before the text is run again. */
 const TYPING_MS = 200;
 const PLAY_MS = 1600;
+/** A run that takes longer is shown as such. */
+const SLOW_MS = 1000;
 
 /** @type {State} */
 let state = exampleState(EXAMPLES[0], 0);
@@ -29,6 +31,9 @@ let state = exampleState(EXAMPLES[0], 0);
 let drawn = null;
 let typing = 0;
 let playing = 0;
+let slow = 0;
+/** Whether the notice is about a link, which the answer to that link does not settle. */
+let isNoticeOfLink = false;
 let latestFragment = "";
 
 const objects = new Editor(byId("objects-editor"), byId("objects-problems"), (text) => typed({ objects: text }));
@@ -60,11 +65,13 @@ async function run() {
   try {
     both = await engine.run(scenario);
   } catch (error) {
-    notice(error instanceof Error ? error.message : String(error));
+    notice(`${error instanceof Error ? error.message : error} What you see is older.`);
     busy(false);
     return;
   }
   if (both === null) return;
+  if (!isNoticeOfLink) notice(null);
+  isNoticeOfLink = false;
   const readable = both.with.steps.length > 0;
   const steps = drawn?.with.steps.length;
   if (readable || drawn === null) drawn = both;
@@ -79,15 +86,20 @@ async function run() {
 /** @param {boolean} is whether what is drawn, or the link, is older than the state */
 function busy(is) {
   byId("cluster").setAttribute("aria-busy", String(is));
+  clearTimeout(slow);
+  if (is) slow = setTimeout(() => (byId("running").textContent = "Running…"), SLOW_MS);
+  else byId("running").textContent = "";
 }
 
 /** @param {Problem[]} problems */
 function draw(problems) {
   const inObjects = problems.filter((problem) => problem.source === "objects" || problem.source === "scenario");
   objects.show(inObjects);
-  settings.show(problems.filter((problem) => problem.source === "settings"));
+  const inSettings = problems.filter((problem) => problem.source === "settings");
+  settings.show(inSettings);
+  byId("refused-all").hidden = !inSettings.some((problem) => problem.severity === "error");
   byId("objects-status").textContent = count(inObjects);
-  byId("settings-status").textContent = count(problems.filter((problem) => problem.source === "settings"));
+  byId("settings-status").textContent = count(inSettings);
   drawTimeline(byId("timeline"), { actions: state.actions, done: state.done, problems, go: (done) => stop(() => update({ done })), remove });
   drawWorld();
 }
@@ -268,6 +280,7 @@ function show(opened, message) {
   objects.value = opened.objects;
   settings.value = opened.settings;
   notice(message);
+  isNoticeOfLink = message !== null;
   stop(() => update({}));
 }
 
@@ -306,7 +319,10 @@ function start() {
 /** @param {string} name */
 function choose(name) {
   const example = findExample(name);
-  if (example !== undefined) show(exampleState(example, 0), null);
+  if (example === undefined) return;
+  // What a user has changed comes back with the browser's Back.
+  if (latestFragment !== "" && shortLink(state) === null) history.pushState(null, "", location.href);
+  show(exampleState(example, 0), null);
 }
 
 /** @param {string} yaml */

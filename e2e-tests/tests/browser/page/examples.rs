@@ -170,6 +170,30 @@ async fn a_step_can_be_undone_repeated_and_removed() -> Result<()> {
 }
 
 #[tokio::test]
+async fn back_returns_to_what_was_changed_before_another_example_was_chosen() -> Result<()> {
+    let page = Page::open("example=first-steps&step=1").await?;
+    page.fill("#settings", "onLookupFailure: accept").await?;
+    let changed = page.seen().await?;
+    page.choose("forget").await?;
+    page.browser.evaluate("history.back()").await?;
+    let settings = "document.getElementById('settings').value === 'onLookupFailure: accept'";
+    page.browser.wait_until(settings).await?;
+    page.settle().await?;
+    let seen = page.seen().await?;
+    ensure!(seen == changed, "changed: {changed:#}\nafter Back: {seen:#}");
+    page.close().await
+}
+
+#[tokio::test]
+async fn a_notice_about_a_link_goes_with_the_next_change() -> Result<()> {
+    let page = Page::open("example=unknown").await?;
+    ensure!(page.text("notice").await?.contains("There is no example"), "the link is not reported");
+    page.click("#next").await?;
+    ensure!(page.text("notice").await?.is_empty(), "{}", page.text("notice").await?);
+    page.close().await
+}
+
+#[tokio::test]
 async fn all_steps_can_be_played() -> Result<()> {
     let page = Page::open("example=forget").await?;
     page.click("#play").await?;
@@ -236,6 +260,11 @@ async fn nodes_pods_and_workloads_can_be_acted_on() -> Result<()> {
     page.click(&key("tool-delete")).await?;
     ensure!(page.text("events").await?.contains("created"), "the workload is not created again");
 
+    page.click(&key("Node/node-1")).await?;
+    page.click(&key("tool-lose")).await?;
+    page.click(&key("tool-grace")).await?;
+    ensure!(page.text("timeline").await?.contains("Let the grace period end"), "the grace period does not end");
+
     page.click(&key("Node/node-2")).await?;
     page.fill(&key("label-key"), "disk").await?;
     page.fill(&key("label-value"), "ssd").await?;
@@ -262,7 +291,10 @@ async fn the_settings_are_those_of_the_policy() -> Result<()> {
     page.fill("#settings", "annotation: {}").await?;
     let problems = page.text("settings-problems").await?;
     ensure!(problems.contains("Line 1") && problems.contains("annotation"), "{problems}");
+    let refused = "document.getElementById('refused-all').checkVisibility()";
+    ensure!(page.browser.evaluate(refused).await? == json!(true), "the cluster does not say why it is empty");
     page.fill("#settings", "").await?;
     ensure!(page.text("settings-status").await? == "No problems found.", "the settings still have problems");
+    ensure!(page.browser.evaluate(refused).await? == json!(false), "the settings are still called wrong");
     page.close().await
 }
