@@ -76,11 +76,19 @@ async function run() {
   const steps = drawn?.with.steps.length;
   if (readable || drawn === null) drawn = both;
   byId("stale").hidden = readable;
+  if (!readable) byId("stale").textContent = `${unreadable(both.with.problems)} You see the cluster as it was before your last change.`;
   draw(both.with.problems);
   if (readable && steps !== undefined) announce();
   if (steps === undefined) performance.mark("first answer");
   await writeLink(state);
   if (asked.objects === state.objects && asked.settings === state.settings && asked.actions === state.actions && asked.done === state.done) busy(false);
+}
+
+/** Which text has errors. @param {Problem[]} problems */
+function unreadable(problems) {
+  const step = /^action (\d+)$/.exec(problems.find((problem) => problem.severity === "error")?.source ?? "");
+  if (step !== null) return `Step ${Number(step[1]) + 1} has an error: correct or remove it.`;
+  return "The text has errors.";
 }
 
 /** @param {boolean} is whether what is drawn, or the link, is older than the state */
