@@ -32,6 +32,8 @@ let drawn = null;
 let typing = 0;
 let playing = 0;
 let slow = 0;
+/** The actions that “Undo step” took back. */
+const undone = new Set();
 /** Whether the notice is about a link, which the answer to that link does not settle. */
 let isNoticeOfLink = false;
 let latestFragment = "";
@@ -164,7 +166,10 @@ function act(action) {
     notice(`The timeline has ${MAX_ACTIONS} steps, the most that it takes. Remove some first.`);
     return;
   }
-  const actions = [...state.actions.slice(0, state.done), action, ...state.actions.slice(state.done)];
+  const examples = findExample(state.example)?.steps.map((step) => step.action) ?? [];
+  // A new action takes the place of what the user did and undid, but not of an example's steps.
+  const planned = state.actions.slice(state.done).filter((other) => !undone.has(other) || examples.includes(other));
+  const actions = [...state.actions.slice(0, state.done), action, ...planned];
   stop(() => update({ actions, done: state.done + 1, selected: selectionAfter(state.selected, action) }));
 }
 
@@ -184,7 +189,14 @@ function select(selected) {
 
 function next() {
   const action = state.actions[state.done];
+  undone.delete(action);
   if (action !== undefined) update({ done: state.done + 1, selected: selectionAfter(state.selected, action) });
+}
+
+function undo() {
+  if (state.done === 0) return;
+  undone.add(state.actions[state.done - 1]);
+  update({ done: state.done - 1 });
 }
 
 /** Plays the planned steps, one after the other. */
@@ -299,7 +311,7 @@ function start() {
   /** @type {[string, () => void][]} */
   const buttons = [
     ["next", () => stop(next)],
-    ["undo", () => stop(() => state.done > 0 && update({ done: state.done - 1 }))],
+    ["undo", () => stop(undo)],
     ["play", play],
     ["restart", () => stop(() => update({ done: 0 }))],
     ["reset", () => state.example !== null && choose(state.example)],

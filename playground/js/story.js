@@ -70,6 +70,11 @@ export function origin(world, pod) {
   return { node: before, place, ip: pod.ip === null || pod.previousIp === null ? "none" : pod.ip === pod.previousIp ? "same" : "new" };
 }
 
+/** Whether the simulation leaves out something that decides where a real scheduler puts the Pod, such as a volume. @param {Pod} pod */
+export function isUncertain(pod) {
+  return pod.warnings.some((warning) => warning.includes("is not simulated completely"));
+}
+
 /** The Pods that were placed, refused or left Pending by the last step. @param {Step[]} steps @returns {string[]} */
 export function changedPods(steps) {
   const step = steps.at(-1);
@@ -117,10 +122,12 @@ function sentence(world, pod) {
   if (pod.phase === "NotCreated") return was === null ? "" : `${pod.name} is not created yet.`;
   if (pod.phase === "Pending") return `${pod.name} stays Pending: no node can take it.${was === null ? "" : ` It was on ${was.node}.`}`;
   const others = pod.mayLandOn.filter((node) => node !== pod.node).length;
-  const asGood = others === 0 ? "" : `${others} other ${others === 1 ? "node was" : "nodes were"} as good.`;
+  const uncertain = others > 0 && isUncertain(pod);
+  let asGood = others === 0 ? "" : `${others} other ${others === 1 ? "node was" : "nodes were"} as good.`;
+  if (uncertain) asGood = "A real scheduler may choose another node: see the Pod’s warnings.";
   if (was === null) return `${pod.name} starts on ${pod.node}.`;
   const ip = { same: " with its IP address", new: " with a new IP address", none: "" }[was.ip];
-  if (was.place === "node") return `${pod.name} returns to ${pod.node}${ip}.${asGood === "" ? "" : ` By chance: ${asGood}`}`;
+  if (was.place === "node") return `${pod.name} returns to ${pod.node}${ip}.${asGood === "" ? "" : ` ${uncertain ? "" : "By chance: "}${asGood}`}`;
   const zone = was.place === "zone" ? "in the same zone" : "in another zone";
   return `${pod.name} moves from ${was.node} to ${pod.node}, ${zone}${ip === "" ? "" : `,${ip}`}.${asGood === "" ? "" : ` ${asGood}`}`;
 }

@@ -69,12 +69,13 @@ fn schedule(cluster: &mut Cluster, name: &str) {
     };
     let observed = cluster.observed.get(name).filter(|node| selection.may_land_on.contains(node));
     let chosen = observed.or(selection.chosen.as_ref()).filter(|node| cluster.has_node(node)).cloned();
-    let caveats = selection.caveats.clone();
+    let caveats = selection.caveats.iter().map(|caveat| format!("is not simulated completely: {caveat}"));
+    let caveats: Vec<String> = caveats.collect();
     let Some(pod) = cluster.pods.get_mut(name) else { return };
     let is_first = pod.selection.is_none();
     pod.selection = Some(selection);
     if is_first {
-        pod.warnings.extend(caveats.iter().map(|caveat| format!("this Pod {caveat}")));
+        pod.warnings.extend(caveats.iter().map(|caveat| format!("the Pod {caveat}")));
     }
     if let Some(node) = chosen {
         pod.object["spec"]["nodeName"] = node.clone().into();

@@ -15,7 +15,7 @@ spec:
   # Must return to its zone. Stays Pending while it cannot.
   requiredPersistentTopology:
     nodeTopologyKeys: [topology.kubernetes.io/zone]
-  # Gives its node a higher score. It does not exclude the others.
+  # Its node gets a higher score. Others stay possible.
   preferredPersistentTopology:
   - weight: 100
     preference: {nodeTopologyKeys: [kubernetes.io/hostname]}

@@ -194,6 +194,19 @@ async fn a_notice_about_a_link_goes_with_the_next_change() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_new_action_takes_the_place_of_one_that_was_undone() -> Result<()> {
+    let page = Page::open("example=first-steps&step=1").await?;
+    page.click(&key("Node/node-1")).await?;
+    page.click(&key("tool-lose")).await?;
+    page.click("#undo").await?;
+    page.click(&key("tool-cordon")).await?;
+    let steps = page.text("timeline").await?;
+    ensure!(steps.contains("Cordon node-1") && !steps.contains("Lose node node-1"), "{steps}");
+    ensure!(steps.contains("Uncordon node-4"), "the example's steps are gone: {steps}");
+    page.close().await
+}
+
+#[tokio::test]
 async fn all_steps_can_be_played() -> Result<()> {
     let page = Page::open("example=forget").await?;
     page.click("#play").await?;
@@ -263,7 +276,10 @@ async fn nodes_pods_and_workloads_can_be_acted_on() -> Result<()> {
     page.click(&key("Node/node-1")).await?;
     page.click(&key("tool-lose")).await?;
     page.click(&key("tool-grace")).await?;
-    ensure!(page.text("timeline").await?.contains("Let the grace period end"), "the grace period does not end");
+    ensure!(
+        page.text("timeline").await?.contains("Let the grace period end"),
+        "the grace period does not end"
+    );
 
     page.click(&key("Node/node-2")).await?;
     page.fill(&key("label-key"), "disk").await?;
