@@ -28,7 +28,11 @@ function nodeActions(shown, name) {
   const node = shown.steps.with.at(-1)?.world.nodes.find((candidate) => candidate.name === name);
   if (node === undefined) return [];
   if (!node.exists) {
-    return [about(name), tool(shown, "lose", "Return node", { do: "returnNode", node: name }, "The Node object is created again.")];
+    return [
+      about(name),
+      tool(shown, "lose", "Return node", { do: "returnNode", node: name }, "The Node object is created again."),
+      tool(shown, "grace", "Let the grace period end", { do: "endGracePeriod" }, "A PersistentPodState with nodeDeletionPolicy: Forget drops the states of nodes that do not exist."),
+    ];
   }
   const cordon = node.cordoned
     ? tool(shown, "cordon", "Uncordon", { do: "uncordon", node: name }, "Pods may start here again.")

@@ -4,7 +4,7 @@
  * done to the selected thing is in the row below it.
  */
 import { h, redraw } from "./dom.js";
-import { changedPods, findPod, origin } from "./story.js";
+import { changedPods, findPod, isUncertain, origin } from "./story.js";
 import { actionsFor } from "./actions.js";
 
 /**
@@ -165,7 +165,8 @@ function place(pod, was) {
   if (was === null) return ["", ""];
   if (was.place === "nowhere") return ["✗", `was on ${was.node}`];
   // With several equally good nodes, the page shows the first by name: that may be the old one.
-  if (was.place === "node") return pod.mayLandOn.length > 1 ? ["?", "same node, by chance"] : ["✓", "same node"];
+  if (was.place === "node" && pod.mayLandOn.length > 1) return ["?", isUncertain(pod) ? "same node, not for sure" : "same node, by chance"];
+  if (was.place === "node") return ["✓", "same node"];
   if (was.place === "zone") return ["≈", `from ${was.node}, same zone`];
   return ["✗", `from ${was.node}, other zone`];
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** The details of a Pod: what was recorded, what the policy injected, and what the scheduler found. And the recorded states. */
 import { h, redraw } from "./dom.js";
-import { exclusionSource, origin } from "./story.js";
+import { exclusionSource, isUncertain, origin } from "./story.js";
 
 /**
  * @typedef {import("./types.js").Pod} Pod
@@ -23,7 +23,7 @@ export function drawDetails(container, pod, side, world) {
     pod.refusal && h("p", { class: "problem error" }, h("strong", {}, `Refused (${pod.refusal.code}): `), pod.refusal.message),
     ...pod.warnings.map((warning) => h("p", { class: "problem warning" }, h("strong", {}, "Warning: "), warning)),
     pod.recordedBefore && section("What was recorded when it was created", recorded(pod.recordedBefore)),
-    pod.scheduler.length > 0 && section("What the scheduler found", schedulerTable(pod)),
+    pod.scheduler.length > 0 && section(pod.node === null ? "What the scheduler finds" : "What the scheduler found when it placed the Pod", schedulerTable(pod)),
     pod.manifest && section(pod.injected ? "What the policy injected" : "The Pod’s YAML", diff(pod)),
   );
 }
@@ -43,7 +43,8 @@ function verdict(pod, was) {
     return `It stays Pending. ${reason}`;
   }
   const others = pod.mayLandOn.filter((node) => node !== pod.node);
-  const chance = others.length === 0 ? "No other node was as good." : `The scheduler may also choose ${others.join(", ")}; the page shows the first by name.`;
+  const first = isUncertain(pod) ? "the warnings say why" : "the page shows the first by name";
+  const chance = others.length === 0 ? "No other node was as good." : `The scheduler may also choose ${others.join(", ")}; ${first}.`;
   const back = was === null ? "" : was.place === "node" ? ", where it was before" : `. Before, it was on ${was.node}`;
   return `It runs on ${pod.node}${back}. ${chance}`;
 }

@@ -27,14 +27,20 @@ export function exampleState(example, step) {
     actions,
     done,
     example: example.name,
-    selected: selectionAfter(actions.slice(0, done)),
+    selected: actions.slice(0, done).reduce(selectionAfter, /** @type {string|null} */ (null)),
   };
 }
 
-/** The Pod that was deleted last: its details are the next question. @param {import("./link.js").Action[]} done @returns {string|null} */
-export function selectionAfter(done) {
-  const last = done.findLast((action) => action.do === "deletePod");
-  return last === undefined ? null : `Pod/${last.pod}/with`;
+/** Steps after which the next question is still about the same Pod. Others start, move and stop Pods. */
+const SAME_POD = new Set(["cordon", "uncordon", "labelNode"]);
+
+/**
+ * What is selected after a step. Without a selected Pod, the details are about the Pod that changed last.
+ * @param {string|null} selected what was selected before @param {import("./link.js").Action} action @returns {string|null}
+ */
+export function selectionAfter(selected, action) {
+  if (action.do === "deletePod") return selected?.split("/")[1] === action.pod ? selected : `Pod/${action.pod}/with`;
+  return selected?.startsWith("Pod/") && !SAME_POD.has(action.do) ? null : selected;
 }
 
 /** What the example says about the steps that are done, if they are still the example's. @param {State} state */

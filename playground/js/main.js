@@ -9,7 +9,7 @@ import { Editor } from "./editor.js";
 import { drawCluster } from "./cluster.js";
 import { drawDetails, drawStates } from "./details.js";
 import { drawEvents, drawOutcome, drawTimeline } from "./timeline.js";
-import { actionLabel, findPod, mostInteresting, sentences, shortList } from "./story.js";
+import { actionLabel, findPod, latestChanged, sentences, shortList } from "./story.js";
 import { startTheme } from "./theme.js";
 
 /**
@@ -22,6 +22,8 @@ import { startTheme } from "./theme.js";
 /** How long to wait after a key before the text is run again. */
 const TYPING_MS = 200;
 const PLAY_MS = 1600;
+/** A run that takes longer is shown as such. */
+const SLOW_MS = 1000;
 
 /** @type {State} */
 let state = exampleState(EXAMPLES[0], 0);
@@ -29,6 +31,11 @@ let state = exampleState(EXAMPLES[0], 0);
 let drawn = null;
 let typing = 0;
 let playing = 0;
+let slow = 0;
+/** The actions that “Undo step” took back. */
+const undone = new Set();
+/** Whether the notice is about a link, which the answer to that link does not settle. */
+let isNoticeOfLink = false;
 let latestFragment = "";
 
 const objects = new Editor(byId("objects-editor"), byId("objects-problems"), (text) => typed({ objects: text }));
@@ -60,15 +67,18 @@ async function run() {
   try {
     both = await engine.run(scenario);
   } catch (error) {
-    notice(error instanceof Error ? error.message : String(error));
+    notice(`${error instanceof Error ? error.message : error} What you see is older.`);
     busy(false);
     return;
   }
   if (both === null) return;
+  if (!isNoticeOfLink) notice(null);
+  isNoticeOfLink = false;
   const readable = both.with.steps.length > 0;
   const steps = drawn?.with.steps.length;
   if (readable || drawn === null) drawn = both;
   byId("stale").hidden = readable;
+  if (!readable) byId("stale").textContent = `${unreadable(both.with.problems)} You see the cluster as it was before your last change.`;
   draw(both.with.problems);
   if (readable && steps !== undefined) announce();
   if (steps === undefined) performance.mark("first answer");
@@ -76,18 +86,30 @@ async function run() {
   if (asked.objects === state.objects && asked.settings === state.settings && asked.actions === state.actions && asked.done === state.done) busy(false);
 }
 
+/** Which text has errors. @param {Problem[]} problems */
+function unreadable(problems) {
+  const step = /^action (\d+)$/.exec(problems.find((problem) => problem.severity === "error")?.source ?? "");
+  if (step !== null) return `Step ${Number(step[1]) + 1} has an error: correct or remove it.`;
+  return "The text has errors.";
+}
+
 /** @param {boolean} is whether what is drawn, or the link, is older than the state */
 function busy(is) {
   byId("cluster").setAttribute("aria-busy", String(is));
+  clearTimeout(slow);
+  if (is) slow = setTimeout(() => (byId("running").textContent = "Running…"), SLOW_MS);
+  else byId("running").textContent = "";
 }
 
 /** @param {Problem[]} problems */
 function draw(problems) {
   const inObjects = problems.filter((problem) => problem.source === "objects" || problem.source === "scenario");
   objects.show(inObjects);
-  settings.show(problems.filter((problem) => problem.source === "settings"));
+  const inSettings = problems.filter((problem) => problem.source === "settings");
+  settings.show(inSettings);
+  byId("refused-all").hidden = !inSettings.some((problem) => problem.severity === "error");
   byId("objects-status").textContent = count(inObjects);
-  byId("settings-status").textContent = count(problems.filter((problem) => problem.source === "settings"));
+  byId("settings-status").textContent = count(inSettings);
   drawTimeline(byId("timeline"), { actions: state.actions, done: state.done, problems, go: (done) => stop(() => update({ done })), remove });
   drawWorld();
 }
@@ -107,10 +129,10 @@ function drawWorld() {
   drawCluster(byId("cluster"), { steps, selected: state.selected, act, select });
   const [kind, name, side] = (state.selected ?? "").split("/");
   const chosen = side === "without" ? "without" : "with";
-  const pod = kind === "Pod" ? findPod(steps[chosen].at(-1)?.world, name) : mostInteresting(steps.with);
+  const pod = kind === "Pod" ? findPod(steps[chosen].at(-1)?.world, name) : latestChanged(steps.with);
   drawDetails(byId("details"), pod, chosen, steps[chosen].at(-1)?.world);
   drawStates(byId("states"), steps.with.at(-1));
-  drawOutcome(byId("outcome"), steps);
+  drawOutcome(byId("outcome"), steps, drawn.with.problems);
   drawEvents(byId("events"), steps.with.at(-1));
 }
 
@@ -144,13 +166,11 @@ function act(action) {
     notice(`The timeline has ${MAX_ACTIONS} steps, the most that it takes. Remove some first.`);
     return;
   }
-  const actions = [...state.actions.slice(0, state.done), action, ...state.actions.slice(state.done)];
-  stop(() => update({ actions, done: state.done + 1, selected: afterAction(action) }));
-}
-
-/** @param {Action} action */
-function afterAction(action) {
-  return action.do === "deletePod" && state.selected?.split("/")[1] !== action.pod ? `Pod/${action.pod}/with` : state.selected;
+  const examples = findExample(state.example)?.steps.map((step) => step.action) ?? [];
+  // A new action takes the place of what the user did and undid, but not of an example's steps.
+  const planned = state.actions.slice(state.done).filter((other) => !undone.has(other) || examples.includes(other));
+  const actions = [...state.actions.slice(0, state.done), action, ...planned];
+  stop(() => update({ actions, done: state.done + 1, selected: selectionAfter(state.selected, action) }));
 }
 
 /** @param {number} index */
@@ -169,7 +189,14 @@ function select(selected) {
 
 function next() {
   const action = state.actions[state.done];
-  if (action !== undefined) update({ done: state.done + 1, selected: afterAction(action) });
+  undone.delete(action);
+  if (action !== undefined) update({ done: state.done + 1, selected: selectionAfter(state.selected, action) });
+}
+
+function undo() {
+  if (state.done === 0) return;
+  undone.add(state.actions[state.done - 1]);
+  update({ done: state.done - 1 });
 }
 
 /** Plays the planned steps, one after the other. */
@@ -273,6 +300,7 @@ function show(opened, message) {
   objects.value = opened.objects;
   settings.value = opened.settings;
   notice(message);
+  isNoticeOfLink = message !== null;
   stop(() => update({}));
 }
 
@@ -283,7 +311,7 @@ function start() {
   /** @type {[string, () => void][]} */
   const buttons = [
     ["next", () => stop(next)],
-    ["undo", () => stop(() => state.done > 0 && update({ done: state.done - 1 }))],
+    ["undo", () => stop(undo)],
     ["play", play],
     ["restart", () => stop(() => update({ done: 0 }))],
     ["reset", () => state.example !== null && choose(state.example)],
@@ -311,7 +339,10 @@ function start() {
 /** @param {string} name */
 function choose(name) {
   const example = findExample(name);
-  if (example !== undefined) show(exampleState(example, 0), null);
+  if (example === undefined) return;
+  // What a user has changed comes back with the browser's Back.
+  if (latestFragment !== "" && shortLink(state) === null) history.pushState(null, "", location.href);
+  show(exampleState(example, 0), null);
 }
 
 /** @param {string} yaml */

@@ -70,6 +70,11 @@ export function origin(world, pod) {
   return { node: before, place, ip: pod.ip === null || pod.previousIp === null ? "none" : pod.ip === pod.previousIp ? "same" : "new" };
 }
 
+/** Whether the simulation leaves out something that decides where a real scheduler puts the Pod, such as a volume. @param {Pod} pod */
+export function isUncertain(pod) {
+  return pod.warnings.some((warning) => warning.includes("is not simulated completely"));
+}
+
 /** The Pods that were placed, refused or left Pending by the last step. @param {Step[]} steps @returns {string[]} */
 export function changedPods(steps) {
   const step = steps.at(-1);
@@ -85,10 +90,20 @@ export function changedPods(steps) {
 }
 
 /** The Pod about which users ask first after the last step. @param {Step[]} steps @returns {Pod|undefined} */
-export function mostInteresting(steps) {
+function mostInteresting(steps) {
   const world = steps.at(-1)?.world;
   const changed = changedPods(steps).flatMap((name) => findPod(world, name) ?? []);
   return changed.find((pod) => pod.phase === "Pending" || pod.phase === "Refused") ?? changed.find((pod) => pod.injected) ?? changed[0];
+}
+
+/** The Pod about which users ask first after the last step that changed one. @param {Step[]} steps @returns {Pod|undefined} */
+export function latestChanged(steps) {
+  const world = steps.at(-1)?.world;
+  for (let length = steps.length; length > 0; length -= 1) {
+    const pod = findPod(world, mostInteresting(steps.slice(0, length))?.name ?? "");
+    if (pod !== undefined) return pod;
+  }
+  return undefined;
 }
 
 /** One sentence for each Pod that the last step changed. @param {Step[]} steps @returns {string[]} */
@@ -107,10 +122,12 @@ function sentence(world, pod) {
   if (pod.phase === "NotCreated") return was === null ? "" : `${pod.name} is not created yet.`;
   if (pod.phase === "Pending") return `${pod.name} stays Pending: no node can take it.${was === null ? "" : ` It was on ${was.node}.`}`;
   const others = pod.mayLandOn.filter((node) => node !== pod.node).length;
-  const asGood = others === 0 ? "" : `${others} other ${others === 1 ? "node was" : "nodes were"} as good.`;
+  const uncertain = others > 0 && isUncertain(pod);
+  let asGood = others === 0 ? "" : `${others} other ${others === 1 ? "node was" : "nodes were"} as good.`;
+  if (uncertain) asGood = "A real scheduler may choose another node: see the Pod’s warnings.";
   if (was === null) return `${pod.name} starts on ${pod.node}.`;
   const ip = { same: " with its IP address", new: " with a new IP address", none: "" }[was.ip];
-  if (was.place === "node") return `${pod.name} returns to ${pod.node}${ip}.${asGood === "" ? "" : ` By chance: ${asGood}`}`;
+  if (was.place === "node") return `${pod.name} returns to ${pod.node}${ip}.${asGood === "" ? "" : ` ${uncertain ? "" : "By chance: "}${asGood}`}`;
   const zone = was.place === "zone" ? "in the same zone" : "in another zone";
   return `${pod.name} moves from ${was.node} to ${pod.node}, ${zone}${ip === "" ? "" : `,${ip}`}.${asGood === "" ? "" : ` ${asGood}`}`;
 }

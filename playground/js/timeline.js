@@ -35,9 +35,9 @@ export function drawTimeline(list, timeline) {
 
 /**
  * Says what the last step did, with and without PPS.
- * @param {HTMLElement} container @param {Record<Side, Step[]>} steps
+ * @param {HTMLElement} container @param {Record<Side, Step[]>} steps @param {Problem[]} problems
  */
-export function drawOutcome(container, steps) {
+export function drawOutcome(container, steps, problems) {
   const action = steps.with.at(-1)?.action;
   if (action === null || action === undefined) {
     redraw(container, h("p", {}, "Nothing has happened yet. Choose “Next step”, or choose a node, a Pod or the workload and act on it."));
@@ -48,7 +48,10 @@ export function drawOutcome(container, steps) {
     const items = found.length === 0 ? ["No Pod starts, moves or stops."] : shortList(found, 4);
     return h("div", { class: side }, h("h3", {}, title), h("ul", {}, items.map((item) => h("li", {}, item))));
   };
-  redraw(container, h("p", { class: "action" }, actionLabel(action), ":"), h("div", { class: "columns" }, column("With PPS", "with"), column("Without PPS", "without")));
+  // The first step is the state before any action.
+  const failed = problems.filter((problem) => problem.source === `action ${steps.with.length - 2}` && problem.severity === "error");
+  const reasons = failed.map((problem) => h("p", { class: "problem error" }, h("strong", {}, "This step was not done: "), problem.message));
+  redraw(container, h("p", { class: "action" }, actionLabel(action), ":"), ...reasons, h("div", { class: "columns" }, column("With PPS", "with"), column("Without PPS", "without")));
 }
 
 /** @param {HTMLElement} container @param {Step|undefined} step */

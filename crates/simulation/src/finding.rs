@@ -56,8 +56,8 @@ pub(crate) fn check_strings(path: &str, value: &Value, findings: &mut Vec<Findin
 pub(crate) fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Vec<Finding> {
     let known: Vec<&str> = known.map(String::as_str).collect();
     let remedy = match known.as_slice() {
-        [] => "there is none".to_owned(),
+        [] => format!("no {kind}s exist in this step"),
         known => format!("choose {}", list(known, "or")),
     };
-    vec![Finding::of_all(format!("no {kind} is called {}: {remedy}", shorten(name)))]
+    vec![Finding::of_all(format!("there is no {kind} {}: {remedy}", shorten(name)))]
 }

@@ -25,7 +25,8 @@ pub(crate) fn load(cluster: &mut Cluster, objects: &[Value]) -> Vec<Problem> {
         problems.extend(findings.into_iter().map(|finding| problem(document, finding)));
     }
     for document in &documents {
-        problems.extend(check_relations(cluster, document).map(|finding| problem(document, finding)));
+        problems
+            .extend(check_relations(cluster, document, &documents).map(|finding| problem(document, finding)));
     }
     problems
 }
@@ -169,14 +170,23 @@ pub(crate) fn from_refusal(
     let violations = review(object, before, &rules).violations;
     if violations.is_empty() || !violations.iter().all(|one| refusal.message.contains(&one.path)) {
         // `PersistentPodState db is refused: spec.targetRef is …`
-        let field = refusal.message.split_once(" is refused: ").and_then(|(_, rest)| field_in(rest));
-        return vec![Finding { field, severity: Severity::Error, message: refusal.message.clone() }];
+        let message = refusal.message.split_once(" is refused: ").map_or(&*refusal.message, |(_, rest)| rest);
+        let field = field_in(message);
+        return vec![Finding { field, severity: Severity::Error, message: message.to_owned() }];
     }
     violations.iter().map(|one| Finding::error(one.path.clone(), one.to_string())).collect()
 }
 
+fn is_named(object: &Value, kind: &str, name: &str) -> bool {
+    object["kind"] == kind && object["metadata"]["name"] == name
+}
+
 /// What is wrong between objects.
-fn check_relations(cluster: &Cluster, document: &Document<'_>) -> Option<Finding> {
+fn check_relations(
+    cluster: &Cluster,
+    document: &Document<'_>,
+    documents: &[Document<'_>],
+) -> Option<Finding> {
     let (object, name) = (document.object, document.object["metadata"]["name"].as_str()?);
     if object["kind"] == KIND {
         let pps = cluster.pps.get(name).filter(|pps| !pps.is_alias())?;
@@ -195,6 +205,10 @@ fn check_relations(cluster: &Cluster, document: &Document<'_>) -> Option<Finding
                     workload.target.api_version
                 ),
             ),
+            // It is there, but has errors that are reported.
+            None if documents.iter().any(|other| is_named(other.object, &target.kind, &target.name)) => {
+                return None;
+            }
             None => (
                 "spec.targetRef.name",
                 format!("the scenario has no {} {}, so nothing is recorded", target.kind, target.name),

@@ -1,5 +1,6 @@
 //! Reads the objects that users write: which are simulated, and what is wrong with them.
 
+mod fields;
 mod stateful_set;
 
 use pps_core::owner::has_stable_names;
@@ -78,6 +79,10 @@ pub(crate) fn parse(object: &Value, namespace: &str) -> (Option<Parsed>, Vec<Fin
         ("apps" | GROUP, "StatefulSet") => {
             check_metadata(object, &mut findings);
             stateful_set::check(object, &mut findings);
+            // OpenKruise's StatefulSet has more fields.
+            if api_version == "apps/v1" {
+                fields::check_stateful_set(object, &mut findings);
+            }
             Some(Parsed::Workload(in_namespace(object, namespace, &mut findings)))
         }
         (GROUP, KIND) => {
@@ -86,6 +91,7 @@ pub(crate) fn parse(object: &Value, namespace: &str) -> (Option<Parsed>, Vec<Fin
                 let remedy = format!("use {}", API_VERSIONS[0]);
                 findings.push(Finding::wrong("apiVersion", &object["apiVersion"], &remedy));
             }
+            fields::check_pps(object, &mut findings);
             Some(Parsed::Pps(in_namespace(object, namespace, &mut findings)))
         }
         ("", "Pod") => {

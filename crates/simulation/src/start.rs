@@ -7,7 +7,7 @@ use pps_core::generate::POD_ANNOTATIONS;
 use serde_json::{Map, Value, json};
 
 use crate::addresses::{Plugin, plugin_of};
-use crate::cluster::{Cluster, Place, Pod};
+use crate::cluster::{Cluster, Home, Place, Pod};
 use crate::controller;
 use crate::result::EventKind;
 use crate::scheduler::{Placement, Selection, select};
@@ -69,12 +69,13 @@ fn schedule(cluster: &mut Cluster, name: &str) {
     };
     let observed = cluster.observed.get(name).filter(|node| selection.may_land_on.contains(node));
     let chosen = observed.or(selection.chosen.as_ref()).filter(|node| cluster.has_node(node)).cloned();
-    let caveats = selection.caveats.clone();
+    let caveats = selection.caveats.iter().map(|caveat| format!("is not simulated completely: {caveat}"));
+    let caveats: Vec<String> = caveats.collect();
     let Some(pod) = cluster.pods.get_mut(name) else { return };
     let is_first = pod.selection.is_none();
     pod.selection = Some(selection);
     if is_first {
-        pod.warnings.extend(caveats.iter().map(|caveat| format!("this Pod {caveat}")));
+        pod.warnings.extend(caveats.iter().map(|caveat| format!("the Pod {caveat}")));
     }
     if let Some(node) = chosen {
         pod.object["spec"]["nodeName"] = node.clone().into();
@@ -195,12 +196,15 @@ fn is_home(pod: &Pod, node: &str, labels: &Value) -> bool {
 }
 
 fn describe_start(pod: &Pod, node: &str, last: Option<&Place>) -> String {
-    let address = pod.ips.first().map(|ip| format!(" and has the address {ip}")).unwrap_or_default();
+    let home = pod.recorded.as_ref().filter(|_| pod.came_home);
+    let place = home.map(|home| describe_place(home, node)).unwrap_or_default();
+    let comma = if place.is_empty() { "" } else { "," };
+    let address = pod.ips.first().map(|ip| format!("{comma} and has the address {ip}")).unwrap_or_default();
     let compared = match (&pod.recorded, last) {
-        (Some(home), _) if pod.came_home && home.state.node_name == node => ", as recorded".into(),
+        (Some(home), _) if pod.came_home && home.annotations.is_empty() => String::new(),
         (Some(home), _) if pod.came_home => {
-            let labels = home.labels.iter().map(|(key, value)| format!("{key}={value}"));
-            format!(", as recorded ({})", labels.collect::<Vec<_>>().join(", "))
+            let keys: Vec<&str> = home.annotations.keys().map(String::as_str).collect();
+            format!(", with the recorded {}", list(&keys, "and"))
         }
         (Some(home), _) if home.state.node_name != node => {
             let place = &home.state.node_name;
@@ -216,7 +220,19 @@ fn describe_start(pod: &Pod, node: &str, last: Option<&Place>) -> String {
         [] => String::new(),
         others => format!(". The scheduler may as well choose {}", list(others, "or")),
     };
-    format!("runs on {node}{address}{compared}{choice}")
+    format!("runs on {node}{place}{address}{compared}{choice}")
+}
+
+/// What of a node was recorded; empty if the PPS asks for annotations only.
+fn describe_place(home: &Home, node: &str) -> String {
+    if home.labels.is_empty() && !home.annotations.is_empty() {
+        return String::new();
+    }
+    if home.state.node_name == node {
+        return ", as recorded".to_owned();
+    }
+    let labels = home.labels.iter().map(|(key, value)| format!("{key}={value}"));
+    format!(", as recorded ({})", labels.collect::<Vec<_>>().join(", "))
 }
 
 /// Why a Pod is not on this node.

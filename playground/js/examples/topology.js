@@ -15,7 +15,7 @@ spec:
   # Must return to its zone. Stays Pending while it cannot.
   requiredPersistentTopology:
     nodeTopologyKeys: [topology.kubernetes.io/zone]
-  # Should return to its node, if it can.
+  # Its node gets a higher score. Others stay possible.
   preferredPersistentTopology:
   - weight: 100
     preference: {nodeTopologyKeys: [kubernetes.io/hostname]}

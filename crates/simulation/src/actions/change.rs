@@ -16,6 +16,16 @@ use crate::result::{EventKind, Severity};
 pub(super) fn change(cluster: &mut Cluster, object: &Value) -> Result<(), Vec<Finding>> {
     let (parsed, findings) = parse(object, &cluster.namespace);
     let Some(parsed) = parsed else { return Err(findings) };
+    replace(cluster, object, parsed)?;
+    let reference =
+        [&object["kind"], &object["metadata"]["name"]].map(|part| part.as_str().unwrap_or_default());
+    for warning in findings {
+        cluster.tell(EventKind::Warning, reference.join("/"), warning.message);
+    }
+    Ok(())
+}
+
+fn replace(cluster: &mut Cluster, object: &Value, parsed: Parsed) -> Result<(), Vec<Finding>> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     match parsed {
         Parsed::Node(node) if cluster.has_node(name) => {

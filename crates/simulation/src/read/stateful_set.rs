@@ -15,7 +15,7 @@ pub(super) fn check(object: &Value, findings: &mut Vec<Finding>) {
     for path in ["replicas", "ordinals.start", "updateStrategy.rollingUpdate.partition"] {
         let value = path.split('.').fold(spec, |value, field| &value[field]);
         if !value.is_null() && !value.is_u64() {
-            findings.push(Finding::wrong(&format!("spec.{path}"), value, "use a whole number from 0"));
+            findings.push(Finding::wrong(&format!("spec.{path}"), value, "use 0 or a larger whole number"));
         }
     }
     for (path, values) in [

@@ -123,15 +123,18 @@ fn wrong_settings_are_named_with_their_field() {
 fn an_action_that_cannot_be_done_changes_nothing() {
     let objects = vec![node("n1", "a"), stateful_set("db", 1), pps("db", required(HOSTNAME))];
     let cases = [
-        (json!({"do": "deletePod", "pod": "db-7"}), "no Pod is called db-7: choose db-0"),
-        (json!({"do": "cordon", "node": "n7"}), "no node is called n7: choose n1"),
-        (json!({"do": "returnNode", "node": "n1"}), "no lost node is called n1: there is none"),
+        (json!({"do": "deletePod", "pod": "db-7"}), "there is no Pod db-7: choose db-0"),
+        (json!({"do": "cordon", "node": "n7"}), "there is no node n7: choose n1"),
+        (
+            json!({"do": "returnNode", "node": "n1"}),
+            "there is no lost node n1: no lost nodes exist in this step",
+        ),
         (json!({"do": "loseZone", "zone": "z"}), "no node has the label topology.kubernetes.io/zone=z"),
-        (json!({"do": "scale", "workload": "x", "replicas": 1}), "no StatefulSet is called x: choose db"),
+        (json!({"do": "scale", "workload": "x", "replicas": 1}), "there is no StatefulSet x: choose db"),
         (json!({"do": "scale", "workload": "db", "replicas": 501}), "all workloads together want 501 Pods"),
         (
             json!({"do": "createWorkload", "workload": "db"}),
-            "no deleted StatefulSet is called db: there is none",
+            "there is no deleted StatefulSet db: no deleted StatefulSets exist in this step",
         ),
         (json!({"do": "addNode", "object": node("n1", "a")}), "there is another Node of the name n1"),
         (json!({"do": "addNode", "object": stateful_set("x", 1)}), "only a Node can be added here"),
@@ -202,4 +205,33 @@ fn a_scenario_reads_and_writes_as_documented() {
         serde_json::to_value(problem).unwrap(),
         json!({"source": "action", "index": 3, "field": null, "severity": "error", "message": "no"})
     );
+}
+
+#[test]
+fn an_unknown_field_is_a_warning_that_names_the_likely_one() {
+    let misspelt = with(
+        pps("db", required(HOSTNAME)),
+        "spec.requiredPersistentTopologie",
+        json!({"nodeTopologyKeys": [HOSTNAME]}),
+    );
+    let (object, severity, field, message) = problem(vec![stateful_set("db", 1), misspelt]);
+    assert_eq!((object, severity), (Some(1), Severity::Warning));
+    assert_eq!(field, "spec.requiredPersistentTopologie");
+    assert!(message.ends_with("did you mean requiredPersistentTopology?"), "{message}");
+    let (_, _, field, message) = problem(vec![with(stateful_set("db", 1), "spec.Replica", json!(3))]);
+    assert_eq!(field, "spec.Replica");
+    assert!(message.ends_with("did you mean replicas?"), "{message}");
+    let preference = json!([{"weight": 1, "preference": {"nodeTopologyKeys": [HOSTNAME], "x": 1}}]);
+    let nested = with(pps("db", required(HOSTNAME)), "spec.preferredPersistentTopology", preference);
+    let (_, _, field, message) = problem(vec![stateful_set("db", 1), nested]);
+    assert_eq!(field, "spec.preferredPersistentTopology[0].preference.x");
+    assert!(message.ends_with("use nodeTopologyKeys, keys"), "{message}");
+}
+
+#[test]
+fn a_target_with_an_error_is_not_called_missing() {
+    let wrong = with(stateful_set("db", 1), "spec.replicas", json!(-1));
+    let (object, _, field, message) = problem(vec![wrong, pps("db", required(HOSTNAME))]);
+    assert_eq!((object, field.as_str()), (Some(0), "spec.replicas"));
+    assert_eq!(message, "spec.replicas is -1: use 0 or a larger whole number");
 }

@@ -141,6 +141,18 @@ async fn each_example_shows_what_its_text_says() -> Result<()> {
 }
 
 #[tokio::test]
+async fn the_details_follow_the_pods_that_a_step_moves() -> Result<()> {
+    let page = Page::open("example=preferred&step=2").await?;
+    ensure!(page.text("details").await?.starts_with("Pod cache-1, with PPS"), "the deleted Pod is not shown");
+    for _ in ["the node is drained", "the zone is lost"] {
+        page.click("#next").await?;
+        let details = page.text("details").await?;
+        ensure!(details.starts_with("Pod cache-0, with PPS"), "{details}");
+    }
+    page.close().await
+}
+
+#[tokio::test]
 async fn a_step_can_be_undone_repeated_and_removed() -> Result<()> {
     let page = Page::open("example=first-steps&step=2").await?;
     let before = page.seen().await?;
@@ -154,6 +166,43 @@ async fn a_step_can_be_undone_repeated_and_removed() -> Result<()> {
     ensure!(page.text("cluster").await?.contains("Pending"), "the timeline does not lead to step 6");
     page.click(&key("remove-5")).await?;
     ensure!(!page.text("cluster").await?.contains("Pending"), "node-4 is still cordoned");
+    page.close().await
+}
+
+#[tokio::test]
+async fn back_returns_to_what_was_changed_before_another_example_was_chosen() -> Result<()> {
+    let page = Page::open("example=first-steps&step=1").await?;
+    page.fill("#settings", "onLookupFailure: accept").await?;
+    let changed = page.seen().await?;
+    page.choose("forget").await?;
+    page.browser.evaluate("history.back()").await?;
+    let settings = "document.getElementById('settings').value === 'onLookupFailure: accept'";
+    page.browser.wait_until(settings).await?;
+    page.settle().await?;
+    let seen = page.seen().await?;
+    ensure!(seen == changed, "changed: {changed:#}\nafter Back: {seen:#}");
+    page.close().await
+}
+
+#[tokio::test]
+async fn a_notice_about_a_link_goes_with_the_next_change() -> Result<()> {
+    let page = Page::open("example=unknown").await?;
+    ensure!(page.text("notice").await?.contains("There is no example"), "the link is not reported");
+    page.click("#next").await?;
+    ensure!(page.text("notice").await?.is_empty(), "{}", page.text("notice").await?);
+    page.close().await
+}
+
+#[tokio::test]
+async fn a_new_action_takes_the_place_of_one_that_was_undone() -> Result<()> {
+    let page = Page::open("example=first-steps&step=1").await?;
+    page.click(&key("Node/node-1")).await?;
+    page.click(&key("tool-lose")).await?;
+    page.click("#undo").await?;
+    page.click(&key("tool-cordon")).await?;
+    let steps = page.text("timeline").await?;
+    ensure!(steps.contains("Cordon node-1") && !steps.contains("Lose node node-1"), "{steps}");
+    ensure!(steps.contains("Uncordon node-4"), "the example's steps are gone: {steps}");
     page.close().await
 }
 
@@ -224,6 +273,14 @@ async fn nodes_pods_and_workloads_can_be_acted_on() -> Result<()> {
     page.click(&key("tool-delete")).await?;
     ensure!(page.text("events").await?.contains("created"), "the workload is not created again");
 
+    page.click(&key("Node/node-1")).await?;
+    page.click(&key("tool-lose")).await?;
+    page.click(&key("tool-grace")).await?;
+    ensure!(
+        page.text("timeline").await?.contains("Let the grace period end"),
+        "the grace period does not end"
+    );
+
     page.click(&key("Node/node-2")).await?;
     page.fill(&key("label-key"), "disk").await?;
     page.fill(&key("label-value"), "ssd").await?;
@@ -235,6 +292,9 @@ async fn nodes_pods_and_workloads_can_be_acted_on() -> Result<()> {
     page.click("#apply-node").await?;
     page.click("#apply-button").await?;
     ensure!(page.text("cluster").await?.contains("node-7"), "the Node did not join");
+    page.click("#apply-button").await?;
+    let outcome = page.text("outcome").await?;
+    ensure!(outcome.contains("This step was not done: there is another Node"), "{outcome}");
     page.close().await
 }
 
@@ -247,7 +307,10 @@ async fn the_settings_are_those_of_the_policy() -> Result<()> {
     page.fill("#settings", "annotation: {}").await?;
     let problems = page.text("settings-problems").await?;
     ensure!(problems.contains("Line 1") && problems.contains("annotation"), "{problems}");
+    let refused = "document.getElementById('refused-all').checkVisibility()";
+    ensure!(page.browser.evaluate(refused).await? == json!(true), "the cluster does not say why it is empty");
     page.fill("#settings", "").await?;
     ensure!(page.text("settings-status").await? == "No problems found.", "the settings still have problems");
+    ensure!(page.browser.evaluate(refused).await? == json!(false), "the settings are still called wrong");
     page.close().await
 }

@@ -121,9 +121,9 @@ fn operators_of_the_node_affinity_match_as_in_kubernetes() {
         assert!(reasons(&required(&either), node("n", &labels)).is_empty(), "{term}");
         // The parts of a term are not.
         let mut both = term.clone();
-        both["matchExpressions"]
-            .as_array_mut()
-            .map(|all| all.push(json!({"key": "x", "operator": "Exists"})));
+        if let Some(all) = both["matchExpressions"].as_array_mut() {
+            all.push(json!({"key": "x", "operator": "Exists"}));
+        }
         if both["matchExpressions"].is_array() {
             assert!(!reasons(&required(&json!([both])), node("n", &labels)).is_empty(), "{term}");
         }
