@@ -184,7 +184,7 @@ fn problems_of_an_object_that_is_older_than_the_policy_are_warnings() {
 #[test]
 fn a_scenario_reads_and_writes_as_documented() {
     let text = json!({
-        "objects": [], "settings": {}, "withPps": true,
+        "objects": [], "settings": {}, "withPps": true, "evictPendingPods": true,
         "actions": [
             {"do": "rollOut"}, {"do": "deletePod", "pod": "db-0"}, {"do": "labelNode", "node": "n", "key": "k", "value": null},
             {"do": "scale", "workload": "db", "replicas": 3}, {"do": "endGracePeriod"},
