@@ -9,6 +9,7 @@ use crate::limits::{MAX_LABEL_KEY, MAX_LABEL_VALUE};
 use crate::load::add_node;
 use crate::read::{Parsed, parse};
 use crate::result::EventKind;
+use crate::scheduler::{Stay, stay};
 use crate::settle::{delete, settle};
 use crate::text;
 
@@ -75,6 +76,31 @@ pub(super) fn drain(cluster: &mut Cluster, node: &str) -> Outcome {
         cluster.tell(EventKind::Changed, format!("Node/{name}"), text);
     }
     Ok(())
+}
+
+/// Evicts the Pods of a node that do not tolerate one of its taints with the effect `NoExecute`.
+pub(super) fn evict_untolerant(cluster: &mut Cluster, node: &str) {
+    let Some(object) = cluster.nodes.get(node).map(|node| node.object.clone()) else { return };
+    let on_it = cluster.pods.iter().filter(|(_, pod)| pod.node.as_deref() == Some(node));
+    let stays: Vec<(String, Stay)> =
+        on_it.map(|(name, pod)| (name.clone(), stay(&pod.object["spec"], &object))).collect();
+    for (pod, stay) in stays {
+        match stay {
+            Stay::Forever => {}
+            Stay::ForAWhile { seconds } => {
+                let text = format!(
+                    "tolerates the taints of {node} for {seconds} seconds. Then it would be evicted, which is not simulated"
+                );
+                cluster.tell(EventKind::Warning, format!("Pod/{pod}"), text);
+            }
+            Stay::Not { taint } => {
+                delete(cluster, &pod, &format!("is evicted: it does not tolerate the taint {taint} of {node}"));
+            }
+        }
+    }
+    cluster.other_pods.retain(|pod| {
+        pod["spec"]["nodeName"] != node || !matches!(stay(&pod["spec"], &object), Stay::Not { .. })
+    });
 }
 
 /// Deletes nodes, with their Pods.
