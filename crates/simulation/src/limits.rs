@@ -9,9 +9,9 @@ pub const MAX_OBJECTS: usize = 1000;
 /// Maps and lists within each other.
 pub const MAX_DEPTH: usize = 64;
 /// Nodes, also lost ones.
-pub const MAX_NODES: usize = 200;
+pub const MAX_NODES: usize = 100;
 /// Pods that all workloads want together.
-pub const MAX_REPLICAS: u64 = 500;
+pub const MAX_REPLICAS: u64 = 250;
 /// Actions.
 pub const MAX_ACTIONS: usize = 200;
 /// Bytes of the steps of a result in JSON. A scenario whose steps have more ends early.

@@ -94,7 +94,11 @@ pub(super) fn evict_untolerant(cluster: &mut Cluster, node: &str) {
                 cluster.tell(EventKind::Warning, format!("Pod/{pod}"), text);
             }
             Stay::Not { taint } => {
-                delete(cluster, &pod, &format!("is evicted: it does not tolerate the taint {taint} of {node}"));
+                delete(
+                    cluster,
+                    &pod,
+                    &format!("is evicted: it does not tolerate the taint {taint} of {node}"),
+                );
             }
         }
     }

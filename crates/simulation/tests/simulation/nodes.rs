@@ -4,8 +4,8 @@ use pps_simulation::{EventKind, Phase, Scenario, run};
 use serde_json::{Value, json};
 
 use crate::worlds::{
-    HOSTNAME, ZONE, last, node, nodes, object, places, play, pod, pps, required, scenario, stateful_set, texts,
-    with,
+    HOSTNAME, ZONE, last, node, nodes, object, places, play, pod, pps, required, scenario, stateful_set,
+    texts, with,
 };
 
 fn world(spec: Value) -> Vec<Value> {
@@ -130,7 +130,9 @@ fn by_default_a_pod_that_waits_for_a_forgotten_node_stays_pending_until_it_is_de
     assert_eq!(texts(ended, &[EventKind::Evicted]), [""; 0]);
     let warnings = texts(ended, &[EventKind::Warning]);
     assert!(
-        warnings.iter().any(|text| text.starts_with("Pod/db-0 stays Pending") && text.contains("--evict-pending-pods")),
+        warnings
+            .iter()
+            .any(|text| text.starts_with("Pod/db-0 stays Pending") && text.contains("--evict-pending-pods")),
         "{warnings:?}"
     );
     assert_eq!(pod(last(&result), "db-0").phase, Phase::Running);
@@ -149,7 +151,8 @@ fn a_lost_zone_takes_all_its_nodes() {
 
 #[test]
 fn a_no_execute_taint_evicts_the_pods_that_do_not_tolerate_it() {
-    let taint = |key: &str| with(node("n1", "a"), "spec.taints", json!([{"key": key, "effect": "NoExecute"}]));
+    let taint =
+        |key: &str| with(node("n1", "a"), "spec.taints", json!([{"key": key, "effect": "NoExecute"}]));
     let tolerating = |name: &str, toleration: Value| {
         let tolerations = json!([toleration]);
         with(stateful_set(name, 1), "spec.template.spec.tolerations", tolerations)
@@ -167,7 +170,8 @@ fn a_no_execute_taint_evicts_the_pods_that_do_not_tolerate_it() {
     let evicted = texts(last(&result), &[EventKind::Deleted]);
     assert_eq!(
         evicted,
-        ["db", "never"].map(|pod| format!("Pod/{pod}-0 is evicted: it does not tolerate the taint k:NoExecute of n1"))
+        ["db", "never"]
+            .map(|pod| format!("Pod/{pod}-0 is evicted: it does not tolerate the taint k:NoExecute of n1"))
     );
     let warnings = texts(last(&result), &[EventKind::Warning]);
     assert!(warnings[0].starts_with("Pod/soon-0 tolerates the taints of n1 for 60 seconds"), "{warnings:?}");
