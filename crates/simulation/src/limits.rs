@@ -20,8 +20,6 @@ pub const MAX_RESULT_BYTES: usize = 64 * 1024 * 1024;
 pub const MAX_PROBLEMS: usize = 100;
 /// Pods that a whole scenario creates.
 pub const MAX_CREATED_PODS: usize = 10_000;
-/// Characters in the key of a label.
-pub(crate) const MAX_LABEL_KEY: usize = pps_core::limits::MAX_KEY_LENGTH;
 /// Characters in the value of a label.
 pub(crate) const MAX_LABEL_VALUE: usize = pps_core::limits::MAX_LABEL_VALUE_LENGTH;
 /// Ordinals that a workload reserves among those of its Pods.

@@ -66,7 +66,7 @@ fn warn_unless(spec: &Value, path: &str, harmless: &[Value], findings: &mut Vec<
     if !value.is_null() && !harmless.contains(value) {
         let message =
             "this field is not simulated: Pods are replaced one at a time, and each is Ready at once";
-        findings.push(Finding::warning(&format!("spec.{path}"), message));
+        findings.push(Finding::warning(format!("spec.{path}"), message));
     }
 }
 

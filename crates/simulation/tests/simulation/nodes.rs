@@ -202,3 +202,19 @@ fn the_observed_choice_of_a_real_scheduler_counts_where_it_is_possible() {
         assert_eq!(places(last(&pps_simulation::run(&scenario)))[0], expected);
     }
 }
+
+#[test]
+fn a_label_that_the_api_server_refuses_is_no_label() {
+    for (key, value) in
+        [("k", "z9!!"), ("k", "-z"), ("a b", "v"), ("A/k", "v"), ("a/", "v"), ("", "v"), ("a/b/c", "v")]
+    {
+        let label = json!({"do": "labelNode", "node": "n1", "key": key, "value": value});
+        let result = run(&scenario(nodes(1), json!([label])));
+        assert_eq!(result.problems.len(), 1, "{key}={value}");
+        assert!(result.problems[0].message.contains("is no label"), "{:?}", result.problems);
+    }
+    let labels = [("example.com/rack", "r-1_a.b"), ("k", "")];
+    let labels =
+        labels.map(|(key, value)| json!({"do": "labelNode", "node": "n1", "key": key, "value": value}));
+    play(nodes(1), json!(labels));
+}
