@@ -19,10 +19,11 @@ MAX_BYTES=500000
 # shellcheck disable=SC2034  # wasm.sh reads all three
 EXTRA_FLAGS=(-Ctarget-feature=-reference-types) STD_FLAGS=()
 STD_ARGUMENTS=(-Zbuild-std=std,panic_abort -Zbuild-std-features=optimize_for_size)
-compile() {
+# In a subshell: the native build must not get the compiler that it exports.
+compile() (
     compile_wasm "the playground" "$BUILT" rustc --locked --profile playground --lib --crate-type cdylib -p pps-playground \
         --target "$TARGET" --target-dir "$BUILD_DIR"
-}
+)
 
 # bind: the JavaScript around the module, then a smaller module.
 bind() {

@@ -20,7 +20,7 @@ class Engine {
   }
 
   /**
-   * @param {{objects: string, settings: string, actions: object[]}} scenario
+   * @param {{objects: string, settings: string, evictPendingPods: boolean, actions: object[]}} scenario
    * @returns {Promise<Both|null>} null if a newer question was asked meanwhile
    */
   run(scenario) {

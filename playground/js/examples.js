@@ -6,7 +6,7 @@ import { TOPOLOGY } from "./examples/topology.js";
 /**
  * @typedef {import("./link.js").State} State
  * @typedef {{action: import("./link.js").Action, say: string}} ExampleStep
- * @typedef {{name: string, title: string, text: string[], objects: string, settings?: string, steps: ExampleStep[]}} Example
+ * @typedef {{name: string, title: string, text: string[], objects: string, settings?: string, evictPendingPods?: boolean, steps: ExampleStep[]}} Example
  */
 
 /** @type {Example[]} */
@@ -24,6 +24,7 @@ export function exampleState(example, step) {
   return {
     objects: example.objects,
     settings: example.settings ?? "",
+    evictPendingPods: example.evictPendingPods ?? false,
     actions,
     done,
     example: example.name,

@@ -13,6 +13,7 @@
  *     { "version": 1,         // required
  *       "objects": "…",       // required: YAML, several documents
  *       "settings": "…",      // YAML of the policy's settings; "" if absent
+ *       "evictPendingPods": true,   // whether the sidecar runs with --evict-pending-pods; false if absent
  *       "actions": [{"do": "rollOut"}, …],   // what the timeline shows, done and planned; [] if absent
  *       "done": 2,            // how many of these actions are done; 0 if absent, at most the number of actions
  *       "example": "NAME",    // the example whose text is shown; none if absent
@@ -27,7 +28,7 @@
 
 /**
  * @typedef {{do: string, [field: string]: any}} Action
- * @typedef {{objects: string, settings: string, actions: Action[], done: number, example: string|null, selected: string|null}} State
+ * @typedef {{objects: string, settings: string, evictPendingPods: boolean, actions: Action[], done: number, example: string|null, selected: string|null}} State
  * @typedef {{kind: "none"}
  *   | {kind: "example", name: string, step: number}
  *   | {kind: "scenario" | "yaml", state: State}} Opened
@@ -110,6 +111,7 @@ export function readState(value) {
   return {
     objects: value.objects,
     settings: text(value.settings) ?? "",
+    evictPendingPods: value.evictPendingPods === true,
     actions,
     done,
     example: text(value.example),

@@ -62,7 +62,7 @@ async function run() {
   const asked = state;
   drawControls();
   busy(true);
-  const scenario = { objects: asked.objects, settings: asked.settings, actions: asked.actions.slice(0, asked.done) };
+  const scenario = { objects: asked.objects, settings: asked.settings, evictPendingPods: asked.evictPendingPods, actions: asked.actions.slice(0, asked.done) };
   let both;
   try {
     both = await engine.run(scenario);

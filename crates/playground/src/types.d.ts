@@ -7,6 +7,8 @@ export interface Scenario {
   settings?: string;
   /** false: as if neither policy nor sidecar were there. */
   withPps?: boolean;
+  /** Whether the sidecar runs with `--evict-pending-pods`; false if absent, as in the product. */
+  evictPendingPods?: boolean;
   actions?: Action[];
 }
 

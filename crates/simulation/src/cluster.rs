@@ -22,6 +22,8 @@ pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(crate) struct Cluster {
     pub(crate) namespace: String,
     pub(crate) with_pps: bool,
+    /// Whether the sidecar evicts Pods that wait for a deleted node.
+    pub(crate) evict_pending_pods: bool,
     pub(crate) settings: Value,
     pub(crate) nodes: BTreeMap<String, Node>,
     pub(crate) workloads: BTreeMap<String, Workload>,

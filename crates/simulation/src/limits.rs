@@ -9,9 +9,9 @@ pub const MAX_OBJECTS: usize = 1000;
 /// Maps and lists within each other.
 pub const MAX_DEPTH: usize = 64;
 /// Nodes, also lost ones.
-pub const MAX_NODES: usize = 200;
+pub const MAX_NODES: usize = 100;
 /// Pods that all workloads want together.
-pub const MAX_REPLICAS: u64 = 500;
+pub const MAX_REPLICAS: u64 = 250;
 /// Actions.
 pub const MAX_ACTIONS: usize = 200;
 /// Bytes of the steps of a result in JSON. A scenario whose steps have more ends early.
@@ -20,8 +20,6 @@ pub const MAX_RESULT_BYTES: usize = 64 * 1024 * 1024;
 pub const MAX_PROBLEMS: usize = 100;
 /// Pods that a whole scenario creates.
 pub const MAX_CREATED_PODS: usize = 10_000;
-/// Characters in the key of a label.
-pub(crate) const MAX_LABEL_KEY: usize = pps_core::limits::MAX_KEY_LENGTH;
 /// Characters in the value of a label.
 pub(crate) const MAX_LABEL_VALUE: usize = pps_core::limits::MAX_LABEL_VALUE_LENGTH;
 /// Ordinals that a workload reserves among those of its Pods.

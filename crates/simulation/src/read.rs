@@ -14,6 +14,19 @@ use crate::result::Severity;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
+/// Kinds that are not simulated although the scheduler, a drain or the API server heeds them.
+const INFLUENTIAL: [&str; 9] = [
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "StorageClass",
+    "PodDisruptionBudget",
+    "Service",
+    "PriorityClass",
+    "RuntimeClass",
+    "LimitRange",
+    "ResourceQuota",
+];
+
 /// An object that is simulated.
 #[derive(Clone, Debug)]
 pub(crate) enum Parsed {
@@ -113,6 +126,12 @@ pub(crate) fn parse(object: &Value, namespace: &str) -> (Option<Parsed>, Vec<Fin
             let message = format!(
                 "{} is not simulated: this simulation has StatefulSets of apps/v1 and apps.kruise.io, and no other workloads",
                 shorten(kind)
+            );
+            return (None, vec![Finding::warning("kind", message)]);
+        }
+        _ if INFLUENTIAL.contains(&kind) => {
+            let message = format!(
+                "{kind} is not simulated: in a cluster it may decide where Pods run, or whether they are created or evicted"
             );
             return (None, vec![Finding::warning("kind", message)]);
         }

@@ -22,8 +22,12 @@ pub fn run(scenario: &Scenario) -> RunResult {
     if let Some(problem) = check_size(scenario) {
         return RunResult { problems: vec![problem], steps: Vec::new() };
     }
-    let mut cluster =
-        Cluster { with_pps: scenario.with_pps, settings: scenario.settings.clone(), ..Cluster::default() };
+    let mut cluster = Cluster {
+        with_pps: scenario.with_pps,
+        evict_pending_pods: scenario.evict_pending_pods,
+        settings: scenario.settings.clone(),
+        ..Cluster::default()
+    };
     let mut problems = check_settings(scenario);
     problems.extend(load(&mut cluster, &scenario.objects));
     let mut steps = vec![Step {

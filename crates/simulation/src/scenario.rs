@@ -18,6 +18,9 @@ pub struct Scenario {
     /// Whether the policy and the sidecar are there.
     #[serde(default = "yes")]
     pub with_pps: bool,
+    /// Whether the sidecar runs with `--evict-pending-pods`. As in the product, it does not by default.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub evict_pending_pods: bool,
     /// What happens, in this order.
     #[serde(default)]
     pub actions: Vec<Action>,

@@ -37,6 +37,7 @@ pub use self::exclusion::{Exclusion, ExclusionKind, Kubernetes};
 use self::pod_affinity::PodAffinity;
 use self::read::{Node, Pod};
 use self::spread::Required;
+pub(crate) use self::taints::{Stay, stay};
 
 /// With fewer nodes than these the scheduler looks at all of them.
 const LOOKS_AT_ALL: usize = 100;
@@ -107,10 +108,11 @@ impl Weights {
 
 /// Selects a node for a Pod.
 pub fn select(placement: &Placement, nodes: &[NodeView]) -> Selection {
-    let mut selection = select_in(Kubernetes::V1_32, placement, nodes);
+    let nodes = parse(nodes);
+    let mut selection = select_among(Kubernetes::V1_32, placement, &nodes);
     let mut may_land_on: BTreeSet<String> = selection.may_land_on.into_iter().collect();
     for kubernetes in [Kubernetes::V1_20, Kubernetes::V1_36] {
-        may_land_on.extend(select_in(kubernetes, placement, nodes).may_land_on);
+        may_land_on.extend(select_among(kubernetes, placement, &nodes).may_land_on);
     }
     selection.may_land_on = may_land_on.into_iter().collect();
     selection
@@ -118,14 +120,21 @@ pub fn select(placement: &Placement, nodes: &[NodeView]) -> Selection {
 
 /// Selects a node as one version of Kubernetes does.
 pub fn select_in(kubernetes: Kubernetes, placement: &Placement, nodes: &[NodeView]) -> Selection {
-    let parsed: Vec<Node> = nodes.iter().map(|view| Node::of(view.node, &view.pods)).collect();
+    select_among(kubernetes, placement, &parse(nodes))
+}
+
+fn parse<'a>(nodes: &[NodeView<'a>]) -> Vec<Node<'a>> {
+    nodes.iter().map(|view| Node::of(view.node, &view.pods)).collect()
+}
+
+fn select_among<'a>(kubernetes: Kubernetes, placement: &Placement<'a>, parsed: &[Node<'a>]) -> Selection {
     let pod = Pod::of(placement.pod);
     let world = World {
         kubernetes,
         pod: &pod,
-        nodes: &parsed,
-        affinity: PodAffinity::of(&pod, &parsed),
-        spread: Required::of(&pod, &parsed, kubernetes),
+        nodes: parsed,
+        affinity: PodAffinity::of(&pod, parsed),
+        spread: Required::of(&pod, parsed, kubernetes),
     };
     let before = placement.before.map(|before| &before["spec"]);
     let mut verdicts: Vec<Verdict> = parsed

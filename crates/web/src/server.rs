@@ -98,15 +98,19 @@ fn answer(stream: &TcpStream, folder: &Path) -> io::Result<Option<Request>> {
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let found = find(folder, path);
     let policy = security_policy(folder, found.as_deref());
+    let folder_path = found.as_deref().and_then(|file| folder_without_slash(file, path));
     let (status, kind, body) = match method {
+        "GET" | "HEAD" if folder_path.is_some() => (308, "text/plain", b"Moved.\n".to_vec()),
         "GET" | "HEAD" => match found {
             Some(file) => (200, content_type(&file), fs::read(&file)?),
             None => (404, "text/plain", b"There is no such file.\n".to_vec()),
         },
         _ => (405, "text/plain", b"Only GET and HEAD.\n".to_vec()),
     };
+    let location =
+        folder_path.filter(|_| status == 308).map(|path| format!("Location: {path}\r\n")).unwrap_or_default();
     let head = format!(
-        "HTTP/1.1 {status} {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nContent-Security-Policy: {policy}\r\n\
+        "HTTP/1.1 {status} {}\r\n{location}Content-Type: {kind}\r\nContent-Length: {}\r\nContent-Security-Policy: {policy}\r\n\
          X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\nConnection: close\r\n\r\n",
         if status == 200 { "OK" } else { "Error" },
         body.len(),
@@ -117,6 +121,16 @@ fn answer(stream: &TcpStream, folder: &Path) -> io::Result<Option<Request>> {
         output.write_all(&body)?;
     }
     Ok(Some(Request { method: method.into(), path: path.into(), status }))
+}
+
+/// Where a folder is whose path has no slash at its end: a browser would look for its files beside it.
+fn folder_without_slash(file: &Path, path: &str) -> Option<String> {
+    let (path, query) = path.split_at(path.find(['?', '#']).unwrap_or(path.len()));
+    let name = path.trim_end_matches('/').rsplit('/').next()?;
+    let is_index = file.file_name()? == "index.html" && decode(name)? != "index.html";
+    // A path that begins with two slashes would be another host.
+    let is_local = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
+    (is_index && is_local && !path.ends_with('/')).then(|| format!("{path}/{query}"))
 }
 
 /// The site has the playground in a folder. Everything beside that folder is a document.
@@ -200,6 +214,30 @@ mod tests {
         ] {
             assert_eq!(found(path), None, "{path}");
         }
+    }
+
+    #[test]
+    fn a_folder_has_a_slash_at_its_end() {
+        let moved = |file: &str, path: &str| folder_without_slash(Path::new(file), path);
+        assert_eq!(moved("/s/playground/index.html", "/playground?a=/b"), Some("/playground/?a=/b".into()));
+        for path in
+            ["/", "/playground/", "/playground/index.html", "/playground/index%2ehtml", "//a.example", "/\\a"]
+        {
+            assert_eq!(moved("/s/playground/index.html", path), None, "{path}");
+        }
+        assert_eq!(moved("/s/a.js", "/a.js"), None);
+
+        // The repository has a folder with an index.
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let server = Server::start(&repository, SocketAddr::from(([127, 0, 0, 1], 0)), |_| ()).unwrap();
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.write_all(b"GET /playground HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 308 ") && answer.contains("\r\nLocation: /playground/\r\n"),
+            "{answer}"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The real scheduler takes a node that the simulation would take in the same cluster.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
@@ -38,7 +38,7 @@ pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
     let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": NAME, "controller": true,
         "uid": owner.metadata.uid});
     tokio::time::sleep(super::live::NOTICED).await;
-    let (mut chosen, mut possible, mut pending) = (0, 0, 0);
+    let (mut chosen, mut possible, mut pending, mut overtaken) = (0, 0, 0, 0);
     for index in 0..PODS {
         let template = world::stateful_set(&mut random, namespace)["spec"]["template"].take();
         let selector = (random.below(2) == 0).then(|| json!({"matchLabels": {"app": NAME}}));
@@ -56,6 +56,12 @@ pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
             api.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
         let pod = serde_json::to_value(&created).unwrap();
         let node = decided(cluster, &created).await;
+        // A Pod that waited may have started because of this one, or at the same time.
+        let (_, pods_after) = snapshot(cluster, namespace).await;
+        if places(&pods_after, &created.name_any()) != places(&pods, &created.name_any()) {
+            overtaken += 1;
+            continue;
+        }
         let views: Vec<NodeView> = nodes
             .iter()
             .map(|node| NodeView { node, pods: on(&pods, node["metadata"]["name"].as_str().unwrap()) })
@@ -74,8 +80,9 @@ pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
             pending += 1;
         }
     }
+    assert!(overtaken < PODS / 2, "{namespace}: {overtaken} Pods met another one");
     note(&format!(
-        "{namespace}: {chosen} Pods took one of {possible} possible nodes, {pending} stay Pending"
+        "{namespace}: {chosen} Pods took one of {possible} possible nodes, {pending} stay Pending, {overtaken} met another one"
     ));
 }
 
@@ -85,6 +92,13 @@ async fn snapshot(cluster: &Cluster, namespace: &str) -> (Vec<Value>, Vec<Value>
     let nodes: Vec<Node> = cluster.nodes.api().list(&params).await.unwrap().items;
     let pods: Vec<Pod> = cluster.pods_api(namespace).list(&ListParams::default()).await.unwrap().items;
     (nodes.iter().map(|node| json!(node)).collect(), pods.iter().map(|pod| json!(pod)).collect())
+}
+
+/// Where the other Pods are.
+fn places<'a>(pods: &'a [Value], but: &str) -> BTreeMap<&'a str, &'a Value> {
+    let others =
+        pods.iter().filter_map(|pod| Some((pod["metadata"]["name"].as_str()?, &pod["spec"]["nodeName"])));
+    others.filter(|(name, _)| *name != but).collect()
 }
 
 fn on<'a>(pods: &'a [Value], node: &str) -> Vec<&'a Value> {

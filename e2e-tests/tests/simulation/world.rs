@@ -47,7 +47,7 @@ impl World {
         let pps = pps(&mut random, namespace);
         let mut objects = nodes.clone();
         objects.extend([stateful_set.clone(), pps.clone()]);
-        let scenario = Scenario { objects, with_pps: true, ..Scenario::default() };
+        let scenario = Scenario { objects, with_pps: true, evict_pending_pods: true, ..Scenario::default() };
         Self { namespace, nodes, stateful_set, pps, random, scenario, open: 0 }
     }
 

@@ -130,13 +130,15 @@ export const ADDRESSES = [
     text: [
       "Each Pod is bound to its node by a required topology. A cloud deletes the node for good, so the Pod would wait forever.",
       "nodeDeletionPolicy: Forget drops the states of a deleted node after a grace period (5 minutes, unless you set another).",
+      "The sidecar of this example runs with --evict-pending-pods, which is off by default: without it you delete the waiting Pod.",
       "Lose a node, then let the grace period end.",
     ],
+    evictPendingPods: true,
     objects: documents(FORGET, statefulSet("db"), nodes()),
     steps: [
       { action: { do: "rollOut" }, say: "The node of each Pod is recorded." },
       { action: { do: "loseNode", node: "node-1" }, say: "db-0 stays Pending: it must return to node-1, which no longer exists. If the node came back now, db-0 would start there." },
-      { action: { do: "endGracePeriod" }, say: "The state of db-0 is dropped. The sidecar also evicts the Pod, if it runs with --evict-pending-pods. The StatefulSet creates it again, and it starts on another node." },
+      { action: { do: "endGracePeriod" }, say: "The state of db-0 is dropped. The sidecar, which runs with --evict-pending-pods here, also evicts the Pod. The StatefulSet creates it again, and it starts on another node." },
     ],
   },
   {

@@ -76,6 +76,7 @@ fn change_node(cluster: &mut Cluster, name: &str, object: Value) {
     if let Some(node) = cluster.nodes.get_mut(name) {
         node.object = object;
         cluster.tell(EventKind::Changed, format!("Node/{name}"), "is changed by a user");
+        nodes::evict_untolerant(cluster, name);
     }
 }
 
@@ -91,8 +92,13 @@ fn change_workload(cluster: &mut Cluster, name: &str, object: Value) -> Result<(
         );
         return Err(vec![Finding::error("apiVersion", message)]);
     }
+    if !workload.exists() {
+        workload.set_object(object);
+        create_one(cluster, name);
+        return Ok(());
+    }
     let is_immutable = target.group() == "apps" && !is_allowed_change(&workload.object, &object);
-    if workload.exists() && is_immutable {
+    if is_immutable {
         let message = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden: delete the StatefulSet and create it again";
         let finding = Finding::error("spec", message);
         tell_refusal(cluster, &reference, std::slice::from_ref(&finding));

@@ -1,14 +1,15 @@
 //! Actions about nodes.
 
-use pps_core::shorten;
+use pps_core::{is_dns_subdomain, shorten};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, ZONE};
 use crate::finding::{Finding, unknown};
-use crate::limits::{MAX_LABEL_KEY, MAX_LABEL_VALUE};
+use crate::limits::MAX_LABEL_VALUE;
 use crate::load::add_node;
 use crate::read::{Parsed, parse};
 use crate::result::EventKind;
+use crate::scheduler::{Stay, stay};
 use crate::settle::{delete, settle};
 use crate::text;
 
@@ -77,6 +78,35 @@ pub(super) fn drain(cluster: &mut Cluster, node: &str) -> Outcome {
     Ok(())
 }
 
+/// Evicts the Pods of a node that do not tolerate one of its taints with the effect `NoExecute`.
+pub(super) fn evict_untolerant(cluster: &mut Cluster, node: &str) {
+    let Some(object) = cluster.nodes.get(node).map(|node| node.object.clone()) else { return };
+    let on_it = cluster.pods.iter().filter(|(_, pod)| pod.node.as_deref() == Some(node));
+    let stays: Vec<(String, Stay)> =
+        on_it.map(|(name, pod)| (name.clone(), stay(&pod.object["spec"], &object))).collect();
+    for (pod, stay) in stays {
+        match stay {
+            Stay::Forever => {}
+            Stay::ForAWhile { seconds } => {
+                let text = format!(
+                    "tolerates the taints of {node} for {seconds} seconds. Then it would be evicted, which is not simulated"
+                );
+                cluster.tell(EventKind::Warning, format!("Pod/{pod}"), text);
+            }
+            Stay::Not { taint } => {
+                delete(
+                    cluster,
+                    &pod,
+                    &format!("is evicted: it does not tolerate the taint {taint} of {node}"),
+                );
+            }
+        }
+    }
+    cluster.other_pods.retain(|pod| {
+        pod["spec"]["nodeName"] != node || !matches!(stay(&pod["spec"], &object), Stay::Not { .. })
+    });
+}
+
 /// Deletes nodes, with their Pods.
 pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) {
     for name in nodes {
@@ -115,12 +145,27 @@ pub(super) fn return_node(cluster: &mut Cluster, node: &str) -> Outcome {
     Ok(())
 }
 
+/// Whether the API server takes this as the key of a label.
+fn is_label_key(key: &str) -> bool {
+    match key.split_once('/') {
+        Some((prefix, name)) => is_dns_subdomain(prefix) && is_label_name(name),
+        None => is_label_name(key),
+    }
+}
+
+fn is_label_name(name: &str) -> bool {
+    let is_end = |end: Option<char>| end.is_some_and(|end| end.is_ascii_alphanumeric());
+    name.len() <= MAX_LABEL_VALUE
+        && is_end(name.chars().next())
+        && is_end(name.chars().next_back())
+        && name.chars().all(|one| one.is_ascii_alphanumeric() || "-_.".contains(one))
+}
+
 pub(super) fn label(cluster: &mut Cluster, node: &str, key: &str, value: Option<&str>) -> Outcome {
     let name = existing(cluster, node)?;
-    if key.is_empty() || key.len() > MAX_LABEL_KEY || value.is_some_and(|value| value.len() > MAX_LABEL_VALUE)
-    {
+    if !is_label_key(key) || !value.is_none_or(|value| value.is_empty() || is_label_name(value)) {
         let message = format!(
-            "{}={} is no label: a key has 1 to {MAX_LABEL_KEY} characters, and a value at most {MAX_LABEL_VALUE}",
+            "{}={} is no label: use at most {MAX_LABEL_VALUE} letters, digits, -, _ and ., with a letter or digit at both ends, and for the key also a prefix: example.com/rack",
             shorten(key),
             shorten(value.unwrap_or_default())
         );

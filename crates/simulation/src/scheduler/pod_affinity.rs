@@ -1,6 +1,6 @@
 //! Affinity and anti-affinity between Pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -63,9 +63,9 @@ pub(super) struct PodAffinity<'a> {
     /// Pods that all required terms select, by domain.
     near: BTreeMap<Domain<'a>, u64>,
     /// Domains with a Pod that a term of the new Pod's anti-affinity selects.
-    apart: Vec<Domain<'a>>,
+    apart: BTreeSet<Domain<'a>>,
     /// Domains with a Pod whose anti-affinity selects the new one.
-    kept_away: Vec<Domain<'a>>,
+    kept_away: BTreeSet<Domain<'a>>,
     scores: BTreeMap<Domain<'a>, i64>,
 }
 
@@ -76,7 +76,7 @@ impl<'a> PodAffinity<'a> {
         let preferred = Term::all(pod, "podAffinity", PREFERRED);
         let preferred_apart = Term::all(pod, "podAntiAffinity", PREFERRED);
         let mut near: BTreeMap<Domain, u64> = BTreeMap::new();
-        let (mut apart, mut kept_away) = (Vec::new(), Vec::new());
+        let (mut apart, mut kept_away) = (BTreeSet::new(), BTreeSet::new());
         let mut scores: BTreeMap<Domain, i64> = BTreeMap::new();
         for (node, other) in nodes.iter().flat_map(|node| node.pods.iter().map(move |other| (node, other))) {
             if !required.is_empty() && required.iter().all(|term| term.selects(other)) {

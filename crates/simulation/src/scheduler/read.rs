@@ -60,7 +60,7 @@ pub(super) struct Taint<'a> {
 }
 
 impl<'a> Taint<'a> {
-    fn of(taint: &'a Value) -> Self {
+    pub(super) fn of(taint: &'a Value) -> Self {
         Self { key: text(&taint["key"]), value: text(&taint["value"]), effect: text(&taint["effect"]) }
     }
 }

@@ -12,6 +12,7 @@ const UNSCHEDULABLE: Taint =
     Taint { key: "node.kubernetes.io/unschedulable", value: "", effect: NO_SCHEDULE };
 /// The API server makes every Pod tolerate these for five minutes.
 const TOLERATED_FOR_A_WHILE: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+const DEFAULT_SECONDS: i64 = 300;
 
 /// Why a Node accepts no Pod like this one.
 pub(super) fn exclusions(spec: &Value, node: &Node) -> Vec<Exclusion> {
@@ -47,13 +48,45 @@ pub(super) fn tolerates_all(spec: &Value, node: &Node) -> bool {
     untolerated(spec, node).next().is_none()
 }
 
+/// How long a Pod stays on a Node that has taints with the effect `NoExecute`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stay {
+    Forever,
+    ForAWhile { seconds: i64 },
+    Not { taint: String },
+}
+
+/// How long a Pod stays on a Node. Of several tolerations of a taint the first one counts.
+pub(crate) fn stay(spec: &Value, node: &Value) -> Stay {
+    let mut least: Option<i64> = None;
+    for taint in list(&node["spec"]["taints"]).map(Taint::of).filter(|taint| taint.effect == NO_EXECUTE) {
+        let toleration = tolerations(spec, &taint).next();
+        let seconds = match toleration {
+            Some(toleration) => toleration["tolerationSeconds"].as_i64(),
+            None if TOLERATED_FOR_A_WHILE.contains(&taint.key) => Some(DEFAULT_SECONDS),
+            None => Some(0),
+        };
+        match seconds {
+            Some(seconds) if seconds <= 0 => return Stay::Not { taint: shown(&taint) },
+            Some(seconds) => least = Some(least.map_or(seconds, |least| least.min(seconds))),
+            None => {}
+        }
+    }
+    least.map_or(Stay::Forever, |seconds| Stay::ForAWhile { seconds })
+}
+
 fn shown(taint: &Taint) -> String {
     let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
     format!("{}{value}:{}", taint.key, taint.effect)
 }
 
 fn tolerates(spec: &Value, taint: &Taint) -> bool {
-    list(&spec["tolerations"]).any(|toleration| {
+    tolerations(spec, taint).next().is_some()
+}
+
+/// The tolerations of a Pod for a taint.
+fn tolerations<'a>(spec: &'a Value, taint: &Taint) -> impl Iterator<Item = &'a Value> {
+    list(&spec["tolerations"]).filter(|toleration| {
         let matches_if_set = |field: &str, value: &str| {
             let wanted = text(&toleration[field]);
             wanted.is_empty() || wanted == value

@@ -8,8 +8,8 @@ use crate::cluster::{Cluster, Pod};
 use crate::result::EventKind;
 
 /// Evicts the Pods that no node can take because they require the values of a deleted node, and whose state has been
-/// dropped: their successors do not require them. Returns whether there were any.
-pub(crate) fn evict(cluster: &mut Cluster) -> bool {
+/// dropped: their successors do not require them. Without the sidecar's flag it says that they stay Pending.
+pub(crate) fn evict(cluster: &mut Cluster) {
     let hopeless: Vec<String> = cluster
         .pods
         .iter()
@@ -17,11 +17,16 @@ pub(crate) fn evict(cluster: &mut Cluster) -> bool {
         .map(|(name, _)| name.clone())
         .collect();
     for name in &hopeless {
-        cluster.remove_pod(name);
-        let text = "is evicted: it was Pending for a node that does not exist (nodeDeletionPolicy: Forget; the sidecar does this with --evict-pending-pods)";
-        cluster.tell(EventKind::Evicted, format!("Pod/{name}"), text);
+        let object = format!("Pod/{name}");
+        if cluster.evict_pending_pods {
+            cluster.remove_pod(name);
+            let text = "is evicted: it was Pending for a node that does not exist (nodeDeletionPolicy: Forget; the sidecar runs with --evict-pending-pods)";
+            cluster.tell(EventKind::Evicted, object, text);
+        } else {
+            let text = "stays Pending for a node that does not exist, and its controller does not re-create it by itself: delete it, or start the sidecar with --evict-pending-pods (PodNotEvicted)";
+            cluster.tell(EventKind::Warning, object, text);
+        }
     }
-    !hopeless.is_empty()
 }
 
 fn is_evicted(cluster: &Cluster, name: &str, pod: &Pod) -> Option<bool> {

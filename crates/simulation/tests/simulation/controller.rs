@@ -153,3 +153,19 @@ fn another_pod_of_the_name_prevents_the_creation() {
     assert_eq!(last(&result).world.nodes[0].room.used, 1);
     assert_eq!(result.problems.len(), 1);
 }
+
+#[test]
+fn a_deleted_stateful_set_that_a_user_applies_is_created() {
+    let mut objects = nodes(2);
+    objects.push(stateful_set("db", 1));
+    let actions = json!([
+        {"do": "rollOut"}, {"do": "deleteWorkload", "workload": "db"},
+        {"do": "changeSpec", "object": with(stateful_set("db", 2), "spec.serviceName", json!("other"))},
+    ]);
+    let result = play(objects, actions);
+    let workload = &last(&result).world.workloads[0];
+    assert_eq!((workload.exists, workload.replicas, workload.ready), (true, 2, 2));
+    let created = texts(last(&result), &[EventKind::Created]);
+    assert_eq!(created[0], "StatefulSet/db is created and wants 2 Pods");
+    assert_eq!(texts(last(&result), &[EventKind::Changed]), [""; 0]);
+}

@@ -39,28 +39,28 @@ fn nodes_and_replicas_beyond_the_limit_are_refused_alone() {
     let objects: Vec<Value> = (0..=MAX_NODES).map(|index| node(&format!("n{index}"), "a")).collect();
     let scenario = |objects| scenario(objects, json!([]));
     let (message, steps) = refusal(&scenario(objects));
-    assert!(message.starts_with("the cluster has 200 nodes"), "{message}");
+    assert!(message.starts_with("the cluster has 100 nodes"), "{message}");
     assert_eq!(steps, 1);
-    let (message, _) = refusal(&scenario(vec![stateful_set("a", 400), stateful_set("b", 101)]));
-    assert!(message.starts_with("all workloads together want 501 Pods"), "{message}");
+    let (message, _) = refusal(&scenario(vec![stateful_set("a", 200), stateful_set("b", 51)]));
+    assert!(message.starts_with("all workloads together want 251 Pods"), "{message}");
     let huge = with(stateful_set("a", 1), "spec.replicas", json!(u64::MAX));
-    assert!(refusal(&scenario(vec![huge])).0.contains("at most 500 are simulated"));
+    assert!(refusal(&scenario(vec![huge])).0.contains("at most 250 are simulated"));
 }
 
 #[test]
 fn the_largest_cluster_is_simulated() {
     let mut objects: Vec<Value> =
         (0..MAX_NODES).map(|index| node(&format!("n{index}"), ["a", "b", "c"][index % 3])).collect();
-    objects.push(with(stateful_set("db", 500), "spec.podManagementPolicy", json!("Parallel")));
+    objects.push(with(stateful_set("db", 250), "spec.podManagementPolicy", json!("Parallel")));
     objects.push(pps("db", required(HOSTNAME)));
     let result = play(objects, json!([{"do": "rollOut"}, {"do": "deletePod", "pod": "db-0"}]));
-    assert_eq!(last(&result).world.workloads[0].ready, 500);
+    assert_eq!(last(&result).world.workloads[0].ready, 250);
     assert_eq!(last(&result).world.pods[0].came_home, Some(true));
 }
 
 #[test]
 fn a_scenario_that_creates_pods_without_end_is_stopped() {
-    let objects = vec![with(stateful_set("db", 500), "spec.podManagementPolicy", json!("Parallel"))];
+    let objects = vec![with(stateful_set("db", 250), "spec.podManagementPolicy", json!("Parallel"))];
     let mut actions = vec![json!({"do": "rollOut"})];
     let delete = json!({"do": "deleteWorkload", "workload": "db"});
     for _ in 0..99 {
@@ -69,7 +69,7 @@ fn a_scenario_that_creates_pods_without_end_is_stopped() {
     let result = run(&scenario(objects, actions.into()));
     let [problem] = result.problems.as_slice() else { panic!("{:#?}", result.problems) };
     assert!(problem.message.contains(&format!("at most {MAX_CREATED_PODS} Pods")), "{problem:?}");
-    assert_eq!(result.steps.len(), 1 + 1 + 2 * (MAX_CREATED_PODS / 500 - 1));
+    assert_eq!(result.steps.len(), 1 + 1 + 2 * (MAX_CREATED_PODS / 250 - 1));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_result_that_becomes_too_large_ends_with_all_details() {
     let labels: serde_json::Map<String, Value> =
         (0..60).map(|index| (format!("label-{index}"), "v".repeat(60).into())).collect();
     let labelled = |index| with(node(&format!("n{index}"), "a"), "metadata.labels", labels.clone().into());
-    let mut objects: Vec<Value> = (0..150).map(labelled).collect();
+    let mut objects: Vec<Value> = (0..MAX_NODES).map(labelled).collect();
     objects.push(stateful_set("db", 1));
     let mut actions = vec![json!({"do": "rollOut"})];
     actions.extend(vec![json!({"do": "deletePod", "pod": "db-0"}); 199]);

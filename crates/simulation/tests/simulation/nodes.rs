@@ -1,10 +1,11 @@
 //! What happens when nodes are cordoned, drained, lost and returned.
 
-use pps_simulation::{EventKind, Phase};
+use pps_simulation::{EventKind, Phase, Scenario, run};
 use serde_json::{Value, json};
 
 use crate::worlds::{
-    HOSTNAME, ZONE, last, node, nodes, object, places, play, pod, pps, required, stateful_set, texts, with,
+    HOSTNAME, ZONE, last, node, nodes, object, places, play, pod, pps, required, scenario, stateful_set,
+    texts, with,
 };
 
 fn world(spec: Value) -> Vec<Value> {
@@ -86,7 +87,8 @@ fn a_pod_waits_for_a_lost_node_and_returns_with_it() {
 fn forget_drops_the_states_of_a_deleted_node_after_the_grace_period_and_evicts_pods_that_wait_for_it() {
     let spec = with(required(HOSTNAME), "nodeDeletionPolicy", json!("Forget"));
     let actions = json!([{"do": "rollOut"}, {"do": "loseNode", "node": "n1"}, {"do": "endGracePeriod"}]);
-    let result = play(world(spec.clone()), actions);
+    let result = run(&Scenario { evict_pending_pods: true, ..scenario(world(spec.clone()), actions) });
+    assert_eq!(result.problems, []);
     assert_eq!(places(&result.steps[2]), ["db-0 Pending", "db-1 n3"]);
     assert!(object(&result.steps[2], "db").states.contains_key("db-0"), "the grace period has not ended");
     let kinds = [EventKind::Forgotten, EventKind::Evicted];
@@ -116,6 +118,27 @@ fn forget_drops_the_states_of_a_deleted_node_after_the_grace_period_and_evicts_p
 }
 
 #[test]
+fn by_default_a_pod_that_waits_for_a_forgotten_node_stays_pending_until_it_is_deleted() {
+    let spec = with(required(HOSTNAME), "nodeDeletionPolicy", json!("Forget"));
+    let actions = json!([
+        {"do": "rollOut"}, {"do": "loseNode", "node": "n1"}, {"do": "endGracePeriod"}, {"do": "deletePod", "pod": "db-0"},
+    ]);
+    let result = play(world(spec), actions);
+    let ended = &result.steps[3];
+    assert_eq!(places(ended), ["db-0 Pending", "db-1 n3"]);
+    assert!(!object(ended, "db").states.contains_key("db-0"));
+    assert_eq!(texts(ended, &[EventKind::Evicted]), [""; 0]);
+    let warnings = texts(ended, &[EventKind::Warning]);
+    assert!(
+        warnings
+            .iter()
+            .any(|text| text.starts_with("Pod/db-0 stays Pending") && text.contains("--evict-pending-pods")),
+        "{warnings:?}"
+    );
+    assert_eq!(pod(last(&result), "db-0").phase, Phase::Running);
+}
+
+#[test]
 fn a_lost_zone_takes_all_its_nodes() {
     let actions = json!([{"do": "rollOut"}, {"do": "loseZone", "zone": "a"}]);
     let result = play(world(required(ZONE)), actions);
@@ -124,6 +147,39 @@ fn a_lost_zone_takes_all_its_nodes() {
     assert_eq!(exist, [false, false, true, true]);
     let verdicts = &pod(last(&result), "db-0").scheduler;
     assert!(verdicts.iter().all(|one| !one.fits && one.excluded_by[0].from_pps), "{verdicts:#?}");
+}
+
+#[test]
+fn a_no_execute_taint_evicts_the_pods_that_do_not_tolerate_it() {
+    let taint =
+        |key: &str| with(node("n1", "a"), "spec.taints", json!([{"key": key, "effect": "NoExecute"}]));
+    let tolerating = |name: &str, toleration: Value| {
+        let tolerations = json!([toleration]);
+        with(stateful_set(name, 1), "spec.template.spec.tolerations", tolerations)
+    };
+    let objects = vec![
+        node("n1", "a"),
+        stateful_set("db", 1),
+        tolerating("stays", json!({"key": "k", "operator": "Exists"})),
+        tolerating("soon", json!({"key": "k", "operator": "Exists", "tolerationSeconds": 60})),
+        tolerating("never", json!({"key": "k", "operator": "Exists", "tolerationSeconds": 0})),
+    ];
+    let change = |object: Value| json!([{"do": "rollOut"}, {"do": "changeSpec", "object": object}]);
+    let result = play(objects.clone(), change(taint("k")));
+    assert_eq!(places(last(&result)), ["db-0 Pending", "never-0 n1", "soon-0 n1", "stays-0 n1"]);
+    let evicted = texts(last(&result), &[EventKind::Deleted]);
+    assert_eq!(
+        evicted,
+        ["db", "never"]
+            .map(|pod| format!("Pod/{pod}-0 is evicted: it does not tolerate the taint k:NoExecute of n1"))
+    );
+    let warnings = texts(last(&result), &[EventKind::Warning]);
+    assert!(warnings[0].starts_with("Pod/soon-0 tolerates the taints of n1 for 60 seconds"), "{warnings:?}");
+    assert_eq!(warnings.len(), 1);
+
+    let result = play(objects, change(taint("node.kubernetes.io/not-ready")));
+    assert_eq!(texts(last(&result), &[EventKind::Deleted]), [""; 0]);
+    assert_eq!(texts(last(&result), &[EventKind::Warning]).len(), 4);
 }
 
 #[test]
@@ -145,4 +201,20 @@ fn the_observed_choice_of_a_real_scheduler_counts_where_it_is_possible() {
         scenario.observed = vec![[("db-0".to_owned(), node.to_owned())].into()];
         assert_eq!(places(last(&pps_simulation::run(&scenario)))[0], expected);
     }
+}
+
+#[test]
+fn a_label_that_the_api_server_refuses_is_no_label() {
+    for (key, value) in
+        [("k", "z9!!"), ("k", "-z"), ("a b", "v"), ("A/k", "v"), ("a/", "v"), ("", "v"), ("a/b/c", "v")]
+    {
+        let label = json!({"do": "labelNode", "node": "n1", "key": key, "value": value});
+        let result = run(&scenario(nodes(1), json!([label])));
+        assert_eq!(result.problems.len(), 1, "{key}={value}");
+        assert!(result.problems[0].message.contains("is no label"), "{:?}", result.problems);
+    }
+    let labels = [("example.com/rack", "r-1_a.b"), ("k", "")];
+    let labels =
+        labels.map(|(key, value)| json!({"do": "labelNode", "node": "n1", "key": key, "value": value}));
+    play(nodes(1), json!(labels));
 }

@@ -72,7 +72,7 @@ fn other_kinds_are_named_and_ignored() {
         of("apps/v1", "Deployment", json!({"replicas": 1})).contains("its Pods get a new name each time")
     );
     assert!(of("example.com/v1", "Database", json!({"replicas": 1})).contains("no other workloads"));
-    assert!(of("v1", "Service", json!({})).contains("is ignored"));
+    assert!(of("v1", "Secret", json!({})).contains("is ignored"));
     let (_, severity, _, message) = problem(vec![json!("text")]);
     assert_eq!(severity, Severity::Error);
     assert!(message.contains("no Kubernetes object"), "{message}");
@@ -187,7 +187,7 @@ fn problems_of_an_object_that_is_older_than_the_policy_are_warnings() {
 #[test]
 fn a_scenario_reads_and_writes_as_documented() {
     let text = json!({
-        "objects": [], "settings": {}, "withPps": true,
+        "objects": [], "settings": {}, "withPps": true, "evictPendingPods": true,
         "actions": [
             {"do": "rollOut"}, {"do": "deletePod", "pod": "db-0"}, {"do": "labelNode", "node": "n", "key": "k", "value": null},
             {"do": "scale", "workload": "db", "replicas": 3}, {"do": "endGracePeriod"},
@@ -234,4 +234,33 @@ fn a_target_with_an_error_is_not_called_missing() {
     let (object, _, field, message) = problem(vec![wrong, pps("db", required(HOSTNAME))]);
     assert_eq!((object, field.as_str()), (Some(0), "spec.replicas"));
     assert_eq!(message, "spec.replicas is -1: use 0 or a larger whole number");
+}
+
+#[test]
+fn what_matters_in_a_cluster_and_is_not_simulated_is_named() {
+    for kind in ["PersistentVolume", "PodDisruptionBudget", "Service"] {
+        let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}});
+        let (_, severity, _, message) = problem(vec![object]);
+        assert_eq!(severity, Severity::Warning);
+        assert!(message.starts_with(&format!("{kind} is not simulated: ")), "{message}");
+    }
+    let mut workload = stateful_set("db", 1);
+    workload["apiVersion"] = json!("apps.kruise.io/v1beta1");
+    let rolling = "spec.updateStrategy.rollingUpdate";
+    let harmless = json!({"rollingUpdate": {"maxUnavailable": 1, "paused": false}});
+    let quiet = run(&scenario(vec![with(workload.clone(), "spec.updateStrategy", harmless)], json!([])));
+    assert_eq!(quiet.problems, []);
+    let update = |field: &str, value: Value| {
+        with(workload.clone(), "spec.updateStrategy.rollingUpdate", json!({field: value}))
+    };
+    for (field, value) in [
+        ("paused", json!(true)),
+        ("maxUnavailable", json!("40%")),
+        ("unorderedUpdate", json!({"priorityStrategy": {}})),
+    ] {
+        let (_, severity, at, _) = problem(vec![update(field, value)]);
+        assert_eq!((severity, at), (Severity::Warning, format!("{rolling}.{field}")));
+    }
+    let slow = with(stateful_set("db", 1), "spec.minReadySeconds", json!(10));
+    assert_eq!(problem(vec![slow]).2, "spec.minReadySeconds");
 }
