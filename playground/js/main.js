@@ -9,7 +9,7 @@ import { Editor } from "./editor.js";
 import { drawCluster } from "./cluster.js";
 import { drawDetails, drawStates } from "./details.js";
 import { drawEvents, drawOutcome, drawTimeline } from "./timeline.js";
-import { actionLabel, findPod, latestChanged, sentences, shortList } from "./story.js";
+import { actionLabel, findPod, latestChanged, objectName, sentences, shortList } from "./story.js";
 import { startTheme } from "./theme.js";
 
 /**
@@ -358,7 +358,10 @@ function applyObject() {
     return;
   }
   apply.show([]);
-  act({ do: /^kind:\s*Node\b/m.test(yaml) ? "addNode" : "changeSpec", yaml });
+  const name = objectName(yaml);
+  const nodes = drawn?.with.steps.at(-1)?.world.nodes ?? [];
+  const isNewNode = name.startsWith("Node ") && nodes.every((node) => `Node ${node.name}` !== name);
+  act({ do: isNewNode ? "addNode" : "changeSpec", yaml });
 }
 
 start();

@@ -31,7 +31,7 @@ const LABELS = {
 };
 
 /** Kind and name of an object, as far as its lines tell. @param {any} yaml */
-function objectName(yaml) {
+export function objectName(yaml) {
   const kind = /^kind:\s*(\w{1,40})/m.exec(String(yaml))?.[1];
   const name = nameOf(String(yaml));
   return [kind ?? "an object", name].filter(Boolean).join(" ");
