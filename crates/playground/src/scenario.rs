@@ -1,4 +1,4 @@
-//! Reads a scenario, runs it, and says in which line of which text a problem is.
+//! Reads a scenario, runs it, and reports each problem with its text and line.
 
 use pps_simulation::Scenario;
 use serde_json::{Map, Value, json};

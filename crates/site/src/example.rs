@@ -259,7 +259,7 @@ const REGION: &str = "topology.kubernetes.io/region";
 /// The first node by name, which the simulated scheduler takes of several best.
 const CORDONED: &str = "node-1";
 
-/// Six Nodes in three zones, of which the first is cordoned. Other labels have one value for each zone.
+/// Six Nodes in three zones. The first one is cordoned. Other labels have one value for each zone.
 fn nodes(keys: &BTreeSet<&str>) -> String {
     let mut nodes = String::new();
     for number in 1..=6 {

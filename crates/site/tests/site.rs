@@ -98,7 +98,7 @@ fn the_site_has_all_documents_search_and_the_playground() {
 fn the_same_documents_give_the_same_bytes() {
     let (one, two) = (Scratch::new(), Scratch::new());
     build(&options(&repository(), &one)).unwrap();
-    // The second time over an older site, of which nothing may stay.
+    // The second time over an older site. Nothing of it may stay.
     two.write("site/.nojekyll", "");
     two.write("site/old.html", "<a href=\"gone.html\">");
     build(&options(&repository(), &two)).unwrap();

@@ -65,7 +65,7 @@ fn uses(requests: &Requests, requested: &Requests, node: &Node) -> [Use; 2] {
     })
 }
 
-/// `NodeResourcesFit`, strategy `LeastAllocated`: prefers Nodes of which little is in use.
+/// `NodeResourcesFit`, strategy `LeastAllocated`: prefers Nodes with little in use.
 pub(super) fn least_allocated(pod: &Pod, node: &Node, kubernetes: Kubernetes) -> i64 {
     let (mut sum, mut count) = (0, 0);
     for (used, limit) in uses(&pod.requests_non_zero, &node.requested_non_zero, node) {
@@ -85,7 +85,7 @@ pub(super) fn least_allocated(pod: &Pod, node: &Node, kubernetes: Kubernetes) ->
     if count == 0 { 0 } else { sum / count }
 }
 
-/// `NodeResourcesBalancedAllocation`: prefers Nodes of which as much CPU as memory is in use.
+/// `NodeResourcesBalancedAllocation`: prefers Nodes whose CPU and memory are used in equal shares.
 pub(super) fn balanced(pod: &Pod, node: &Node, kubernetes: Kubernetes) -> i64 {
     let before = uses(&Requests::default(), &node.requested, node);
     let after = uses(&pod.requests, &node.requested, node);
