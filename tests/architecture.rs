@@ -21,6 +21,7 @@ const POLICY: &str = "src/lib.rs";
 const CORE: &str = "crates/core/src/lib.rs";
 const CHECK: &str = "crates/check/src/lib.rs";
 const SIMULATION: &str = "crates/simulation/src/lib.rs";
+const MANIFEST: &str = "crates/manifest/src/lib.rs";
 const PLAYGROUND: &str = "crates/playground/src/lib.rs";
 const SIDECAR: [&str; 2] = ["crates/sidecar/src/lib.rs", "crates/sidecar/src/main.rs"];
 
@@ -92,15 +93,24 @@ fn simulation_has_no_clock_and_no_io() {
     assert!(files_where(&[SIMULATION], |_, _| true).len() > 20);
 }
 
+#[test]
+fn what_reads_and_writes_manifests_has_no_clock_no_io_and_no_browser() {
+    let product = ["persistent-pod-state-policy", "pps-core"];
+    let others = ["saphyr-parser", "serde", "serde_json"];
+    assert_eq!(dependencies("crates/manifest/Cargo.toml"), [&product[..], &others].concat());
+    assert_eq!(impure_files(MANIFEST), Vec::<String>::new());
+    assert!(files_where(&[MANIFEST], |_, _| true).len() > 8);
+}
+
 /// What runs in the page can compute, and cannot send anything anywhere: it has no bindings to the browser, and calls only
 /// the function that it is given.
 #[test]
 fn the_playground_has_no_way_to_send_anything() {
-    let product = ["persistent-pod-state-policy", "pps-simulation"];
-    let others = ["saphyr-parser", "serde", "serde_json", "wasm-bindgen"];
+    let product = ["persistent-pod-state-policy", "pps-manifest", "pps-simulation"];
+    let others = ["serde_json", "wasm-bindgen"];
     assert_eq!(dependencies("crates/playground/Cargo.toml"), [&product[..], &others].concat());
     assert_eq!(impure_files(PLAYGROUND), Vec::<String>::new());
-    assert!(files_where(&[PLAYGROUND], |_, _| true).len() > 8);
+    assert!(files_where(&[PLAYGROUND], |_, _| true).len() > 4);
     let bindings = fs::read_to_string(root().join("crates/playground/src/bindings.rs")).unwrap();
     let imported: Vec<&str> =
         bindings.split("extern \"C\" {").skip(1).filter_map(|block| block.split("fn ").nth(1)).collect();
@@ -217,7 +227,7 @@ fn decisions_know_no_cluster_no_runtime_and_no_clock() {
 
 #[test]
 fn product_crates_have_no_import_circles() {
-    let found: Vec<String> = [POLICY, CORE, CHECK, SIMULATION, PLAYGROUND, SIDECAR[0]]
+    let found: Vec<String> = [POLICY, CORE, CHECK, SIMULATION, MANIFEST, PLAYGROUND, SIDECAR[0]]
         .iter()
         .flat_map(|crate_root| circles(load(crate_root).file_imports()))
         .map(|circle| circle.to_string())

@@ -1,10 +1,11 @@
 //! What the page calls.
 
 use persistent_pod_state_policy::Host;
+use pps_manifest::{answer, read_settings};
+use serde_json::json;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::evaluation::{evaluate_with, settings_verdict};
 use crate::scenario::run_text;
 
 #[wasm_bindgen(typescript_custom_section)]
@@ -57,11 +58,12 @@ pub fn run(scenario: &str) -> String {
 /// Answers a request of PolicyServer, `{"request": …, "settings": …}`, as the policy does. Returns the response, as JSON.
 #[wasm_bindgen]
 pub fn evaluate(payload: &str, host: &HostFunction) -> String {
-    evaluate_with(payload, host)
+    answer(payload, host).into_json()
 }
 
 /// Checks the policy's settings, which are YAML or JSON. Returns `{"valid": …, "message": …}`.
 #[wasm_bindgen(js_name = validateSettings)]
 pub fn validate_settings(settings: &str) -> String {
-    settings_verdict(settings)
+    let message = read_settings(settings).err().map(|fault| fault.to_string());
+    json!({"valid": message.is_none(), "message": message}).to_string()
 }

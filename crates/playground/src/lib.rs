@@ -4,20 +4,13 @@
 //! comes out, and `types.d.ts` describes it to TypeScript. [`evaluate`] answers one request of PolicyServer by the policy's
 //! own code, with a host that the caller provides.
 //!
-//! Nothing here decides anything about Pods or nodes: that is [`pps_simulation`] and [`persistent_pod_state_policy`]. This crate
-//! reads YAML, remembers on which line everything was, and writes YAML.
+//! Nothing here decides anything about Pods or nodes: that is [`pps_simulation`] and [`persistent_pod_state_policy`]. What reads and
+//! writes YAML is [`pps_manifest`].
 
 mod bindings;
-mod difference;
-mod evaluation;
-mod manifest;
 mod scenario;
 mod texts;
 mod view;
-pub mod yaml;
 
 pub use bindings::{HostFunction, evaluate, run, validate_settings};
-pub use difference::{Line, difference};
-pub use evaluation::evaluate_with;
-pub use manifest::to_yaml;
 pub use scenario::run_text;

@@ -1,11 +1,11 @@
 //! Reads a scenario, runs it, and reports each problem with its text and line.
 
+use pps_manifest::yaml::{self, Document, Place, YamlError};
 use pps_simulation::Scenario;
 use serde_json::{Map, Value, json};
 
 use crate::texts::Texts;
 use crate::view;
-use crate::yaml::{self, Document, Place, YamlError};
 
 /// The format of scenarios that this version reads.
 const VERSION: u64 = 1;

@@ -1,6 +1,6 @@
 //! Where the parts of a scenario are in its texts.
 
-use crate::yaml::{Place, Positions};
+use pps_manifest::yaml::{Place, Positions};
 
 /// Where everything of a scenario is in its texts.
 #[derive(Debug, Default)]

@@ -1,10 +1,9 @@
 //! The result of a simulation as the page gets it: with lines and columns, and with objects as YAML.
 
+use pps_manifest::{difference, to_yaml};
 use pps_simulation::{Problem, RunResult, Source};
 use serde_json::{Value, json};
 
-use crate::difference::difference;
-use crate::manifest::to_yaml;
 use crate::texts::Texts;
 
 pub(crate) fn result(

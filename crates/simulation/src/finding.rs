@@ -8,10 +8,13 @@ use crate::text::list;
 
 /// Something that is wrong with an object or an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
-    pub(crate) field: Option<String>,
-    pub(crate) severity: Severity,
-    pub(crate) message: String,
+pub struct Finding {
+    /// The field, such as `spec.replicas`; none if it is about the whole object.
+    pub field: Option<String>,
+    /// An error if the API server refuses the object or the action.
+    pub severity: Severity,
+    /// What is wrong, and what to do.
+    pub message: String,
 }
 
 impl Finding {

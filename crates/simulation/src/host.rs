@@ -85,8 +85,16 @@ fn not_found(request: &Value) -> String {
 }
 
 /// The host of a cluster that has these objects.
-pub(crate) struct ClusterHost<'a> {
+#[derive(Clone, Debug)]
+pub struct ClusterHost<'a> {
     pub(crate) objects: Vec<&'a Value>,
+}
+
+impl<'a> ClusterHost<'a> {
+    /// The host of a cluster that has these `PersistentPodStates`, each with its namespace.
+    pub fn new(objects: Vec<&'a Value>) -> Self {
+        Self { objects }
+    }
 }
 
 impl Host for ClusterHost<'_> {

@@ -14,6 +14,7 @@
 //! | `sidecar` | the sidecar, by the functions of [`pps_core`] |
 //! | `actions` | users, and what happens to nodes |
 //! | `settle` | lets all of these react to each other |
+//! | [`template`] | the objects of files, for which nothing is simulated |
 //!
 //! # What is left out
 //!
@@ -37,9 +38,11 @@ pub mod scheduler;
 mod settle;
 mod sidecar;
 mod start;
+pub mod template;
 mod text;
 mod view;
 
+pub use finding::Finding;
 pub use result::{
     Event, EventKind, Exclusion, Manifest, NodeState, NodeVerdict, Phase, PodView, PpsView, Problem, Refusal,
     Room, RunResult, Severity, Source, Step, WorkloadView, World,

@@ -7,6 +7,7 @@ mod builder;
 mod document;
 mod positions;
 mod resolve;
+mod surrogates;
 
 use saphyr_parser::Event;
 use serde_json::Value;
@@ -16,21 +17,37 @@ pub use self::document::{Document, MAX_BYTES, MAX_DEPTH, YamlError};
 pub use self::positions::{Place, Positions};
 pub(crate) use self::resolve::is_read_as_string;
 
-/// Reads all documents that are not empty.
+/// Reads all documents that are not empty, of a text of at most [`MAX_BYTES`].
 ///
 /// # Errors
 ///
 /// The first thing that is wrong.
 pub fn parse(text: &str) -> Result<Vec<Document>, YamlError> {
-    if text.len() > MAX_BYTES {
+    parse_up_to(text, MAX_BYTES)
+}
+
+/// Reads all documents that are not empty, of a text of at most so many bytes.
+///
+/// # Errors
+///
+/// The first thing that is wrong.
+pub fn parse_up_to(text: &str, max_bytes: usize) -> Result<Vec<Document>, YamlError> {
+    if text.len() > max_bytes {
         let message = format!(
-            "the text has {} bytes, at most {MAX_BYTES} are read: remove what is not needed",
+            "the text has {} bytes, at most {max_bytes} are read: remove what is not needed",
             text.len()
         );
         return Err(YamlError { place: Place::START, message });
     }
     // Pasted from a file that some editor on Windows wrote.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    read(text).or_else(|error| match surrogates::without(text) {
+        Some(text) => read(&text).map_err(|_| error),
+        None => Err(error),
+    })
+}
+
+fn read(text: &str) -> Result<Vec<Document>, YamlError> {
     let mut builder = Builder::new(text);
     let mut documents = Vec::new();
     loop {

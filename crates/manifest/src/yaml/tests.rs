@@ -140,6 +140,33 @@ fn aliases_and_merges_stand_for_what_they_name() {
 }
 
 #[test]
+fn json_is_read_as_other_programs_write_it() {
+    for text in [
+        "{\n\t\"a\": [1,\t2],\n\t\"b\": {\"c\":\"d\"}\n}\n",
+        "{\r\n  \"a\": [1, 2],\r\n  \"b\": {\"c\": \"d\"}\r\n}\r\n",
+        "{\"a\":[1,2],\"b\":{\"c\":\"\\u0064\"}}",
+    ] {
+        assert_eq!(value(text), json!({"a": [1, 2], "b": {"c": "d"}}), "{text:?}");
+    }
+    for (text, expected) in [
+        (r#"{"a": "\/ \u00e4 \" \\ \t"}"#, "/ ä \" \\ \t"),
+        (r#"{"a": "\ud83d\ude00"}"#, "😀"),
+        (r#"{"a": "a: b # c"}"#, "a: b # c"),
+    ] {
+        assert_eq!(value(text)["a"], expected, "{text}");
+    }
+}
+
+#[test]
+fn line_ends_of_windows_are_line_ends() {
+    let text = "a: 1\r\nb:\r\n- x\r\n- |\r\n  one\r\n  two\r\n---\r\nc: d\r\n";
+    let documents = parse(text).unwrap();
+    assert_eq!(documents[0].value, json!({"a": 1, "b": ["x", "one\ntwo\n"]}));
+    assert_eq!(documents[1].value, json!({"c": "d"}));
+    assert_eq!(documents[1].positions.find("c"), Place { line: 8, column: 1 });
+}
+
+#[test]
 fn what_is_no_yaml_is_explained_with_its_place() {
     for (text, start) in [
         ("a: b: c\n", "line 1, column 5: this is not valid YAML: "),
