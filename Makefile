@@ -9,7 +9,7 @@ CARGO := hack/cargo.sh
 # workspace, so that no dependency is compiled twice, and names what it needs of it.
 BUILD := hack/build-programs.sh --workspace
 TEST := $(CARGO) test --workspace --locked
-TEST_PROGRAMS := --bin pps-sidecar --bin pps-e2e-supervise --bin pps-publish
+TEST_PROGRAMS := --bin pps-sidecar --bin pps-e2e-supervise --bin pps-publish --bin kubectl-pps
 E2E_TESTS := --test e2e --test sessions
 UNIT_TESTS := --lib --bins $(patsubst %.rs,--test %,$(notdir $(wildcard tests/*.rs crates/*/tests/*.rs)))
 # Kubewarden's own programs and CRDs, where they are available.

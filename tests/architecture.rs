@@ -20,6 +20,7 @@ use self::modules::{Code, Crate};
 const POLICY: &str = "src/lib.rs";
 const CORE: &str = "crates/core/src/lib.rs";
 const CHECK: &str = "crates/check/src/lib.rs";
+const PLUGIN: [&str; 2] = ["crates/kubectl-pps/src/lib.rs", "crates/kubectl-pps/src/main.rs"];
 const SIMULATION: &str = "crates/simulation/src/lib.rs";
 const MANIFEST: &str = "crates/manifest/src/lib.rs";
 const PLAYGROUND: &str = "crates/playground/src/lib.rs";
@@ -158,6 +159,31 @@ fn the_check_writes_nothing() {
     assert_eq!(reviews, ["crates/check/src/gather/rights.rs"]);
     let builders = ["kube::api", "kube::Api", "http::Method", "http::request"];
     assert_eq!(files_where(&[CHECK], |_, code| code.names_any(&builders)), Vec::<String>::new());
+}
+
+/// Requests of the plugin that are not reads are made in one file. The reader's one POST asks what an account may do.
+#[test]
+fn one_file_of_the_plugin_writes_to_the_api_server() {
+    let clients = ["kube::api", "kube::Api", "kube::runtime::events", "http::Request", "http::Method"];
+    let files = files_where(&PLUGIN, |_, code| {
+        let requests = ["send", "request", "patch", "delete", "create", "replace"];
+        code.names_any(&clients) && code.methods.iter().any(|method| requests.contains(&method.as_str()))
+    });
+    assert_eq!(files, ["crates/kubectl-pps/src/cluster/write.rs"]);
+}
+
+#[test]
+fn what_the_plugin_answers_is_decided_without_a_cluster_and_without_a_clock() {
+    let decides = |file: &str| {
+        ["decide", "snapshot"].iter().any(|part| file.starts_with(&format!("crates/kubectl-pps/src/{part}")))
+    };
+    let offenders = files_where(&PLUGIN, |file, code| {
+        let impure =
+            ["kube", "tokio", "http", "std::time", "std::fs", "std::net", "std::env", "std::process"];
+        decides(file) && (code.is_async || code.names_any(&impure))
+    });
+    assert_eq!(offenders, Vec::<String>::new());
+    assert!(files_where(&PLUGIN, |file, _| decides(file)).len() > 5);
 }
 
 #[test]

@@ -7,8 +7,8 @@
 //! Modules depend on each other in one direction only:
 //! `wait`, `http`, `repository`, `report`, `metrics`, `recorded` ← [`supervisor`] ← [`control_plane`] ← [`manifests`], [`registry`], [`sidecar`],
 //! [`prometheus`]
-//! ← [`kubewarden`] ← [`cluster`] ← [`install`]; [`check`] needs only [`registry`], and [`browser`] only
-//! [`supervisor`] and a free port.
+//! ← [`kubewarden`] ← [`cluster`] ← [`install`]; [`check`] needs only [`registry`], [`browser`] only
+//! [`supervisor`] and a free port, and [`plugin`] only [`supervisor`].
 
 pub mod browser;
 pub mod check;
@@ -19,6 +19,7 @@ pub mod install;
 pub mod kubewarden;
 pub mod manifests;
 pub mod metrics;
+pub mod plugin;
 pub mod prometheus;
 pub mod recorded;
 pub mod registry;

@@ -24,6 +24,7 @@ mod gitops;
 mod harness;
 mod hostile;
 mod install;
+mod kubectl_pps;
 mod manifests;
 mod newer_versions;
 mod policy_server;

@@ -12,6 +12,9 @@ use crate::gather::gather;
 use crate::report;
 use crate::rules::judge;
 
+/// The namespace into which the product is installed, unless another one is chosen.
+pub const NAMESPACE: &str = "persistent-pod-state";
+
 /// Checks an installation and says what is wrong: versions, definitions, PolicyServer, policies, webhooks,
 /// the module in its registry, sidecar, other recorders, PersistentPodStates.
 ///
@@ -21,19 +24,38 @@ use crate::rules::judge;
 /// Exits with 0 if nothing is wrong, with 1 if something is, and with 2 if the command line is invalid or if
 /// something could not be read, for example because a permission is missing.
 #[derive(Args, Clone, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct CheckArgs {
     /// Kubeconfig file to use instead of the default one.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// When the check runs. before: before an installation; what it creates may be absent. after: afterwards.
-    #[arg(long, value_name = "PHASE", value_enum, default_value_t = Phase::After)]
-    phase: Phase,
-
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Output::Table)]
     output: Output,
+
+    /// Namespace of the sidecar. Defaults to the namespace of the Pod.
+    #[arg(
+        short,
+        long,
+        value_name = "NAMESPACE",
+        default_value = NAMESPACE,
+        env = "POD_NAMESPACE",
+        value_parser = name
+    )]
+    namespace: String,
+
+    /// What is checked.
+    #[command(flatten)]
+    options: CheckOptions,
+}
+
+/// What is checked, and when.
+#[derive(Args, Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub struct CheckOptions {
+    /// When the check runs. before: before an installation; what it creates may be absent. after: afterwards.
+    #[arg(long, value_name = "PHASE", value_enum, default_value_t = Phase::After)]
+    phase: Phase,
 
     /// Show in the table also what is as it should be.
     #[arg(short, long)]
@@ -105,17 +127,6 @@ pub struct CheckArgs {
     #[arg(long)]
     skip_registry: bool,
 
-    /// Namespace of the sidecar. Defaults to the namespace of the Pod.
-    #[arg(
-        short,
-        long,
-        value_name = "NAMESPACE",
-        default_value = "persistent-pod-state",
-        env = "POD_NAMESPACE",
-        value_parser = name
-    )]
-    namespace: String,
-
     /// Name of the sidecar's Deployment.
     #[arg(long, value_name = "NAME", default_value = "pps-sidecar", value_parser = name)]
     sidecar: String,
@@ -143,7 +154,7 @@ pub struct CheckArgs {
 
 /// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
+pub enum Output {
     /// For people.
     Table,
     /// For programs; docs/check.md describes the fields.
@@ -171,8 +182,22 @@ pub struct Report {
 impl CheckArgs {
     /// Runs the check. `runs_in_cluster` says whether the registry is reached as the PolicyServer reaches it.
     pub async fn run(&self, client: &Client, runs_in_cluster: bool) -> Report {
-        let findings = judge(&gather(client, self.settings(runs_in_cluster)).await);
-        let text = match self.output {
+        self.options.run(client, &self.namespace, runs_in_cluster, self.output).await
+    }
+}
+
+impl CheckOptions {
+    /// Runs the check of the installation whose sidecar is in this namespace. `runs_in_cluster` says whether the registry is
+    /// reached as the PolicyServer reaches it.
+    pub async fn run(
+        &self,
+        client: &Client,
+        namespace: &str,
+        runs_in_cluster: bool,
+        output: Output,
+    ) -> Report {
+        let findings = judge(&gather(client, self.settings(namespace, runs_in_cluster)).await);
+        let text = match output {
             Output::Table => report::table(&findings, self.all),
             Output::Json => report::to_json(&findings),
         };
@@ -186,7 +211,7 @@ impl CheckArgs {
         }
     }
 
-    fn settings(&self, runs_in_cluster: bool) -> Settings {
+    fn settings(&self, namespace: &str, runs_in_cluster: bool) -> Settings {
         Settings {
             phase: self.phase,
             has_policies: !self.without_policies,
@@ -203,7 +228,7 @@ impl CheckArgs {
             source_authorities: self.source_authority.clone(),
             asks_registry: !self.skip_registry,
             runs_in_cluster,
-            namespace: self.namespace.clone(),
+            namespace: namespace.into(),
             sidecar: self.sidecar.clone(),
             lease: self.lease_name.clone(),
             elects_leader: self.leader_election,
@@ -250,7 +275,7 @@ mod tests {
             (&["x"], [0, 1, 2]),
         ] {
             let check = Program::try_parse_from(args).unwrap().check;
-            assert_eq!([0, 1, 2].map(|found| check.exit_code(found)), wanted, "{args:?}");
+            assert_eq!([0, 1, 2].map(|found| check.options.exit_code(found)), wanted, "{args:?}");
         }
         assert!(Program::try_parse_from(["x", "--exit-zero=never"]).is_err());
     }

@@ -17,6 +17,7 @@ pub use recording::Recording;
 pub use selector::matches;
 pub use settings::{CUSTOM_WORKLOADS, Phase, Recorder, Settings, VALIDATION};
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// One answer.
@@ -63,7 +64,7 @@ pub struct Right {
     /// `get`, `list`, …
     pub verb: &'static str,
     /// The API group; empty for the core.
-    pub group: &'static str,
+    pub group: Cow<'static, str>,
     /// The resource, with its subresource: `persistentpodstates/status`.
     pub resource: String,
     /// The namespace, if the right is needed in only one.
@@ -74,8 +75,8 @@ pub struct Right {
 
 impl Right {
     /// A right in all namespaces.
-    pub fn new(verb: &'static str, group: &'static str, resource: &str) -> Self {
-        Self { verb, group, resource: resource.into(), namespace: None, name: None }
+    pub fn new(verb: &'static str, group: impl Into<Cow<'static, str>>, resource: &str) -> Self {
+        Self { verb, group: group.into(), resource: resource.into(), namespace: None, name: None }
     }
 
     /// The same right in one namespace.

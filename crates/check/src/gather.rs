@@ -2,7 +2,8 @@
 //!
 //! Each request has a limit and a timeout, and fails alone: what cannot be read is a fact, too.
 
-mod reader;
+mod objects;
+pub mod reader;
 mod registry_services;
 mod rights;
 
@@ -14,7 +15,7 @@ use kube::Client;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use self::reader::{Reader, is_name};
+use self::reader::{Limits, Reader, is_name};
 pub(crate) use self::reader::{encode, root_cause};
 use self::rights::{account, sidecar_rights};
 use crate::facts::{
@@ -58,7 +59,7 @@ pub async fn gather(client: &Client, settings: Settings) -> Facts {
 }
 
 async fn gather_within(client: &Client, settings: Settings, timing: &Timing) -> Facts {
-    let reader = Reader::new(client.clone(), Instant::now() + timing.total);
+    let reader = Reader::new(client.clone(), Limits::CHECK, Instant::now() + timing.total);
     let mut facts = Facts { settings, ..Facts::default() };
     let kubernetes = reader.version().await;
     if kubernetes.known().is_none() {

@@ -79,7 +79,7 @@ pub fn to_json(findings: &[Finding]) -> String {
 
 /// Replaces what a terminal would obey or hide: control characters, and those that change the direction of text or have
 /// no width. Cuts what is too long.
-fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     let is_printable = |c: char| {
         !c.is_control()
             && !matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -101,7 +101,7 @@ fn printable(text: &str) -> String {
 }
 
 /// Breaks a text into lines at spaces, and words that are longer than a line anywhere.
-fn wrap(text: &str, width: usize) -> Vec<String> {
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
     for word in text.split(' ') {

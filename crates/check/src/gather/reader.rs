@@ -12,22 +12,36 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
-use crate::facts::{Definition, Deployment, Metadata, Pod, Problem, Read, Right};
+use crate::facts::{Problem, Read, Right};
 
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The largest response that is read. Parsed, it may need ten times as much memory.
-const MAX_BODY: usize = 4 << 20;
-/// How many objects a request asks for, unless so many are too large.
-const PAGE: usize = 250;
-/// How many objects of a kind are read.
-const MAX_OBJECTS: usize = 5_000;
+/// How much is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How long one request may take.
+    pub request: Duration,
+    /// Bytes of the largest response that is read. Parsed, it may need ten times as much memory.
+    pub body: usize,
+    /// How many objects a request asks for, unless so many are too large.
+    pub page: usize,
+    /// How many objects of a kind are read.
+    pub objects: usize,
+}
+
+impl Limits {
+    /// Those of the check.
+    pub const CHECK: Self =
+        Self { request: Duration::from_secs(10), body: 4 << 20, page: 250, objects: 5_000 };
+}
+
 /// How much of an error message is kept.
 const MAX_MESSAGE: usize = 300;
 const TOO_LARGE: &str = "the answer is too large";
+const EXPIRED: &str = "it is gone (410)";
 
 /// Reads from the API server.
-pub(super) struct Reader {
+pub struct Reader {
     client: Client,
+    limits: Limits,
     /// When all requests have to be answered.
     deadline: Instant,
     problems: Mutex<Vec<Problem>>,
@@ -39,31 +53,35 @@ enum Answer {
     NotFound,
     Forbidden,
     TooLarge,
+    /// The rest of a list is no longer known.
+    Expired,
     Failed(String),
 }
 
 impl Reader {
-    pub(super) fn new(client: Client, deadline: Instant) -> Self {
-        Self { client, deadline, problems: Mutex::default() }
+    /// One whose requests are all answered before the deadline, or fail.
+    pub fn new(client: Client, limits: Limits, deadline: Instant) -> Self {
+        Self { client, limits, deadline, problems: Mutex::default() }
     }
 
     /// How much time is left for all further requests.
-    pub(super) fn time_left(&self) -> Duration {
+    pub fn time_left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
     /// What could not be read.
-    pub(super) fn into_problems(self) -> Vec<Problem> {
+    pub fn into_problems(self) -> Vec<Problem> {
         self.problems.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Kubernetes' version.
-    pub(super) async fn version(&self) -> Read<(u32, u32, String)> {
+    pub async fn version(&self) -> Read<(u32, u32, String)> {
         let version: Value = match self.send(get("/version")).await {
             Answer::Ok(body) => serde_json::from_slice(&body).unwrap_or_default(),
             Answer::NotFound => return self.failed("the API server", "it has no /version"),
             Answer::Forbidden => return self.failed("the API server", "it refuses /version"),
             Answer::TooLarge => return self.failed("the API server", TOO_LARGE),
+            Answer::Expired => return self.failed("the API server", EXPIRED),
             Answer::Failed(why) => return self.failed("the API server", &why),
         };
         // Some providers write `27+`.
@@ -79,7 +97,7 @@ impl Reader {
     }
 
     /// One object.
-    pub(super) async fn get<T: DeserializeOwned>(&self, right: Right, path: &str) -> Read<T> {
+    pub async fn get<T: DeserializeOwned>(&self, right: Right, path: &str) -> Read<T> {
         match self.send(get(path)).await {
             Answer::Ok(body) => match serde_json::from_slice(&body) {
                 Ok(object) => Read::Known(object),
@@ -88,12 +106,13 @@ impl Reader {
             Answer::NotFound => Read::Absent,
             Answer::Forbidden => self.forbidden(right),
             Answer::TooLarge => self.failed(&what(&right), TOO_LARGE),
+            Answer::Expired => self.failed(&what(&right), EXPIRED),
             Answer::Failed(why) => self.failed(&what(&right), &why),
         }
     }
 
     /// Whether an object exists.
-    pub(super) async fn exists(&self, right: Right, path: &str) -> Read<()> {
+    pub async fn exists(&self, right: Right, path: &str) -> Read<()> {
         match self.get::<Value>(right, path).await {
             Read::Known(_) => Read::Known(()),
             Read::Absent => Read::Absent,
@@ -102,15 +121,29 @@ impl Reader {
     }
 
     /// The objects of a list, and how many more there are. Absent if the kind does not exist.
-    pub(super) async fn list_with_rest<T: DeserializeOwned>(
+    pub async fn list_with_rest<T: DeserializeOwned>(
         &self,
         right: Right,
         path: &str,
         selector: &str,
     ) -> Read<(Vec<T>, u64)> {
+        self.list_as(right, path, selector, |item| serde_json::from_value(item).ok()).await
+    }
+
+    /// The objects of a list, up to the limit, and how many more there are. Each is passed through `take` as soon as it is
+    /// read, so that a large list is never in memory as a whole; one that `take` has nothing for is a problem. Absent if
+    /// the kind does not exist.
+    pub async fn list_as<T>(
+        &self,
+        right: Right,
+        path: &str,
+        selector: &str,
+        mut take: impl FnMut(Value) -> Option<T>,
+    ) -> Read<(Vec<T>, u64)> {
         let mut found = Vec::new();
         let mut next = String::new();
-        let mut page = PAGE;
+        let mut page = self.limits.page;
+        let mut is_second_list = false;
         loop {
             let mut url = format!("{path}?limit={page}");
             for (name, value) in [("labelSelector", selector), ("continue", &next)] {
@@ -128,23 +161,38 @@ impl Reader {
                     continue;
                 }
                 Answer::TooLarge => return self.failed(&what(&right), TOO_LARGE),
+                // The API server keeps old versions for some minutes only: what was read is incomplete.
+                Answer::Expired if !is_second_list => {
+                    is_second_list = true;
+                    found.clear();
+                    next.clear();
+                    continue;
+                }
+                Answer::Expired => return self.failed(&what(&right), "the list takes too long (410)"),
                 Answer::Failed(why) => return self.failed(&what(&right), &why),
             };
             let Ok(mut list) = serde_json::from_slice::<Value>(&body) else {
                 return self.failed(&what(&right), "it is not the JSON that was expected");
             };
+            let (kind, version) = (list["kind"].take(), list["apiVersion"].take());
+            let kind = kind.as_str().and_then(|kind| kind.strip_suffix("List"));
             let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
-            for item in items {
-                match serde_json::from_value(item) {
-                    Ok(object) => found.push(object),
-                    Err(_) => self.report(Problem::Failed {
+            for mut item in items {
+                // A list of a built-in kind says only once of which kind all its items are.
+                if let (Some(object), Some(kind)) = (item.as_object_mut(), kind) {
+                    object.entry("kind").or_insert_with(|| kind.into());
+                    object.entry("apiVersion").or_insert_with(|| version.clone());
+                }
+                match take(item) {
+                    Some(object) => found.push(object),
+                    None => self.report(Problem::Failed {
                         what: what(&right),
                         why: "an object is not the JSON that was expected".into(),
                     }),
                 }
             }
             list["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut next);
-            if next.is_empty() || found.len() >= MAX_OBJECTS {
+            if next.is_empty() || found.len() >= self.limits.objects {
                 let more = if next.is_empty() {
                     0
                 } else {
@@ -156,12 +204,7 @@ impl Reader {
     }
 
     /// The objects of a list, up to a limit.
-    pub(super) async fn list<T: DeserializeOwned>(
-        &self,
-        right: Right,
-        path: &str,
-        selector: &str,
-    ) -> Read<Vec<T>> {
+    pub async fn list<T: DeserializeOwned>(&self, right: Right, path: &str, selector: &str) -> Read<Vec<T>> {
         match self.list_with_rest(right, path, selector).await {
             Read::Known((found, _)) => Read::Known(found),
             Read::Absent => Read::Absent,
@@ -169,44 +212,8 @@ impl Reader {
         }
     }
 
-    pub(super) async fn definition(&self, name: &str) -> Read<Definition> {
-        let right = Right::new("get", "apiextensions.k8s.io", "customresourcedefinitions").named(name);
-        self.get(right, &format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")).await
-    }
-
-    /// The Deployments of all namespaces with these labels. Whoever may create a Deployment can give it any label.
-    pub(super) async fn deployments(&self, selector: &str) -> Read<Vec<Deployment>> {
-        self.list(Right::new("list", "apps", "deployments"), "/apis/apps/v1/deployments", selector).await
-    }
-
-    /// The Deployments of a namespace with these labels.
-    pub(super) async fn deployments_in(&self, namespace: &str, selector: &str) -> Read<Vec<Deployment>> {
-        let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
-        self.list(Right::new("list", "apps", "deployments").within(namespace), &path, selector).await
-    }
-
-    /// The Pods of a namespace with these labels.
-    pub(super) async fn pods(&self, namespace: &str, selector: &str) -> Read<Vec<Pod>> {
-        if !is_name(namespace) {
-            return Read::Absent;
-        }
-        let path = format!("/api/v1/namespaces/{namespace}/pods");
-        self.list(Right::new("list", "", "pods").within(namespace), &path, selector).await
-    }
-
-    /// The namespaces and their labels.
-    pub(super) async fn namespaces(&self) -> Read<Vec<Metadata>> {
-        let found = self.list::<Value>(Right::new("list", "", "namespaces"), "/api/v1/namespaces", "").await;
-        let read = |mut one: Value| serde_json::from_value(one["metadata"].take()).unwrap_or_default();
-        match found {
-            Read::Known(found) => Read::Known(found.into_iter().map(read).collect()),
-            Read::Absent => Read::Absent,
-            Read::Unknown => Read::Unknown,
-        }
-    }
-
     /// Sends a review, and returns its answer. Nothing is stored.
-    pub(super) async fn review(&self, right: Right, path: &str, review: &Value) -> Read<Value> {
+    pub async fn review(&self, right: Right, path: &str, review: &Value) -> Read<Value> {
         let body = Body::from(review.to_string().into_bytes());
         let request = Request::post(path).header(header::CONTENT_TYPE, "application/json").body(body);
         match self.send(request).await {
@@ -214,6 +221,7 @@ impl Reader {
             Answer::Forbidden => self.forbidden(right),
             Answer::NotFound => self.failed(&what(&right), "it does not exist"),
             Answer::TooLarge => self.failed(&what(&right), TOO_LARGE),
+            Answer::Expired => self.failed(&what(&right), EXPIRED),
             Answer::Failed(why) => self.failed(&what(&right), &why),
         }
     }
@@ -229,7 +237,7 @@ impl Reader {
                 Err(error) => return Answer::Failed(root_cause(&error)),
             };
             let status = response.status();
-            let body = match Limited::new(response.into_body(), MAX_BODY).collect().await {
+            let body = match Limited::new(response.into_body(), self.limits.body).collect().await {
                 Ok(body) => body.to_bytes().to_vec(),
                 Err(error) if error.is::<LengthLimitError>() => return Answer::TooLarge,
                 Err(error) => return Answer::Failed(error.to_string()),
@@ -238,6 +246,7 @@ impl Reader {
                 status if status.is_success() => Answer::Ok(body),
                 StatusCode::NOT_FOUND => Answer::NotFound,
                 StatusCode::FORBIDDEN => Answer::Forbidden,
+                StatusCode::GONE => Answer::Expired,
                 StatusCode::UNAUTHORIZED => {
                     Answer::Failed("the API server does not accept the credentials (401)".into())
                 }
@@ -245,12 +254,12 @@ impl Reader {
             }
         };
         let left = self.time_left();
-        let why = if left < REQUEST_TIMEOUT {
+        let why = if left < self.limits.request {
             "no time is left for the answer: the API server answers too slowly".to_owned()
         } else {
-            format!("no answer within {} s", REQUEST_TIMEOUT.as_secs())
+            format!("no answer within {} s", self.limits.request.as_secs())
         };
-        timeout(REQUEST_TIMEOUT.min(left), exchange).await.unwrap_or(Answer::Failed(why))
+        timeout(self.limits.request.min(left), exchange).await.unwrap_or(Answer::Failed(why))
     }
 
     fn forbidden<T>(&self, right: Right) -> Read<T> {
@@ -258,7 +267,8 @@ impl Reader {
         Read::Unknown
     }
 
-    pub(super) fn failed<T>(&self, what: &str, why: &str) -> Read<T> {
+    /// Remembers that something could not be read.
+    pub fn failed<T>(&self, what: &str, why: &str) -> Read<T> {
         self.report(Problem::Failed { what: what.to_owned(), why: why.chars().take(MAX_MESSAGE).collect() });
         Read::Unknown
     }
@@ -285,7 +295,7 @@ fn message(body: &[u8]) -> String {
 }
 
 /// The innermost error: the outer ones only say that a request failed.
-pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
+pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut current = error;
     while let Some(source) = current.source() {
         current = source;
@@ -294,7 +304,7 @@ pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
 }
 
 /// Whether an object can have this name. Names from a spec may be any text, and must not change a path.
-pub(super) fn is_name(text: &str) -> bool {
+pub fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 253
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.')
@@ -302,7 +312,7 @@ pub(super) fn is_name(text: &str) -> bool {
 }
 
 /// Encodes a value for a query.
-pub(crate) fn encode(value: &str) -> String {
+pub fn encode(value: &str) -> String {
     let encode_byte = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
         byte => format!("%{byte:02X}"),

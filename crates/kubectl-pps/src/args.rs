@@ -1,0 +1,157 @@
+//! The command line. The help, the man page and `docs/kubectl-pps.md` come from this text.
+
+#![allow(clippy::doc_markdown, reason = "--help prints these texts unchanged")]
+
+mod change;
+mod files;
+mod question;
+mod value;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use self::change::{Forget, Move, Pin, Unpin};
+pub use self::files::{Export, Import, Try};
+pub use self::question::{Explain, Simulate, Status, Watch};
+
+/// Says why stateful Pods are where they are or why they are Pending, forecasts where they go, and moves them.
+///
+/// Reads PersistentPodStates (PPS), Pods, Nodes and workloads with your own rights. What you may not read is left out, and
+/// said. Only move, forget, pin, unpin and import change anything; each shows what it would do and asks first.
+///
+/// Exits with 0 if all is well, with 1 if something is not (a Pod is or would be Pending, a change is refused), and with
+/// 2 if the command line is wrong or something could not be read.
+#[derive(Parser, Clone, Debug)]
+#[command(
+    name = "kubectl-pps",
+    bin_name = "kubectl pps",
+    version,
+    max_term_width = 100,
+    propagate_version = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    /// What to do.
+    pub command: Command,
+
+    /// Which cluster and namespace.
+    #[command(flatten)]
+    pub connection: Connection,
+
+    /// When to use colours. auto: on a terminal, unless NO_COLOR is set.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = ColorChoice::Auto, global = true, display_order = 900)]
+    pub color: ColorChoice,
+}
+
+/// Which cluster and namespace.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Connection {
+    /// Namespace. Defaults to that of the kubeconfig's context.
+    #[arg(short, long, value_name = "NAMESPACE", global = true, display_order = 901, value_parser = value::name)]
+    pub namespace: Option<String>,
+
+    /// Context of the kubeconfig to use instead of the current one.
+    #[arg(long, value_name = "NAME", global = true, display_order = 902)]
+    pub context: Option<String>,
+
+    /// Kubeconfig file to use instead of the default one.
+    #[arg(long, value_name = "FILE", global = true, display_order = 903)]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// Output format of an answer.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct OutputArgs {
+    /// Output format. table: fits the terminal. wide: a table with all columns. json, yaml: for programs.
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+}
+
+/// Output format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    #[default]
+    Table,
+    /// The same with more columns.
+    Wide,
+    /// For programs.
+    Json,
+    /// For programs.
+    Yaml,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How an action asks.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct Consent {
+    /// Show what would be done, and do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Do not ask.
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// Checks the installation and says what is wrong: versions, definitions, PolicyServer, policies, webhooks, the module in
+/// its registry, sidecar, other recorders, PersistentPodStates. -n is the namespace of the sidecar; it defaults to
+/// persistent-pod-state. docs/check.md explains the findings.
+#[derive(Args, Clone, Debug)]
+pub struct Check {
+    /// Output format.
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = pps_check::args::Output::Table)]
+    pub output: pps_check::args::Output,
+    /// What is checked.
+    #[command(flatten)]
+    pub options: pps_check::args::CheckOptions,
+}
+
+/// All namespaces.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct AllNamespaces {
+    /// All namespaces.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+}
+
+/// What to do.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Command {
+    /// Shows each Pod: where it is, where it is recorded, what pins it.
+    Status(Status),
+    /// Says why a Pod is where it is, or why it is Pending, and what would let it go.
+    Explain(Explain),
+    /// Forecasts where Pods would go if nodes were drained or lost, or an object changed.
+    Simulate(Simulate),
+    /// Moves a Pod to another node: changes what pins it, evicts it and waits.
+    Move(Move),
+    /// Drops recorded states.
+    Forget(Forget),
+    /// Has the Pods of a workload recorded and brought back.
+    Pin(Pin),
+    /// Ends what pin began.
+    Unpin(Unpin),
+    /// Checks the installation.
+    Check(Box<Check>),
+    /// Writes PersistentPodStates with their recorded states to a file.
+    Export(Export),
+    /// Reads recorded states from a file into the cluster.
+    Import(Import),
+    /// Shows each Pod, again whenever something changes.
+    Watch(Watch),
+    /// Shows what the policy would inject into Pods from files. Needs no cluster.
+    Try(Try),
+}

@@ -1,0 +1,119 @@
+//! Commands that change something.
+
+use clap::{ArgGroup, Args, ValueEnum};
+
+use super::{AllNamespaces, Consent, value};
+
+/// Moves a Pod: changes or removes what pins it, evicts it, waits, and shows where it landed. Asks first.
+///
+/// It may be interrupted at any step: the same command finishes it.
+#[derive(Args, Clone, Debug)]
+#[command(group = ArgGroup::new("where").multiple(false))]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub struct Move {
+    /// The Pod.
+    #[arg(value_name = "POD", value_parser = value::name)]
+    pub pod: String,
+    /// To this node.
+    #[arg(long, value_name = "NODE", group = "where", value_parser = value::name)]
+    pub to: Option<String>,
+    /// To any node that the scheduler chooses, also the present one.
+    #[arg(long, group = "where")]
+    pub anywhere: bool,
+    /// Do not bring its recorded annotations back, such as a fixed IP address.
+    #[arg(long)]
+    pub drop_annotations: bool,
+    /// Go on although no node can take the Pod now.
+    #[arg(long)]
+    pub force: bool,
+    /// How long to wait for the new Pod to get a node.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = value::duration)]
+    pub timeout: std::time::Duration,
+    /// Consent.
+    #[command(flatten)]
+    pub consent: Consent,
+}
+
+/// Drops the recorded states of Pods that do not run, in one write for each PersistentPodState. Their successors start
+/// wherever the scheduler puts them. Asks first.
+#[derive(Args, Clone, Debug)]
+#[command(group = ArgGroup::new("which").required(true).multiple(false))]
+pub struct Forget {
+    /// The Pods.
+    #[arg(value_name = "POD", group = "which", num_args = 1.., value_parser = value::name)]
+    pub pods: Vec<String>,
+    /// All states that were recorded on this node.
+    #[arg(long, value_name = "NODE", group = "which", value_parser = value::name)]
+    pub node: Option<String>,
+    /// Namespaces.
+    #[command(flatten)]
+    pub all: AllNamespaces,
+    /// Consent.
+    #[command(flatten)]
+    pub consent: Consent,
+}
+
+/// Has the Pods of a workload recorded and brought back: writes the workload's annotations, or a PersistentPodState. Shows
+/// the difference, and asks.
+#[derive(Args, Clone, Debug)]
+#[command(group = ArgGroup::new("what").required(true).multiple(true))]
+pub struct Pin {
+    /// The workload: NAME of a StatefulSet, or KIND/NAME.
+    #[arg(value_name = "WORKLOAD")]
+    pub workload: String,
+    /// A label of nodes to whose value a Pod must return: zone, region, hostname, or any key. May be repeated.
+    #[arg(long, value_name = "KEY", group = "what")]
+    pub required: Vec<String>,
+    /// A label of nodes whose value a Pod prefers, with a weight from 1 to 100: hostname=50. May be repeated.
+    #[arg(long, value_name = "KEY[=WEIGHT]", group = "what")]
+    pub preferred: Vec<String>,
+    /// An annotation that a Pod gets back. May be repeated.
+    #[arg(long, value_name = "KEY", group = "what")]
+    pub annotation: Vec<String>,
+    /// How long a state is kept.
+    #[arg(long, value_name = "POLICY", value_enum)]
+    pub retention: Option<Retention>,
+    /// What happens to states that were recorded on a deleted node.
+    #[arg(long, value_name = "POLICY", value_enum)]
+    pub on_node_deletion: Option<OnNodeDeletion>,
+    /// Write a PersistentPodState, and not the workload's annotations.
+    #[arg(long)]
+    pub object: bool,
+    /// Consent.
+    #[command(flatten)]
+    pub consent: Consent,
+}
+
+/// How long a state is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum Retention {
+    /// Until the workload is scaled down or deleted.
+    WhenScaled,
+    /// Until the workload is deleted.
+    WhenDeleted,
+    /// Also after the workload is gone.
+    Retain,
+}
+
+/// What happens to states that were recorded on a deleted node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum OnNodeDeletion {
+    /// They are kept.
+    Keep,
+    /// They are dropped after a grace period.
+    Forget,
+}
+
+/// Ends what pin began: removes the workload's annotations, or deletes its PersistentPodState. The recorded states are
+/// then lost. Shows what is removed, and asks.
+#[derive(Args, Clone, Debug)]
+pub struct Unpin {
+    /// The workload: NAME of a StatefulSet, or KIND/NAME.
+    #[arg(value_name = "WORKLOAD")]
+    pub workload: String,
+    /// Consent.
+    #[command(flatten)]
+    pub consent: Consent,
+}

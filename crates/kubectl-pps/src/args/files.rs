@@ -1,0 +1,93 @@
+//! Commands with files.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{AllNamespaces, Consent, OutputArgs};
+
+/// Writes PersistentPodStates with their recorded states to a file, ready for import: without what belongs to this cluster
+/// only, and without aliases.
+#[derive(Args, Clone, Debug)]
+pub struct Export {
+    /// Only these PersistentPodStates.
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// File to write. Must not exist, unless --overwrite is given. Without it: standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Replace the file.
+    #[arg(long, requires = "file")]
+    pub overwrite: bool,
+    /// Form of the states. plain: status.podStates, which every version and OpenKruise can read. stored: as in the cluster.
+    #[arg(long, value_name = "FORM", value_enum, default_value_t = Form::Plain)]
+    pub form: Form,
+    /// Namespaces.
+    #[command(flatten)]
+    pub all: AllNamespaces,
+}
+
+/// Form of states in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// One entry for each Pod.
+    #[default]
+    Plain,
+    /// As in the cluster.
+    Stored,
+}
+
+/// Reads PersistentPodStates with their recorded states from a file into the cluster: those of export, of
+/// kubectl get -o yaml, or OpenKruise's. Creates objects that do not exist. A state that the cluster has stays, unless
+/// --overwrite is given. Shows what it would do, and asks. Restore workloads afterwards.
+#[derive(Args, Clone, Debug)]
+pub struct Import {
+    /// File to read; - is standard input.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Replace states that the cluster has.
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Leave out a label or annotation, for example a host name or an address that means nothing in this cluster. May be
+    /// repeated.
+    #[arg(long, value_name = "KEY")]
+    pub drop_key: Vec<String>,
+    /// Only PersistentPodStates of this namespace; the objects of the file are in all namespaces that it names.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub from_namespace: Option<String>,
+    /// Consent.
+    #[command(flatten)]
+    pub consent: Consent,
+}
+
+/// Shows what the policy would inject into Pods from files, as a difference. Needs no cluster.
+///
+/// The files have Pods or StatefulSets, and PersistentPodStates with their status, in YAML or JSON.
+#[derive(Args, Clone, Debug)]
+pub struct Try {
+    /// Files; - is standard input.
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// File with the policy's settings, in YAML or JSON.
+    #[arg(long, value_name = "FILE")]
+    pub settings: Option<PathBuf>,
+    /// Format.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::Parser;
+
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn a_path_of_windows_is_one_argument() {
+        let cli = Cli::try_parse_from(["kubectl-pps", "try", r"C:\Users\a b\pod.yaml"]).unwrap();
+        let Command::Try(args) = cli.command else { panic!("{cli:?}") };
+        assert_eq!(args.files, [Path::new(r"C:\Users\a b\pod.yaml")]);
+    }
+}

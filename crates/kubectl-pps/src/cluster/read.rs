@@ -1,0 +1,195 @@
+//! Reads the cluster into a snapshot, page by page. What may not be read is left out, and said.
+
+use std::time::Duration;
+
+use kube::Client;
+use pps_check::facts::{Problem, Read, Right};
+use pps_check::gather::reader::{Limits, Reader};
+use pps_core::pps::GROUP;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::Failure;
+use crate::snapshot::{Node, Pod, Pps, Scope, Snapshot, Unseen, Workload};
+
+/// Those of all commands. An installation of 20,000 Pods is read.
+const LIMITS: Limits =
+    Limits { request: Duration::from_secs(30), body: 64 << 20, page: 500, objects: 100_000 };
+/// How long all reads of a command may take.
+const TOTAL: Duration = Duration::from_mins(3);
+
+/// What a command needs to know beside PersistentPodStates.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a kind of object")]
+pub struct Wanted {
+    /// The Pods of the namespace.
+    pub pods: bool,
+    /// The nodes, for their labels.
+    pub nodes: bool,
+    /// The Pods of all other namespaces, which take room.
+    pub other_pods: bool,
+    /// The StatefulSets.
+    pub workloads: bool,
+    /// The volumes, which exclude nodes.
+    pub volumes: bool,
+}
+
+/// Reads a snapshot.
+///
+/// # Errors
+///
+/// If PersistentPodStates cannot be read at all: the API server cannot be reached, or there is no definition. A missing
+/// right is no error: [`Snapshot::unseen`] has it.
+pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
+    let reader = Reader::new(client.clone(), LIMITS, Instant::now() + TOTAL);
+    let mut snapshot = Snapshot::empty(scope.clone());
+    let (pps, pods, nodes, workloads, kruise, claims, volumes) = tokio::join!(
+        read_pps(&reader, scope),
+        read_if(wanted.pods || wanted.other_pods, read_pods(&reader, scope, wanted.other_pods)),
+        read_if(wanted.nodes, list(&reader, "", "v1", "nodes", &Scope::All, Node::read)),
+        read_if(
+            wanted.workloads,
+            list(&reader, "apps", "v1", "statefulsets", scope, |object| Workload::read(object, "apps/v1"))
+        ),
+        read_if(
+            wanted.workloads,
+            list(&reader, GROUP, "v1beta1", "statefulsets", scope, |object| {
+                Workload::read(object, "apps.kruise.io/v1beta1")
+            })
+        ),
+        read_if(wanted.volumes, list(&reader, "", "v1", "persistentvolumeclaims", scope, Some)),
+        read_if(wanted.volumes, list(&reader, "", "v1", "persistentvolumes", &Scope::All, Some)),
+    );
+    snapshot.unseen = unseen(reader.into_problems());
+    match pps {
+        Read::Known(pps) => snapshot.pps = pps,
+        Read::Absent => return Err(no_definition()),
+        Read::Unknown => {
+            if let Some(failed) = snapshot.unseen.iter().find(|unseen| !unseen.is_forbidden) {
+                return Err(Failure::Unreadable(failed.to_string()));
+            }
+        }
+    }
+    snapshot.pods = items(pods);
+    snapshot.nodes = match nodes {
+        Read::Known(nodes) => Some(nodes.into_iter().map(|node| (node.name().to_owned(), node)).collect()),
+        Read::Absent | Read::Unknown => None,
+    };
+    snapshot.workloads = items(workloads);
+    // Its definition is absent where OpenKruise is not installed.
+    snapshot.workloads.extend(items(kruise));
+    snapshot.claims = items(claims);
+    snapshot.volumes = items(volumes);
+    snapshot.sort();
+    Ok(snapshot)
+}
+
+/// Reads one object; none if it does not exist.
+///
+/// # Errors
+///
+/// If it cannot be read. The text names a missing right.
+pub async fn get(client: &Client, right: Right, path: &str) -> Result<Option<Value>, Failure> {
+    let reader = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
+    match reader.get::<Value>(right, path).await {
+        Read::Known(object) => Ok(Some(object)),
+        Read::Absent => Ok(None),
+        Read::Unknown => {
+            let problem = unseen(reader.into_problems()).into_iter().next();
+            let text = problem.map_or_else(|| "it could not be read".to_owned(), |one| one.to_string());
+            Err(Failure::Unreadable(text))
+        }
+    }
+}
+
+/// Whether the user has a right; none if the API server does not say. Every user may ask this.
+pub async fn may(client: &Client, right: &Right) -> Option<bool> {
+    let reader = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
+    let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
+    let review = serde_json::json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {
+            "verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource,
+            "namespace": right.namespace.as_deref().unwrap_or_default(),
+            "name": right.name.as_deref().unwrap_or_default(),
+        }},
+    });
+    let needed = Right::new("create", "authorization.k8s.io", "selfsubjectaccessreviews");
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    reader
+        .review(needed, path, &review)
+        .await
+        .known()
+        .and_then(|answer| answer["status"]["allowed"].as_bool())
+}
+
+fn no_definition() -> Failure {
+    Failure::Unreadable(
+        "this cluster has no definition of PersistentPodState (persistentpodstates.apps.kruise.io): the product is not \
+         installed, or its CRD was deleted; see kubectl pps check"
+            .into(),
+    )
+}
+
+async fn read_if<T>(is_wanted: bool, read: impl Future<Output = Read<Vec<T>>>) -> Read<Vec<T>> {
+    if is_wanted { read.await } else { Read::Unknown }
+}
+
+async fn read_pps(reader: &Reader, scope: &Scope) -> Read<Vec<Pps>> {
+    match list(reader, GROUP, "v1alpha1", "persistentpodstates", scope, Pps::read).await {
+        // OpenKruise may serve only the newer version.
+        Read::Absent => list(reader, GROUP, "v1beta1", "persistentpodstates", scope, Pps::read).await,
+        read => read,
+    }
+}
+
+/// The Pods of the scope, and of all namespaces if they are wanted and may be read.
+async fn read_pods(reader: &Reader, scope: &Scope, other_pods: bool) -> Read<Vec<Pod>> {
+    if other_pods && let Read::Known(pods) = list(reader, "", "v1", "pods", &Scope::All, Pod::read).await {
+        return Read::Known(pods);
+    }
+    list(reader, "", "v1", "pods", scope, Pod::read).await
+}
+
+async fn list<T>(
+    reader: &Reader,
+    group: &'static str,
+    version: &str,
+    resource: &str,
+    scope: &Scope,
+    take: impl FnMut(Value) -> Option<T>,
+) -> Read<Vec<T>> {
+    let base = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+    let right = Right::new("list", group, resource);
+    let (right, path) = match scope {
+        Scope::All => (right, format!("{base}/{resource}")),
+        Scope::Namespace(namespace) => {
+            (right.within(namespace), format!("{base}/namespaces/{namespace}/{resource}"))
+        }
+    };
+    let what = right.to_string();
+    match reader.list_as(right, &path, "", take).await {
+        Read::Known((found, 0)) => Read::Known(found),
+        Read::Known((found, more)) => {
+            let _: Read<()> = reader.failed(&what, &format!("{more} objects more than are read"));
+            Read::Known(found)
+        }
+        Read::Absent => Read::Absent,
+        Read::Unknown => Read::Unknown,
+    }
+}
+
+fn items<T>(read: Read<Vec<T>>) -> Vec<T> {
+    match read {
+        Read::Known(items) => items,
+        Read::Absent | Read::Unknown => Vec::new(),
+    }
+}
+
+fn unseen(problems: Vec<Problem>) -> Vec<Unseen> {
+    let mut unseen: Vec<Unseen> = problems.into_iter().map(Unseen::of).collect();
+    unseen.sort();
+    unseen.dedup();
+    unseen
+}

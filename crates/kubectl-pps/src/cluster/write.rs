@@ -1,0 +1,187 @@
+//! The only file that changes anything. Each write carries the UID and the resource version of what was read.
+
+use http::{Method, Request, StatusCode};
+use kube::Client;
+use pps_check::facts::Right;
+use serde_json::{Value, json};
+
+use crate::Failure;
+
+/// Whose writes these are, in managed fields.
+pub const FIELD_MANAGER: &str = "kubectl-pps";
+
+/// Who publishes the Events.
+const REPORTER: &str = "kubectl-pps";
+
+/// Why a write was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteError {
+    /// Another client has changed the object since it was read, or deleted it.
+    Conflict(String),
+    /// The object does not exist.
+    NotFound,
+    /// A right is missing: `patch pods in namespace prod`.
+    Forbidden(Right),
+    /// An eviction would break a `PodDisruptionBudget`.
+    Disruption(String),
+    /// The API server or an admission policy refuses it.
+    Refused(String),
+    /// The API server did not answer, or with an error. Whether the write was done is not known.
+    Failed(String),
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Conflict(text) => Self::Refused(format!(
+                "another client has changed the object meanwhile; run the command again ({text})"
+            )),
+            WriteError::NotFound => Self::Refused("the object no longer exists".into()),
+            WriteError::Forbidden(right) => Self::Unreadable(format!("you have no permission to {right}")),
+            WriteError::Disruption(text) | WriteError::Refused(text) => Self::Refused(text),
+            WriteError::Failed(text) => Self::Unreadable(text),
+        }
+    }
+}
+
+/// A write.
+#[derive(Clone, Debug)]
+pub struct Write {
+    method: Method,
+    path: String,
+    content_type: &'static str,
+    body: Value,
+    right: Right,
+    dry_run: bool,
+}
+
+impl Write {
+    /// A merge patch. Its metadata must have the UID and the resource version that were read.
+    pub fn merge_patch(right: Right, path: String, body: Value) -> Self {
+        let content_type = "application/merge-patch+json";
+        Self { method: Method::PATCH, path, content_type, body, right, dry_run: false }
+    }
+
+    /// Creates an object.
+    pub fn create(right: Right, path: String, body: Value) -> Self {
+        let content_type = "application/json";
+        Self { method: Method::POST, path, content_type, body, right, dry_run: false }
+    }
+
+    /// Deletes exactly this object.
+    pub fn delete(right: Right, path: String, uid: &str, resource_version: &str) -> Self {
+        let body = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid, "resourceVersion": resource_version},
+        });
+        Self { method: Method::DELETE, path, content_type: "application/json", body, right, dry_run: false }
+    }
+
+    /// Evicts exactly this Pod, unless a `PodDisruptionBudget` forbids it.
+    pub fn evict(namespace: &str, pod: &str, uid: &str) -> Self {
+        let body = json!({
+            // Newer versions of Kubernetes accept this one too.
+            "apiVersion": "policy/v1beta1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        });
+        let right = Right::new("create", "", "pods/eviction").named(pod).within(namespace);
+        Self::create(right, format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction"), body)
+    }
+
+    /// The same write, which the API server checks and does not do.
+    #[must_use]
+    pub fn as_dry_run(mut self) -> Self {
+        self.dry_run = true;
+        self
+    }
+
+    /// The right that it needs.
+    pub fn right(&self) -> &Right {
+        &self.right
+    }
+}
+
+/// Sends a write, and returns what the API server has stored.
+///
+/// # Errors
+///
+/// If it was not done, or if it is not known whether it was.
+pub async fn send(client: &Client, write: Write) -> Result<Value, WriteError> {
+    let dry_run = if write.dry_run { "&dryRun=All" } else { "" };
+    let request = Request::builder()
+        .method(write.method)
+        .uri(format!("{}?fieldManager={FIELD_MANAGER}{dry_run}", write.path))
+        .header(http::header::CONTENT_TYPE, write.content_type)
+        .header(http::header::ACCEPT, "application/json")
+        .body(write.body.to_string().into_bytes())
+        .map_err(|error| WriteError::Failed(error.to_string()))?;
+    match client.request::<Value>(request).await {
+        Ok(stored) => Ok(stored),
+        Err(kube::Error::Api(status)) => {
+            let message = status.message.clone();
+            Err(match StatusCode::from_u16(status.code) {
+                Ok(StatusCode::CONFLICT) => WriteError::Conflict(message),
+                Ok(StatusCode::NOT_FOUND) => WriteError::NotFound,
+                // An admission plugin may refuse with the same code as missing rights.
+                Ok(StatusCode::FORBIDDEN) if message.contains(" cannot ") => {
+                    WriteError::Forbidden(write.right)
+                }
+                Ok(StatusCode::TOO_MANY_REQUESTS) if write.path.ends_with("/eviction") => {
+                    WriteError::Disruption(message)
+                }
+                Ok(code) if code.is_client_error() => WriteError::Refused(message),
+                _ => WriteError::Failed(message),
+            })
+        }
+        Err(error) => Err(WriteError::Failed(error.to_string())),
+    }
+}
+
+/// What an Event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note<'a> {
+    /// The object that it is about, as it was read.
+    pub about: &'a Value,
+    /// One word: `PodMoved`.
+    pub reason: &'static str,
+    /// What was done: `Move`.
+    pub action: &'static str,
+    /// A sentence.
+    pub message: String,
+}
+
+/// Leaves an Event on an object.
+///
+/// # Errors
+///
+/// If it could not be created. What it tells is done all the same.
+pub async fn publish(client: &Client, note: &Note<'_>, now: &str) -> Result<(), WriteError> {
+    let metadata = &note.about["metadata"];
+    let namespace = metadata["namespace"].as_str().unwrap_or("default");
+    let name = metadata["name"].as_str().unwrap_or_default();
+    let body = json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"generateName": format!("{name}."), "namespace": namespace},
+        "eventTime": now,
+        "type": "Normal",
+        "reason": note.reason,
+        "action": note.action,
+        "note": note.message.chars().take(1000).collect::<String>(),
+        "reportingController": REPORTER,
+        "reportingInstance": REPORTER,
+        "regarding": {
+            "apiVersion": note.about["apiVersion"],
+            "kind": note.about["kind"],
+            "namespace": namespace,
+            "name": name,
+            "uid": metadata["uid"],
+        },
+    });
+    let right = Right::new("create", "events.k8s.io", "events").within(namespace);
+    let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+    send(client, Write::create(right, path, body)).await.map(|_| ())
+}

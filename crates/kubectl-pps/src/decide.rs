@@ -1,0 +1,1 @@
+//! What the answer is, and what to write. Pure functions: no clock, no I/O, no API server.

@@ -1,0 +1,65 @@
+//! How a command ends.
+
+use std::fmt;
+
+/// How a command ends that gave its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is well, or everything is done.
+    Well,
+    /// The answer is that something is wrong: a Pod is Pending, or would be.
+    NotWell,
+    /// Something could not be read, so the answer is incomplete.
+    Incomplete,
+}
+
+impl Outcome {
+    /// 0, 1 or 2.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Well => 0,
+            Self::NotWell => 1,
+            Self::Incomplete => 2,
+        }
+    }
+
+    /// The worse one of two: what is wrong counts more than what is unknown.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::NotWell, _) | (_, Self::NotWell) => Self::NotWell,
+            (Self::Incomplete, _) | (_, Self::Incomplete) => Self::Incomplete,
+            (Self::Well, Self::Well) => Self::Well,
+        }
+    }
+}
+
+/// Why a command gave no answer, or did not do what it was to do. The text says what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The command line cannot be carried out.
+    Usage(String),
+    /// What was asked for does not exist, was refused, or is not safe. Nothing was changed, unless the text says so.
+    Refused(String),
+    /// The API server could not be reached or read, or a right is missing.
+    Unreadable(String),
+}
+
+impl Failure {
+    /// 1 if something was refused, else 2.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Refused(_) => 1,
+            Self::Usage(_) | Self::Unreadable(_) => 2,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Usage(text) | Self::Refused(text) | Self::Unreadable(text)) = self;
+        f.write_str(text)
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,41 @@
+//! Runs the commands: one file for each. Each reads, lets [`decide`](crate::decide) decide, shows, asks and writes.
+
+mod attempt;
+mod check;
+mod explain;
+mod export;
+mod forget;
+mod import;
+mod move_pod;
+mod pin;
+mod simulate;
+mod status;
+mod unpin;
+mod watch;
+
+use crate::args::{Cli, Command};
+use crate::print::Terminal;
+use crate::{Failure, Outcome};
+
+/// Runs a command.
+///
+/// # Errors
+///
+/// If it gives no answer, or does not do what it was to do.
+pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
+    let connection = &cli.connection;
+    match &cli.command {
+        Command::Try(args) => attempt::run(args, terminal).await,
+        Command::Check(args) => check::run(args, connection, terminal).await,
+        Command::Explain(args) => explain::run(args, connection, terminal).await,
+        Command::Export(args) => export::run(args, connection, terminal).await,
+        Command::Forget(args) => forget::run(args, connection, terminal).await,
+        Command::Import(args) => import::run(args, connection, terminal).await,
+        Command::Move(args) => move_pod::run(args, connection, terminal).await,
+        Command::Pin(args) => pin::run(args, connection, terminal).await,
+        Command::Simulate(args) => simulate::run(args, connection, terminal).await,
+        Command::Status(args) => status::run(args, connection, terminal).await,
+        Command::Unpin(args) => unpin::run(args, connection, terminal).await,
+        Command::Watch(args) => watch::run(args, connection, terminal).await,
+    }
+}

@@ -1,0 +1,14 @@
+//! `explain`: why a Pod is where it is.
+
+use crate::args::{Connection, Explain};
+use crate::print::Terminal;
+use crate::{Failure, Outcome};
+
+#[allow(clippy::unused_async, reason = "it will read")]
+pub(super) async fn run(
+    _args: &Explain,
+    _connection: &Connection,
+    _terminal: &Terminal,
+) -> Result<Outcome, Failure> {
+    Err(Failure::Usage("this command is not there yet".into()))
+}

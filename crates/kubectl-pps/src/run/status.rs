@@ -1,0 +1,14 @@
+//! `status`: where each Pod is, and where it is recorded.
+
+use crate::args::{Connection, Status};
+use crate::print::Terminal;
+use crate::{Failure, Outcome};
+
+#[allow(clippy::unused_async, reason = "it will read")]
+pub(super) async fn run(
+    _args: &Status,
+    _connection: &Connection,
+    _terminal: &Terminal,
+) -> Result<Outcome, Failure> {
+    Err(Failure::Usage("this command is not there yet".into()))
+}

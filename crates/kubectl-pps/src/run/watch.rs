@@ -1,0 +1,14 @@
+//! `watch`: the table of `status`, again whenever something changes.
+
+use crate::args::{Connection, Watch};
+use crate::print::Terminal;
+use crate::{Failure, Outcome};
+
+#[allow(clippy::unused_async, reason = "it will read")]
+pub(super) async fn run(
+    _args: &Watch,
+    _connection: &Connection,
+    _terminal: &Terminal,
+) -> Result<Outcome, Failure> {
+    Err(Failure::Usage("this command is not there yet".into()))
+}

@@ -1,0 +1,96 @@
+//! What was read from the cluster, without what no command needs, and what could not be read.
+
+mod node;
+mod pod;
+mod pps;
+mod unseen;
+mod workload;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+pub use self::node::Node;
+pub use self::pod::Pod;
+pub use self::pps::Pps;
+pub use self::unseen::Unseen;
+pub use self::workload::Workload;
+
+/// Which namespaces were read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All.
+    All,
+    /// One.
+    Namespace(String),
+}
+
+impl Scope {
+    /// Whether a namespace belongs to it.
+    pub fn contains(&self, namespace: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Namespace(own) => own == namespace,
+        }
+    }
+}
+
+/// A cluster at one moment, as far as it was read.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Which namespaces were asked for. Pods may be of others, too: they take room.
+    pub scope: Scope,
+    /// By namespace and name; ordinals in the order of numbers.
+    pub pods: Vec<Pod>,
+    /// By name; none if nodes may not be read.
+    pub nodes: Option<BTreeMap<String, Node>>,
+    /// StatefulSets of Kubernetes and of OpenKruise.
+    pub workloads: Vec<Workload>,
+    /// PersistentPodStates, aliases among them.
+    pub pps: Vec<Pps>,
+    /// The claims of volumes.
+    pub claims: Vec<Value>,
+    /// The volumes themselves.
+    pub volumes: Vec<Value>,
+    /// What could not be read.
+    pub unseen: Vec<Unseen>,
+}
+
+impl Snapshot {
+    /// One without any object.
+    pub fn empty(scope: Scope) -> Self {
+        Self {
+            scope,
+            pods: Vec::new(),
+            nodes: None,
+            workloads: Vec::new(),
+            pps: Vec::new(),
+            claims: Vec::new(),
+            volumes: Vec::new(),
+            unseen: Vec::new(),
+        }
+    }
+
+    /// Puts all objects in order.
+    pub fn sort(&mut self) {
+        self.pods.sort_by(|one, other| one.order().cmp(&other.order()));
+        self.workloads
+            .sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
+        self.pps.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
+    }
+
+    /// A Pod of a namespace.
+    pub fn pod(&self, namespace: &str, name: &str) -> Option<&Pod> {
+        self.pods.iter().find(|pod| pod.namespace() == namespace && pod.name() == name)
+    }
+
+    /// A node; none if it does not exist or nodes may not be read.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.as_ref()?.get(name)
+    }
+
+    /// The PersistentPodState of a name.
+    pub fn pps(&self, namespace: &str, name: &str) -> Option<&Pps> {
+        self.pps.iter().find(|pps| pps.namespace() == namespace && pps.name() == name)
+    }
+}

@@ -1,0 +1,126 @@
+//! Runs `kubectl-pps`, as kubectl does for `kubectl pps`.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::supervisor::beside_current_exe;
+
+const EXECUTABLE: &str = "kubectl-pps";
+const TIMEOUT: Duration = Duration::from_mins(3);
+
+/// What a command answered.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// The exit code.
+    pub exit_code: i32,
+    /// What it wrote to standard output.
+    pub stdout: String,
+    /// What it wrote to standard error.
+    pub stderr: String,
+}
+
+impl Answer {
+    /// The output as JSON.
+    pub fn json(&self) -> Result<serde_json::Value> {
+        serde_json::from_str(&self.stdout).with_context(|| format!("{self:?}"))
+    }
+}
+
+/// The plugin, with the rights of one user.
+#[derive(Clone, Debug)]
+pub struct Plugin {
+    kubeconfig: Option<PathBuf>,
+}
+
+impl Plugin {
+    /// One that uses this kubeconfig.
+    pub fn new(kubeconfig: impl Into<PathBuf>) -> Self {
+        Self { kubeconfig: Some(kubeconfig.into()) }
+    }
+
+    /// One without a cluster.
+    pub fn without_cluster() -> Self {
+        Self { kubeconfig: None }
+    }
+
+    /// Runs a command, without a terminal and without input.
+    pub async fn run(&self, args: &[&str]) -> Result<Answer> {
+        self.run_with(args, "").await
+    }
+
+    /// Runs a command with this input.
+    pub async fn run_with(&self, args: &[&str], input: &str) -> Result<Answer> {
+        let mut child = self.start(args)?;
+        let mut stdin = child.stdin.take().context("no input")?;
+        // A command that reads no input may end before.
+        let _ = stdin.write_all(input.as_bytes()).await;
+        drop(stdin);
+        finish(child, args).await
+    }
+
+    /// Starts a command, which is killed when it is dropped.
+    pub fn start(&self, args: &[&str]) -> Result<Child> {
+        let mut command = Command::new(executable()?);
+        self.prepare(&mut command).args(args);
+        Ok(command.spawn()?)
+    }
+
+    /// Runs a command on a terminal of so many columns, on which somebody types this.
+    pub async fn run_on_terminal(&self, args: &[&str], columns: u16, typed: &str) -> Result<Answer> {
+        let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+        let program = executable()?;
+        let words: Vec<String> =
+            [program.to_string_lossy().as_ref()].iter().chain(args).map(|word| quote(word)).collect();
+        let shell = format!("stty cols {columns} rows 50 -echo; exec {}", words.join(" "));
+        let mut command = Command::new("script");
+        self.prepare(&mut command).env("TERM", "xterm-256color").env("SHELL", "/bin/sh").args([
+            "--quiet",
+            "--return",
+            "--command",
+            &shell,
+            "/dev/null",
+        ]);
+        let mut child = command.spawn().context("script (Debian: bsdutils)")?;
+        let mut stdin = child.stdin.take().context("no input")?;
+        stdin.write_all(typed.as_bytes()).await?;
+        // It stays open: the end of the input would end the terminal.
+        let answer = finish(child, args).await;
+        drop(stdin);
+        answer
+    }
+
+    fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", "/nonexistent")
+            .envs(self.kubeconfig.as_deref().map(|path: &Path| ("KUBECONFIG", path)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+    }
+}
+
+async fn finish(child: Child, args: &[&str]) -> Result<Answer> {
+    let Ok(output) = timeout(TIMEOUT, child.wait_with_output()).await else {
+        bail!("kubectl pps {} does not end", args.join(" "));
+    };
+    let output = output?;
+    Ok(Answer {
+        exit_code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+fn executable() -> Result<PathBuf> {
+    beside_current_exe(EXECUTABLE)
+        .with_context(|| format!("{EXECUTABLE} is not built: cargo build --bin {EXECUTABLE}"))
+}

@@ -1,0 +1,5 @@
+//! `kubectl pps` on a real control plane: what each command answers, and that Pods really move.
+//!
+//! The scenarios of a test share one cluster; each has its own namespace and Nodes.
+
+mod command_line;
