@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$REPO_DIR"
 with_cargo
 have valgrind || need_packages valgrind
-step "build the measurements" "$CARGO" build --locked --profile measured -p pps-bench -p pps-e2e -p pps-sidecar --bins
+step "build the measurements" "$CARGO" build --locked --profile measured -p pps-bench -p pps-e2e -p pps-sidecar -p kubectl-pps --bins
 PPS_CONTROL_PLANE_DIR="$(hack/control-plane.sh)"
 export PPS_CONTROL_PLANE_DIR
 exec "${CARGO_TARGET_DIR:-target}/measured/pps-bench" --write docs/benchmarks.md "$@"

@@ -11,6 +11,7 @@ mod instructions;
 mod lookup;
 mod meter;
 mod openkruise;
+mod plugin;
 mod reading;
 mod report;
 mod sample;
@@ -68,6 +69,8 @@ enum Part {
     Reading,
     /// The writes of a first start, and the same ones from a client that does nothing else.
     Writing,
+    /// `kubectl pps` in a cluster of 10,000 Pods.
+    Plugin,
     /// Beside OpenKruise's manager, in turns on one control plane. Needs `OPENKRUISE_MANAGER`.
     Openkruise,
 }
@@ -148,6 +151,7 @@ fn measure(part: Part, args: &Args, publish: Publish<'_>) -> Result<()> {
         }
         Part::Sidecar => tokio::runtime::Runtime::new()?.block_on(sidecar::measure(args.small))?,
         Part::Admission => tokio::runtime::Runtime::new()?.block_on(admission::measure(args.admissions))?,
+        Part::Plugin => tokio::runtime::Runtime::new()?.block_on(plugin::measure(args.small))?,
         Part::Openkruise => {
             let runtime = tokio::runtime::Runtime::new()?;
             return runtime.block_on(openkruise::measure(args.small, publish));
