@@ -68,6 +68,7 @@ async fn json_and_protobuf_show_the_same_facts() {
         count(|fact| !fact.ready),
         count(|fact| fact.ready_since.is_some()),
         count(|fact| fact.terminating),
+        count(|fact| fact.exempt),
         count(|fact| fact.pending.is_some()),
         count(|fact| fact.pending.as_ref().is_some_and(|pending| !pending.required_affinity.is_empty())),
         count(|fact| fact.node.is_some()),
@@ -283,6 +284,7 @@ fn metadata(random: &mut Random, name: &str) -> Value {
     }
     if random.below(2) == 0 {
         metadata["annotations"][pps_core::INJECTED_ANNOTATION] = (*random.one(&["p", "", "ü"])).into();
+        metadata["annotations"][pps_core::RECORD_ANNOTATION] = (*random.one(&["false", "", "true"])).into();
     }
     let owners = ["StatefulSet", "ReplicaSet", "Database", ""];
     let groups = ["apps/v1", "example.com/v1", ""];

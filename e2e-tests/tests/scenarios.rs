@@ -49,6 +49,7 @@ async fn pods_return_to_their_nodes() {
         passthrough::changes_nothing_else_in_a_pod,
         recording::records_first_pods_without_changing_them,
         recording::records_later_changes_of_labels_and_annotations,
+        recording::leaves_the_state_of_an_exempt_pod_alone,
         recording::records_a_newly_named_topology_key,
         recording::records_and_injects_in_the_spelling_of_v1beta1,
     ])

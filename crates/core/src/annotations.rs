@@ -10,6 +10,16 @@ use crate::names::is_annotation_key;
 /// The annotation that the policy writes on a Pod it has changed; its value is the name of the PPS.
 pub const INJECTED_ANNOTATION: &str = "kruise.io/injected-persistent-pod-state";
 
+/// The annotation of a Pod that says whether the Pod is recorded, see [`forbids_recording`].
+pub const RECORD_ANNOTATION: &str = "kruise.io/record-persistent-pod-state";
+
+/// Whether the value of [`RECORD_ANNOTATION`] says that the Pod is not recorded: what is recorded under its name then stays
+/// unchanged, also while the Pod is Ready. Without this, nobody could change the recorded state of a running Pod before it is
+/// created again.
+pub fn forbids_recording(value: &str) -> bool {
+    value == "false"
+}
+
 /// Annotations that are never injected. Their writer treats them as its own state: a Pod that is created
 /// with one of them would, for example, claim an address that the CNI has not assigned to it. A `*` at the
 /// beginning stands for one or more characters. The second part is the key to list instead, with the same
@@ -32,6 +42,7 @@ pub const NEVER_INJECTED: &[(&str, Option<&str>)] = &[
     ("cni.projectcalico.org/containerID", None),
     ("vpc.amazonaws.com/pod-ips", None),
     (INJECTED_ANNOTATION, None),
+    (RECORD_ANNOTATION, None),
 ];
 
 /// Whether an annotation key must never be injected, see [`NEVER_INJECTED`].

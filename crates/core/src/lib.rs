@@ -23,6 +23,7 @@
 //! | [`packed`] | how are the states of many Pods stored? |
 //! | [`status`] | what has to be written into the PPS, as a merge patch? |
 //! | [`size`] | how much capacity is left in it? |
+//! | [`edit`] | which write changes recorded states as a user wants it? |
 //! | [`generate`] | which PPS does an annotated workload ask for? |
 //! | [`validate`] | what is wrong with a PPS that is created or updated? |
 //! | [`protect`] | may a PPS be deleted? |
@@ -41,6 +42,7 @@ pub mod annotations;
 pub mod apply;
 pub mod conflict;
 pub mod demand;
+pub mod edit;
 pub mod excerpt;
 pub mod generate;
 mod json;
@@ -62,7 +64,10 @@ pub mod validate;
 pub mod whitelist;
 pub mod workload;
 
-pub use annotations::{AnnotationRules, INJECTED_ANNOTATION, NEVER_INJECTED, is_never_injected};
+pub use annotations::{
+    AnnotationRules, INJECTED_ANNOTATION, NEVER_INJECTED, RECORD_ANNOTATION, forbids_recording,
+    is_never_injected,
+};
 pub use apply::{Applied, ApplyError, apply};
 pub use json::{shorten, to_text};
 pub use names::is_dns_subdomain;

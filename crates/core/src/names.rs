@@ -27,6 +27,11 @@ pub(crate) fn is_label_key(text: &str) -> bool {
         && consists_of(name, |byte| byte.is_ascii_alphanumeric(), b"-_.")
 }
 
+/// Whether a text can be the value of a label.
+pub(crate) fn is_label_value(text: &str) -> bool {
+    text.is_empty() || (text.len() <= 63 && consists_of(text, |byte| byte.is_ascii_alphanumeric(), b"-_."))
+}
+
 /// Whether a text can be the name of a workload, or of a PersistentPodState.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(|label| consists_of(label, is_lower_case, b"-"))

@@ -22,6 +22,7 @@ pub use self::status::{Form, PackedClaim, PpsStatus, StoredForm};
 
 /// The part of a Pod from which its state is recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts, of one byte each")]
 pub struct PodFact {
     /// UID of the controller owner.
     pub owner: Option<Arc<str>>,
@@ -32,6 +33,8 @@ pub struct PodFact {
     pub terminating: bool,
     /// Whether the Pod carries the policy's annotation.
     pub injected: bool,
+    /// Whether the Pod is not to be recorded, as its annotation says.
+    pub exempt: bool,
     /// The annotations that some PPS names, sorted by key once the index has them.
     pub annotations: Vec<(Arc<str>, Arc<str>)>,
     /// The Pod's addresses, the primary one first.

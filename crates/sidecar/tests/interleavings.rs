@@ -215,6 +215,7 @@ impl Simulation {
                     node: Some(NODES[number % NODES.len()]),
                     ready: true,
                     terminating: false,
+                    exempt: false,
                     ip: Some(7),
                     address: Some(7),
                 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube::api::{DeleteParams, DynamicObject};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use pps_e2e::cluster::Cluster;
 use serde_json::{Value, json};
 
@@ -97,6 +97,54 @@ pub(crate) async fn records_later_changes_of_labels_and_annotations(cluster: &Cl
     cluster.nodes.label(&node, ZONE, Some("later-zone-0")).await.unwrap();
     let good = |pps: &DynamicObject| recording(pps)["status"] == "True";
     pool.wait_for_object("mine", "the label to be back", SOON, good).await;
+}
+
+/// A running Pod is moved so: with the annotation, what another client writes into its state stays.
+pub(crate) async fn leaves_the_state_of_an_exempt_pod_alone(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "exempt", 3, 1).await;
+    let named = "example.io/exempt";
+    let spec = json!({"requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]},
+        "persistentPodAnnotations": [{"key": named}]});
+    pool.object("mine", &spec_for("web", &spec)).await;
+    let before = homes(&cluster.run_stateful_set(&pool.stateful_set("web", 2)).await.unwrap());
+    pool.recorded("mine", "web").await;
+    let target =
+        (0..3).map(|index| format!("exempt-{index}")).find(|node| !before.values().any(|home| home == node));
+    let target = target.unwrap();
+
+    pool.annotate_pod("web-0", &json!({pps_core::RECORD_ANNOTATION: "false"})).await;
+    let moved = json!({"nodeName": target, "nodeTopologyLabels": {HOSTNAME: target}});
+    write_state(&pool, "web-0", &moved).await;
+    // That the other Pod's annotation is recorded shows that the sidecar has seen all this.
+    for pod in ["web-0", "web-1"] {
+        pool.annotate_pod(pod, &json!({named: "x"})).await;
+    }
+    pool.wait_for_object("mine", "the other Pod's annotation to be recorded", SOON, |pps| {
+        pps.data["status"]["podStates"]["web-1"]["annotations"][named] == "x"
+    })
+    .await;
+    tokio::time::sleep(WHILE).await;
+    assert_eq!(pool.states("mine").await["web-0"], moved);
+
+    // The Pod's successor goes there, and is recorded as any other.
+    let after = pool.recreate("web", &["web-0"]).await;
+    assert_eq!(homes(&after)["web-0"], target);
+    pool.annotate_pod("web-0", &json!({named: "y"})).await;
+    let states = pool.recorded_within("mine", "web", SOON).await;
+    assert_eq!(states["web-0"]["annotations"], json!({named: "y"}));
+
+    // Without the annotation, the Pod itself is recorded again.
+    pool.annotate_pod("web-1", &json!({pps_core::RECORD_ANNOTATION: "false"})).await;
+    write_state(&pool, "web-1", &json!({"nodeName": null, "nodeTopologyLabels": null, "annotations": null}))
+        .await;
+    pool.annotate_pod("web-1", &json!({pps_core::RECORD_ANNOTATION: null})).await;
+    pool.recorded_within("mine", "web", SOON).await;
+}
+
+async fn write_state(pool: &Pool<'_>, pod: &str, state: &Value) {
+    let patch = Patch::Merge(json!({"status": {"podStates": {pod: state}}}));
+    let api = pool.cluster.pps_api(pool.namespace);
+    api.patch_status("mine", &PatchParams::default(), &patch).await.unwrap();
 }
 
 pub(crate) async fn records_a_newly_named_topology_key(cluster: &Cluster) {

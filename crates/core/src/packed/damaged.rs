@@ -17,8 +17,13 @@ impl fmt::Display for Damaged {
 impl std::error::Error for Damaged {}
 
 impl Damaged {
+    /// What is wrong, with the path of the field.
+    pub(crate) fn new(reason: String) -> Self {
+        Self(reason)
+    }
+
     /// A bucket that cannot be read.
-    pub(super) fn at(bucket: Bucket, reason: impl fmt::Display) -> Self {
+    pub(crate) fn at(bucket: Bucket, reason: impl fmt::Display) -> Self {
         Self(format!("status.packed.buckets.{bucket} is damaged: {reason}"))
     }
 }

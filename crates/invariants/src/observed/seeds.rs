@@ -10,9 +10,13 @@ pub(crate) fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     let mut seeds = Vec::new();
     let mut add = |target, name: &str, bytes: Vec<u8>| seeds.push((target, name.to_owned(), bytes));
     let text = |value: &Value| value.to_string().into_bytes();
-    for (name, pod) in
-        [("known", pod("web-0")), ("new", pod("web-2")), ("pending", pending()), ("replicated", replicated())]
-    {
+    for (name, pod) in [
+        ("known", pod("web-0")),
+        ("new", pod("web-2")),
+        ("pending", pending()),
+        ("exempt", exempt()),
+        ("replicated", replicated()),
+    ] {
         add("observed_pod", name, text(&pod));
     }
     add("observed_node", "known", text(&node("node-1")));
@@ -61,6 +65,12 @@ fn pending() -> Value {
     pod["spec"] = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}]}}}});
     pod["status"] = json!({"phase": "Pending"});
+    pod
+}
+
+fn exempt() -> Value {
+    let mut pod = pod("web-0");
+    pod["metadata"]["annotations"]["kruise.io/record-persistent-pod-state"] = "false".into();
     pod
 }
 

@@ -48,6 +48,8 @@ pub(crate) struct Pod {
     pub(crate) node: Option<Name>,
     pub(crate) ready: bool,
     pub(crate) terminating: bool,
+    /// Whether its annotation forbids that it is recorded.
+    pub(crate) exempt: bool,
     /// The annotation `ip`: `None` is absent, 0 is blank.
     pub(crate) ip: Option<u8>,
     /// `status.podIP`.

@@ -9,7 +9,7 @@ use super::model::may_want;
 use super::states::{changed_states, parse_status};
 
 impl Cluster {
-    /// Asserts that a status patch names no node on which the Pod does not run, and drops no state that a Pod of the
+    /// Asserts that a status patch names no node on which the Pod does not run or is exempt from recording, and drops no state that a Pod of the
     /// cluster backs, that its workload wants, or that the retention policy keeps.
     pub(crate) fn assert_drops_no_needed_state(&self, name: &str, patch: &Value) {
         let Some(object) = self.objects.get(name) else { return };
@@ -23,11 +23,13 @@ impl Cluster {
             let Some(after) = after else { continue };
             let Some(before) = status.pod_states.get(pod_name) else { continue };
             let node = after.node_name.as_str();
-            let runs_there =
-                self.pods.get(pod_name.as_str()).is_some_and(|pod| pod.ready && pod.node == Some(node));
+            let is_recorded_there = self
+                .pods
+                .get(pod_name.as_str())
+                .is_some_and(|pod| pod.ready && !pod.exempt && pod.node == Some(node));
             assert!(
-                runs_there || before.node_name == node,
-                "{name}: the state of {pod_name} is overwritten although its Pod does not run on {node}\n{patch}\n{self:?}"
+                is_recorded_there || before.node_name == node,
+                "{name}: the state of {pod_name} is overwritten although its Pod does not run on {node}, or is exempt\n{patch}\n{self:?}"
             );
         }
         for (pod, _) in changed.iter().filter(|(_, after)| after.is_none()) {

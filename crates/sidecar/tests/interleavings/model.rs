@@ -134,14 +134,14 @@ fn name_holder(pod: Option<&Pod>, workload: Option<&Workload>, former_uid: Optio
     }
 }
 
-/// The state of a running Pod; `None` if it is not Ready on a known Node.
+/// The state of a running Pod; `None` if it is not Ready on a known Node, or if its annotation forbids to record it.
 pub(crate) fn running_state(
     snapshot: &Snapshot,
     options: SpecOptions,
     pod: &Pod,
     before: Option<&PodState>,
 ) -> Option<PodState> {
-    let node_name = pod.node.filter(|_| pod.ready && !pod.terminating)?;
+    let node_name = pod.node.filter(|_| pod.ready && !pod.terminating && !pod.exempt)?;
     let node = snapshot.nodes.objects.get(node_name)?;
     let mut state = PodState { node_name: node_name.to_owned(), ..PodState::default() };
     for (key, is_named, value) in
@@ -265,7 +265,8 @@ pub(crate) fn expected_status(
         let pod = snapshot.pods.objects.get(pod_name.as_str());
         let holder = name_holder(pod, workload, former_uid);
         let is_held = held.contains(&pod_name);
-        let runs = pod.filter(|pod| present.is_some() && holder == NameHolder::Owned && pod.ready);
+        let runs =
+            pod.filter(|pod| present.is_some() && holder == NameHolder::Owned && pod.ready && !pod.exempt);
         if let Some(pod) = runs.filter(|pod| pod.node.is_some()) {
             let current = running_state(snapshot, options, pod, before);
             let moves = |state: &PodState| before.is_some_and(|before| before.node_name != state.node_name);

@@ -277,7 +277,11 @@ impl Simulation {
         let is_current = stored == Some(object.status.get("targetUID"));
         for (pod_name, pod) in &self.snapshot.pods.objects {
             let has_node = pod.node.is_some_and(|node| self.snapshot.nodes.objects.contains_key(node));
-            let runs = pod.ready && !pod.terminating && has_node && pod.owner.as_ref() == Some(&workload.uid);
+            let is_recorded = pod.ready
+                && !pod.terminating
+                && !pod.exempt
+                && has_node
+                && pod.owner.as_ref() == Some(&workload.uid);
             let is_written = changed.as_ref().is_some_and(|changed| changed.contains_key(*pod_name));
             // A Pod that is gone already, as a late watch does not show, backs nothing.
             let exists = self
@@ -285,7 +289,7 @@ impl Simulation {
                 .pods
                 .get(pod_name)
                 .is_some_and(|stored| stored.owner == pod.owner && stored.ready);
-            if runs && exists && is_current && !is_written {
+            if is_recorded && exists && is_current && !is_written {
                 self.cluster.note_recorder(&object.uid, pod_name, &workload.uid);
             }
         }

@@ -178,6 +178,9 @@ pub(crate) fn pod_fact(name: Name, pod: &Pod, interest: &Interest) -> PodFact {
     if let Some(ip) = ip_annotation(pod) {
         metadata["annotations"]["ip"] = ip.into();
     }
+    if pod.exempt {
+        metadata["annotations"]["kruise.io/record-persistent-pod-state"] = "false".into();
+    }
     if pod.terminating {
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     }

@@ -77,6 +77,10 @@ pub(crate) enum ClusterChange {
     /// Deletes the Pod and creates it again on another Node, Ready or not yet.
     MovePod(u8, u8, bool),
     AnnotatePod(u8, Option<u8>),
+    /// Sets or removes the annotation that forbids to record the Pod.
+    ExemptPod(u8, bool),
+    /// Another client exempts a Pod and then empties its state or names another Node in it, as `kubectl pps move` does.
+    MoveState(u8, Option<u8>),
     SetPodAddress(u8, Option<u8>),
     SetPodOwner(u8, u8),
     PutNode(u8, Option<u8>, bool),
@@ -175,6 +179,8 @@ fn cluster_change() -> impl Strategy<Value = ClusterChange> {
         3 => pod().prop_map(C::DeletePod),
         3 => (pod(), node(), any::<bool>()).prop_map(|(pod, node, ready)| C::MovePod(pod, node, ready)),
         2 => (pod(), proptest::option::of(0_u8..3)).prop_map(|(pod, ip)| C::AnnotatePod(pod, ip)),
+        1 => (pod(), any::<bool>()).prop_map(|(pod, exempt)| C::ExemptPod(pod, exempt)),
+        2 => (pod(), proptest::option::of(node())).prop_map(|(pod, node)| C::MoveState(pod, node)),
         1 => (pod(), proptest::option::of(1_u8..3)).prop_map(|(pod, ip)| C::SetPodAddress(pod, ip)),
         2 => (pod(), 0_u8..8).prop_map(|(pod, owner)| C::SetPodOwner(pod, owner)),
     ];
@@ -228,6 +234,7 @@ pub(crate) fn race() -> impl Strategy<Value = Step> {
             3 => (any::<u8>(), 0_u8..8, 0_u8..4).prop_map(|(pod, owner, node)|
                 C::CreatePod { pod, owner, node: Some(node), ready: true, ip: 1 }),
             1 => any::<u8>().prop_map(C::DeletePod),
+            2 => (any::<u8>(), proptest::option::of(0_u8..4)).prop_map(|(pod, node)| C::MoveState(pod, node)),
         ]
     };
     let delivered = proptest::array::uniform6(proptest::bool::weighted(0.7));
@@ -374,7 +381,7 @@ impl Simulation {
                     let owner = self.owner_uid(workload, *owner);
                     let node = node.map(|node| pick(&NODES, node));
                     let (ready, ip) = (*ready && node.is_some(), Some(*ip).filter(|ip| *ip < 3));
-                    self.put_pod(name, Pod { owner, node, ready, ip, address: Some(1), terminating: false });
+                    self.put_pod(name, Pod { owner, node, ready, ip, address: Some(1), ..Pod::default() });
                 }
             }
             C::MakePodReady(pod, node) => self.edit_pod(*pod, |pod| {
@@ -389,7 +396,20 @@ impl Simulation {
                 if let Some(pod) = self.cluster.pods.get(name).cloned() {
                     let node = Some(pick(&NODES, *node));
                     self.delete_pod(name);
-                    self.put_pod(name, Pod { node, ready: *ready, terminating: false, ..pod });
+                    self.put_pod(name, Pod { node, ready: *ready, terminating: false, exempt: false, ..pod });
+                }
+            }
+            C::ExemptPod(pod, exempt) => self.edit_pod(*pod, |pod| pod.exempt = *exempt),
+            C::MoveState(number, node) => {
+                self.edit_pod(*number, |pod| pod.exempt = true);
+                let (pod, workload) = pick(&PODS, *number);
+                let node = node.map(|node| pick(&NODES, node));
+                let state = json!({"nodeName": node, "nodeTopologyLabels": null});
+                for (object, (_, targets)) in PPS_OBJECTS.iter().enumerate() {
+                    if targets.contains(&workload) {
+                        let object = u8::try_from(object).unwrap();
+                        self.change_cluster(&C::PatchStatus(object, json!({"podStates": {pod: state}})));
+                    }
                 }
             }
             C::AnnotatePod(pod, ip) => self.edit_pod(*pod, |pod| pod.ip = *ip),

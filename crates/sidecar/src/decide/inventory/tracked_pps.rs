@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pps_core::Spec;
 use pps_core::pps::{Condition, RetentionPolicy};
 
-use super::capacity::{Capacity, Sizes};
+use super::capacity::{Capacity, Sizes, overlay_size};
 use super::changed_states::EntryChange;
 use super::compaction::Compaction;
 use super::dirty::Dirty;
@@ -227,6 +227,11 @@ impl TrackedPps {
             self.dirty.mark_all();
         }
         resource_version.clone_into(&mut self.fact.resource_version);
+        // What makes the compact form larger than the plain one is only measured now.
+        let compact = write.sizes.stored.saturating_sub(overlay_size(&self.fact.status));
+        if self.fact.status.form.is_compact() && compact > write.sizes.plain {
+            self.dirty.mark_header();
+        }
         let (retry, header) = self.capacity.on_written(write.sizes);
         for pod in &retry {
             self.dirty.mark_entry(pod);

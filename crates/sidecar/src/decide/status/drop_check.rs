@@ -126,15 +126,16 @@ impl DropCheck {
         nodes: &BTreeSet<Arc<str>>,
     ) -> BTreeSet<Arc<str>> {
         let owner = self.decided_from.as_ref().map(|workload| &workload.uid);
-        let runs_elsewhere = |moved: &&MovedPod| {
+        let must_not_move = |moved: &&MovedPod| {
             pods.get(&moved.pod).is_none_or(|pod| {
                 pod.terminating
                     || !pod.ready
+                    || pod.exempt
                     || pod.node.as_deref() != Some(&moved.node)
                     || pod.owner.as_ref() != owner
             })
         };
-        let refuted_moves = self.moves.iter().filter(runs_elsewhere).map(|moved| moved.pod.clone());
+        let refuted_moves = self.moves.iter().filter(must_not_move).map(|moved| moved.pod.clone());
         if self.has_drops() && self.decided_from.as_ref() != workload {
             return refuted_moves.chain(self.drops.iter().map(|drop| drop.pod.clone())).collect();
         }

@@ -199,7 +199,7 @@ fn decide_one(
     let ownership = view.ownership(name);
     if view.living_workload().is_some()
         && ownership == PodOwnership::Owned
-        && let Some(pod) = view.pod(name).filter(|pod| pod.ready)
+        && let Some(pod) = view.pod(name).filter(|pod| pod.ready && !pod.exempt)
         && let Some(node_name) = &pod.node
     {
         // Until the node is known, so are none of its labels.

@@ -5,10 +5,10 @@ mod protobuf;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use pps_core::INJECTED_ANNOTATION;
 use pps_core::limits::MAX_NAME_LENGTH;
 use pps_core::owner::has_stable_names;
 use pps_core::required_affinity::RequiredAffinity;
+use pps_core::{INJECTED_ANNOTATION, RECORD_ANNOTATION, forbids_recording};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -99,6 +99,7 @@ pub fn pod_fact(pod: &Pod, interest: &Interest) -> Option<PodFact> {
         ready_since: ready.and_then(PodCondition::since),
         terminating: pod.metadata.deletion_timestamp.is_some(),
         injected: injected_from(pod).is_some(),
+        exempt: annotation(pod, RECORD_ANNOTATION).is_some_and(|value| forbids_recording(value)),
         annotations: interest.annotations().pick(annotations),
         ips,
         pending: pending_pod(pod).filter(|_| node.is_none()).map(Box::new),
@@ -134,7 +135,11 @@ impl PodCondition {
 
 /// The PPS that the policy's annotation names.
 fn injected_from(pod: &Pod) -> Option<&String> {
-    pod.metadata.annotations.as_ref()?.get(INJECTED_ANNOTATION)
+    annotation(pod, INJECTED_ANNOTATION)
+}
+
+fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a String> {
+    pod.metadata.annotations.as_ref()?.get(key)
 }
 
 /// Set if a Pod carries the policy's annotation, is Pending, has no scheduling gate, and its required affinity is not too
@@ -196,6 +201,7 @@ mod tests {
             ready_since: Some(1_767_225_607),
             terminating: false,
             injected: false,
+            exempt: false,
             annotations: vec![("ip".into(), "10.0.0.7".into())],
             ips: vec!["10.0.0.7".into()],
             pending: None,
@@ -219,6 +225,22 @@ mod tests {
                 pod(json!({"metadata": {"name": "w-0"}, "status": {"conditions": [scheduled, condition]}}));
             let fact = pod_fact(&pod, &Interest::default()).unwrap();
             assert_eq!((fact.ready, fact.ready_since), expected, "{ready}");
+        }
+    }
+
+    #[test]
+    fn only_the_word_false_forbids_that_a_pod_is_recorded() {
+        for (annotations, expected) in [
+            (json!({RECORD_ANNOTATION: "false"}), true),
+            (json!({RECORD_ANNOTATION: "true"}), false),
+            (json!({RECORD_ANNOTATION: "False"}), false),
+            (json!({RECORD_ANNOTATION: ""}), false),
+            (json!({"other": "false"}), false),
+            (json!(null), false),
+        ] {
+            let pod = pod(json!({"metadata": {"name": "w-0", "annotations": annotations}}));
+            let fact = pod_fact(&pod, &Interest::default()).unwrap();
+            assert_eq!((fact.exempt, fact.annotations), (expected, vec![]), "{annotations}");
         }
     }
 

@@ -178,6 +178,7 @@ fn keeps_a_state_while_a_pod_backs_it() {
     let backing = [
         ready_on("node-1"),
         PodFact { owner: None, ..ready_on("node-1") },
+        PodFact { exempt: true, ..ready_on("node-1") },
         // Starting on another node: it has its annotations and will be recorded there.
         PodFact { ready: false, ..ready_on("node-2") },
     ];

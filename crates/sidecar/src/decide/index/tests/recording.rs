@@ -116,6 +116,80 @@ fn keeps_the_state_of_a_terminating_or_pending_pod() {
     assert_eq!(world.patch("p"), None);
 }
 
+/// What is not to be recorded, although it is Ready.
+fn exempt_on(node: &str) -> PodFact {
+    PodFact { exempt: true, ..ready_on(node) }
+}
+
+#[test]
+fn does_not_record_a_pod_whose_annotation_forbids_it() {
+    let mut world = World::with_workload();
+    world.pod("w-0", exempt_on("node-1"));
+    assert_eq!(world.patch("p"), None);
+    world.pod("w-0", ready_on("node-1"));
+    assert_eq!(world.pod_states("p"), json!({"w-0": state("node-1", "a")}));
+    world.accept("p");
+
+    // What is recorded stays, wherever the Pod runs and whatever its node's labels are.
+    world.pod("w-0", exempt_on("node-1"));
+    world.node("node-1", &[("zone", "c")]);
+    assert_eq!(world.patch("p"), None);
+    world.pod("w-0", exempt_on("node-2"));
+    assert_eq!(world.patch("p"), None);
+    world.pod("w-0", ready_on("node-2"));
+    assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-2", "the annotation is gone");
+}
+
+#[test]
+fn leaves_what_another_client_writes_for_an_exempt_pod() {
+    for written in [state("node-2", "b"), json!({"annotations": {"ip": "10.0.0.1"}}), json!({}), Value::Null]
+    {
+        let mut world = World::with_workload();
+        world.pod("w-0", ready_on("node-1"));
+        world.settle("p");
+        let mut status = world.status("p");
+        world.pod("w-0", exempt_on("node-1"));
+        status["podStates"] = json!({"w-0": written});
+        status["recorded"] = json!(i32::from(!written.is_null()));
+        if written.is_null() {
+            status.as_object_mut().unwrap().remove("podStates");
+        }
+        world.object("p", &spec("w"), &status);
+        assert_eq!(world.patch("p"), None, "{written}");
+        // It is terminating, and still Ready until its containers have ended.
+        world.pod("w-0", PodFact { terminating: true, ..exempt_on("node-1") });
+        assert_eq!(world.patch("p"), None, "{written}");
+        // Its successor does not have the annotation.
+        world.pod("w-0", PodFact { ready: false, ..ready_on("node-2") });
+        assert_eq!(world.patch("p"), None, "{written}");
+        world.pod("w-0", ready_on("node-2"));
+        world.settle("p");
+        assert_eq!(world.status("p")["podStates"]["w-0"], state("node-2", "b"), "{written}");
+    }
+}
+
+#[test]
+fn the_state_of_an_exempt_pod_is_kept_as_long_as_that_of_any_living_pod() {
+    let mut world = World::with_workload();
+    for name in ["w-0", "w-2"] {
+        world.pod(name, ready_on("node-1"));
+        world.settle("p");
+        world.pod(name, exempt_on("node-1"));
+    }
+    world.workload("w", "uid-w", 1, &[]);
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0", "w-2"], "it is not wanted, and lives");
+    world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
+    for name in ["w-0", "w-2"] {
+        world.pod(name, PodFact { owner: None, ..exempt_on("node-1") });
+    }
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0", "w-2"], "an orphan");
+    world.index.apply_pods(Update::Delete(key("w-2")));
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0"]);
+}
+
 #[test]
 fn decides_nothing_before_every_list_is_complete() {
     let mut index = Index::new(Interest::default());

@@ -173,7 +173,9 @@ fn a_pod_that_runs_elsewhere_in_the_cluster_refutes_the_move_of_its_state() {
     assert!(check.refuted(None, &pods(&[("w-0", ready_on("node-2"))]), &BTreeSet::new()).is_empty());
     let unready = PodFact { ready: false, ..ready_on("node-2") };
     let foreign = PodFact { owner: Some("uid-other".into()), ..ready_on("node-2") };
-    for pod in [ready_on("node-1"), unready, foreign] {
+    let terminating = PodFact { terminating: true, ..ready_on("node-2") };
+    let exempt = PodFact { exempt: true, ..ready_on("node-2") };
+    for pod in [ready_on("node-1"), unready, foreign, terminating, exempt] {
         assert_eq!(names(&check.refuted(None, &pods(&[("w-0", pod)]), &BTreeSet::new())), ["w-0"]);
     }
     assert_eq!(names(&check.refuted(None, &pods(&[]), &BTreeSet::new())), ["w-0"]);
@@ -182,6 +184,23 @@ fn a_pod_that_runs_elsewhere_in_the_cluster_refutes_the_move_of_its_state() {
     assert_eq!(world.status("p")["podStates"]["w-0"]["nodeName"], "node-1");
     world.index.retry_held_drops();
     assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-2");
+}
+
+#[test]
+fn a_pod_that_has_just_become_exempt_refutes_that_its_emptied_state_is_recorded() {
+    let mut world = recorded();
+    // Another client has annotated the Pod and then emptied its state. The Pod watch is late.
+    let mut status = world.status("p");
+    status["podStates"]["w-0"] = json!({});
+    world.object("p", &spec("w"), &status);
+    let check = check(&mut world);
+    let exempt = PodFact { exempt: true, ..ready_on("node-1") };
+    assert_eq!(names(&check.refuted(None, &pods(&[("w-0", exempt.clone())]), &BTreeSet::new())), ["w-0"]);
+    world.unconfirmed(&["w-0"]);
+    assert_eq!(world.patch("p"), None);
+    world.pod("w-0", exempt);
+    assert_eq!(world.patch("p"), None);
+    assert_eq!(world.status("p")["podStates"]["w-0"], json!({}));
 }
 
 #[test]

@@ -1,0 +1,223 @@
+//! Changes of recorded states that a user makes by hand: states are dropped, rewritten, or taken from a file.
+//!
+//! The sidecar records what it sees; these functions write what a user wants instead. Each returns one write that applies
+//! only to the object version from which it was computed, keeps the form that the object has, and changes nothing but the
+//! states of these Pods and their number. A bucket of the compact form is written again as a whole, and what
+//! `podStates` says of its Pods is taken into it.
+
+mod check;
+mod error;
+mod read;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+pub use self::error::EditError;
+use self::read::Object;
+use crate::packed::{Bucket, write_bucket};
+use crate::pps::PodState;
+use crate::status::{compact_patch, entry_patch, guarded_patch};
+
+/// A change of recorded states, as one write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edit {
+    /// What changes, by Pod.
+    pub changes: BTreeMap<String, Change>,
+    /// The body of a patch of the status: a list is a JSON patch (RFC 6902), anything else a merge patch (RFC 7396). If the
+    /// object has changed since it was read, the API server answers with a conflict.
+    pub body: Value,
+}
+
+/// The state of a Pod before and after an edit; none if nothing is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What is recorded now.
+    pub before: Option<PodState>,
+    /// What is recorded after the write.
+    pub after: Option<PodState>,
+}
+
+/// An edit that takes over states, and the Pods that keep others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Merge {
+    /// The write; none if the object has all these states already.
+    pub edit: Option<Edit>,
+    /// The Pods that have another state, which is not overwritten.
+    pub kept: BTreeSet<String>,
+}
+
+/// What is recorded in an object in JSON, in either form or both, by Pod. A Pod whose entry is empty has no state.
+///
+/// # Errors
+///
+/// If the states cannot be read, or the definition hides them.
+///
+/// ```
+/// use pps_core::edit::states;
+/// use serde_json::json;
+///
+/// let status = json!({
+///     "podStates": {"web-0": {"nodeName": "node-1"}, "web-1": {}},
+///     "packed": {"version": 1, "buckets": {"ordinals-0": "3 web-* node-*\n0 7\n1 7\n2 7\n"}},
+/// });
+/// let states = states(&json!({"status": status}))?;
+/// let nodes: Vec<_> = states.iter().map(|(pod, state)| (pod.as_str(), state.node_name.as_str())).collect();
+/// assert_eq!(nodes, [("web-0", "node-1"), ("web-2", "node-7")]);
+/// # Ok::<(), pps_core::edit::EditError>(())
+/// ```
+pub fn states(pps: &Value) -> Result<BTreeMap<String, PodState>, EditError> {
+    let mut entries = Object::read(pps)?.entries;
+    entries.retain(|_, state| *state != PodState::default());
+    Ok(entries)
+}
+
+/// All states of an object as `status.podStates` has them, for readers that know no other form.
+///
+/// # Errors
+///
+/// As [`states`].
+pub fn plain_states(pps: &Value) -> Result<Map<String, Value>, EditError> {
+    Ok(states(pps)?.into_iter().map(|(pod, state)| (pod, json!(state))).collect())
+}
+
+/// The Pods whose states name a node.
+pub fn recorded_on<'a>(
+    states: &'a BTreeMap<String, PodState>,
+    node: &'a str,
+) -> impl Iterator<Item = &'a str> {
+    states.iter().filter(move |(_, state)| state.node_name == node).map(|(pod, _)| pod.as_str())
+}
+
+/// What is left of a state that no longer says where the Pod ran: its annotations, such as a fixed address.
+pub fn without_place(state: &PodState) -> PodState {
+    PodState { annotations: state.annotations.clone(), ..PodState::default() }
+}
+
+/// Drops what is recorded of these Pods. Returns nothing if nothing is.
+///
+/// # Errors
+///
+/// If the object cannot be changed.
+pub fn drop_states<'a>(
+    pps: &Value,
+    pods: impl IntoIterator<Item = &'a str>,
+) -> Result<Option<Edit>, EditError> {
+    let object = Object::read(pps)?;
+    object.edit(pps, pods.into_iter().map(|pod| (pod.to_owned(), None)).collect())
+}
+
+/// Records a state for a Pod, or drops it. Returns nothing if that is what is recorded.
+///
+/// An empty state is an entry that says nothing: the policy injects nothing, and the sidecar reads the Pod before it records
+/// it again. So a state of a Pod that may still run is emptied and not dropped.
+///
+/// # Errors
+///
+/// If the object cannot be changed, or the state cannot be recorded.
+pub fn set_state(pps: &Value, pod: &str, state: Option<&PodState>) -> Result<Option<Edit>, EditError> {
+    let object = Object::read(pps)?;
+    object.edit(pps, [(pod.to_owned(), state.cloned())].into())
+}
+
+/// Takes over states, such as those of another cluster. Empty ones are left out. Pods that have a state keep it, unless it
+/// may be overwritten.
+///
+/// # Errors
+///
+/// If the object cannot be changed, or one of the states cannot be recorded.
+pub fn merge(pps: &Value, states: &BTreeMap<String, PodState>, overwrite: bool) -> Result<Merge, EditError> {
+    let object = Object::read(pps)?;
+    let nothing = PodState::default();
+    let mut kept = BTreeSet::new();
+    let mut after = BTreeMap::new();
+    for (pod, state) in states.iter().filter(|(_, state)| **state != nothing) {
+        let before = object.entries.get(pod).filter(|before| **before != nothing);
+        if !overwrite && before.is_some_and(|before| before != state) {
+            kept.insert(pod.clone());
+        } else {
+            after.insert(pod.clone(), Some(state.clone()));
+        }
+    }
+    Ok(Merge { edit: object.edit(pps, after)?, kept })
+}
+
+impl Object<'_> {
+    /// The write that gives these Pods these states.
+    fn edit(
+        mut self,
+        pps: &Value,
+        states: BTreeMap<String, Option<PodState>>,
+    ) -> Result<Option<Edit>, EditError> {
+        let mut changes = BTreeMap::new();
+        for (pod, after) in states {
+            let before = self.entries.get(&pod).cloned();
+            if before != after {
+                changes.insert(pod, Change { before, after });
+            }
+        }
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        let (Some(uid), Some(resource_version)) = (self.uid, self.resource_version) else {
+            return Err(EditError::Unguarded);
+        };
+        let before = (self.entries.len(), self.size());
+        for (pod, change) in &changes {
+            match &change.after {
+                Some(state) => {
+                    check::state(pod, state)?;
+                    self.entries.insert(pod.clone(), state.clone());
+                }
+                None => {
+                    self.entries.remove(pod);
+                }
+            }
+        }
+        check::object(pps, &self, before)?;
+        let mut status = if self.is_compact { self.bucket_patch(&changes) } else { entry_patches(&changes) };
+        let recorded = json!(i32::try_from(self.entries.len()).unwrap_or(i32::MAX));
+        // What has none is the sidecar's to count.
+        if pps["status"]["recorded"].is_number() && pps["status"]["recorded"] != recorded {
+            status.insert("recorded".into(), recorded);
+        }
+        let mut body = guarded_patch(uid, resource_version, &status);
+        if self.is_compact {
+            body = compact_patch(&body);
+            if let Some(operations) = body.as_array_mut().filter(|_| !self.has_buckets) {
+                // After the test of the version.
+                operations.insert(1, json!({"op": "add", "path": "/status/packed/buckets", "value": {}}));
+            }
+        }
+        Ok(Some(Edit { changes, body }))
+    }
+
+    /// The buckets of the changed Pods. What `podStates` has of their Pods is removed there.
+    fn bucket_patch(&self, changes: &BTreeMap<String, Change>) -> Map<String, Value> {
+        let buckets: BTreeSet<Bucket> = changes.keys().map(|pod| Bucket::of(pod)).collect();
+        let rows = self.rows();
+        let text = |bucket| rows.get(bucket).map(|rows| write_bucket(rows));
+        let texts: Map<String, Value> =
+            buckets.iter().map(|bucket| (bucket.to_string(), text(bucket).into())).collect();
+        let overlaid = self.overlaid.iter().filter(|pod| buckets.contains(&Bucket::of(pod)));
+        let overlaid: Map<String, Value> = overlaid.map(|pod| (pod.clone(), Value::Null)).collect();
+        let mut status = Map::from_iter([("packed".to_owned(), json!({"buckets": texts}))]);
+        if !overlaid.is_empty() {
+            status.insert("podStates".into(), overlaid.into());
+        }
+        status
+    }
+}
+
+fn entry_patches(changes: &BTreeMap<String, Change>) -> Map<String, Value> {
+    let entries: Map<String, Value> = changes
+        .iter()
+        .filter_map(|(pod, change)| {
+            Some((pod.clone(), entry_patch(change.before.as_ref(), change.after.as_ref())?))
+        })
+        .collect();
+    Map::from_iter([("podStates".to_owned(), entries.into())])
+}
+
+#[cfg(test)]
+mod tests;
