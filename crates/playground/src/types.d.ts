@@ -48,6 +48,8 @@ export interface Step {
   action: Action | null;
   events: ClusterEvent[];
   world: World;
+  /** Pods of no simulated workload that have lost their node; missing if there are none. */
+  displaced?: { namespace: string; name: string; node: string; owner: [string, string, string] | null }[];
 }
 
 export interface ClusterEvent {
@@ -110,6 +112,10 @@ export interface Pod {
   manifest: { before: string; after: string; diff: DiffLine[] } | null;
   warnings: string[];
   refusal: { code: number; message: string } | null;
+  /** It ran in the beginning. */
+  isAdopted?: true;
+  /** Why it cannot be evicted from the node that is drained. */
+  keptBy?: string;
 }
 
 export interface NodeVerdict {

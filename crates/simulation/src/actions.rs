@@ -1,6 +1,7 @@
 //! What an action changes, before the cluster reacts.
 
 mod change;
+mod eviction;
 mod nodes;
 mod workloads;
 
@@ -16,6 +17,7 @@ use crate::sidecar::evict;
 ///
 /// Why it cannot be done. Nothing has changed then.
 pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Finding>> {
+    cluster.mark_all();
     match action {
         Action::RollOut {} => workloads::roll_out(cluster)?,
         Action::DeletePod { pod } => delete_pod(cluster, pod)?,
@@ -25,6 +27,11 @@ pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Fi
         Action::LoseNode { node } => {
             let node = nodes::existing(cluster, node)?;
             nodes::lose(cluster, &[node]);
+        }
+        Action::LoseNodes { nodes } => {
+            let nodes =
+                nodes.iter().map(|node| nodes::existing(cluster, node)).collect::<Result<Vec<_>, _>>()?;
+            nodes::lose(cluster, &nodes);
         }
         Action::ReturnNode { node } => nodes::return_node(cluster, node)?,
         Action::LoseZone { zone } => {
@@ -45,8 +52,8 @@ pub(crate) fn apply(cluster: &mut Cluster, action: &Action) -> Result<(), Vec<Fi
 }
 
 fn delete_pod(cluster: &mut Cluster, pod: &str) -> Result<(), Vec<Finding>> {
-    if !cluster.pods.contains_key(pod) {
-        return Err(unknown("Pod", pod, cluster.pods.keys()));
+    if !cluster.pods.contains(pod) {
+        return Err(unknown("Pod", pod, cluster.pods.names()));
     }
     delete(cluster, pod, "is deleted by a user");
     Ok(())
@@ -55,9 +62,7 @@ fn delete_pod(cluster: &mut Cluster, pod: &str) -> Result<(), Vec<Finding>> {
 /// Nodes that are missing have been gone for the grace period, and others are no longer new.
 fn end_grace_period(cluster: &mut Cluster) {
     cluster.minutes += 5;
-    for node in cluster.nodes.values_mut() {
-        node.is_new = false;
-    }
+    cluster.end_news();
     let named = cluster.pps.values().flat_map(|pps| pps.states.values()).map(|state| &state.node_name);
     let missing = named.filter(|node| !cluster.has_node(node)).cloned().collect();
     cluster.overdue = missing;

@@ -1,18 +1,28 @@
 //! The state of a simulated cluster. Holds data; decides nothing.
 
+mod others;
+mod pods;
 mod pps;
+mod sight;
+#[cfg(test)]
+mod tests;
 mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pps_core::PodState;
 use serde_json::Value;
 
+pub(crate) use self::others::Others;
+pub(crate) use self::pods::{Home, Pod, Pods};
 pub(crate) use self::pps::Pps;
+use self::sight::{Change, Sight};
 pub(crate) use self::workload::{Lifecycle, Workload, replicas};
 use crate::addresses::Addresses;
-use crate::result::{Event, EventKind, Refusal};
-use crate::scheduler::{NodeView, Selection};
+use crate::budget::Budget;
+use crate::limits::Limits;
+use crate::result::{Displaced, Event, EventKind, Refusal};
+use crate::scenario::Scenario;
+use crate::scheduler::Volumes;
 
 /// The label that says in which zone a node is.
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -20,17 +30,23 @@ pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 /// A cluster, as far as it is simulated: one namespace, and what is around it.
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
+    pub(crate) limits: Limits,
     pub(crate) namespace: String,
+    /// Whether the objects are those of a running cluster.
+    pub(crate) is_live: bool,
     pub(crate) with_pps: bool,
     /// Whether the sidecar evicts Pods that wait for a deleted node.
     pub(crate) evict_pending_pods: bool,
     pub(crate) settings: Value,
-    pub(crate) nodes: BTreeMap<String, Node>,
+    nodes: BTreeMap<String, Node>,
     pub(crate) workloads: BTreeMap<String, Workload>,
     /// The Pods of workloads.
-    pub(crate) pods: BTreeMap<String, Pod>,
-    /// Pods that no simulated workload controls. They take room, and nothing happens to them.
-    pub(crate) other_pods: Vec<Value>,
+    pub(crate) pods: Pods,
+    others: Others,
+    /// The nodes as the scheduler sees them.
+    sight: Sight,
+    pub(crate) volumes: Volumes,
+    pub(crate) budgets: Vec<Budget>,
     pub(crate) pps: BTreeMap<String, Pps>,
     /// Nodes that recorded states name and that have been gone for the grace period.
     pub(crate) overdue: BTreeSet<String>,
@@ -38,11 +54,17 @@ pub(crate) struct Cluster {
     pub(crate) last_places: BTreeMap<String, Place>,
     /// Pods whose creation was refused in this step.
     pub(crate) refusals: BTreeMap<String, Refusal>,
+    /// Pods that cannot be evicted from the node that is drained, and why.
+    pub(crate) kept: BTreeMap<String, String>,
+    /// Other Pods that have lost their node in this step.
+    pub(crate) displaced: Vec<Displaced>,
     pub(crate) addresses: Addresses,
     /// Where a real scheduler has placed Pods in this step.
     pub(crate) observed: BTreeMap<String, String>,
     /// What the sidecar has to examine.
     pub(crate) dirty: Dirty,
+    /// Workloads that their controller has to examine.
+    pub(crate) uncontrolled: BTreeSet<String>,
     pub(crate) events: Vec<Event>,
     /// What the sidecar has reported in this step, so that it reports it once.
     pub(crate) reported: BTreeSet<String>,
@@ -89,41 +111,20 @@ pub(crate) struct Place {
     pub(crate) ip: Option<String>,
 }
 
-/// A Pod of a workload.
-#[derive(Debug)]
-pub(crate) struct Pod {
-    /// The Pod as it is now.
-    pub(crate) object: Value,
-    /// As the controller created it.
-    pub(crate) before: Value,
-    /// As the API server stored it.
-    pub(crate) after: Value,
-    pub(crate) workload: String,
-    /// The workload's template from which it was made.
-    pub(crate) revision: usize,
-    pub(crate) node: Option<String>,
-    pub(crate) ready: bool,
-    pub(crate) ips: Vec<String>,
-    /// What was recorded when it was created.
-    pub(crate) recorded: Option<Home>,
-    pub(crate) injected: bool,
-    pub(crate) warnings: Vec<String>,
-    /// What the scheduler said last.
-    pub(crate) selection: Option<Selection>,
-    pub(crate) came_home: bool,
-    /// What was last said about why it does not run.
-    pub(crate) complaint: String,
-}
-
-/// A recorded state, and the part of it that the PPS still asks for.
-#[derive(Clone, Debug)]
-pub(crate) struct Home {
-    pub(crate) state: PodState,
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) annotations: BTreeMap<String, String>,
-}
-
 impl Cluster {
+    /// An empty cluster for a scenario.
+    pub(crate) fn new(scenario: &Scenario, limits: Limits) -> Self {
+        Self {
+            limits,
+            is_live: scenario.live,
+            namespace: scenario.namespace.clone(),
+            with_pps: scenario.with_pps,
+            evict_pending_pods: scenario.evict_pending_pods,
+            settings: scenario.settings.clone(),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn tell(&mut self, kind: EventKind, object: impl Into<String>, text: impl Into<String>) {
         self.events.push(Event { kind, object: object.into(), text: text.into() });
     }
@@ -151,41 +152,115 @@ impl Cluster {
         self.nodes.get(name).is_some_and(|node| node.exists)
     }
 
+    /// A node, also a lost one.
+    pub(crate) fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.get(name)
+    }
+
+    /// A node that is to be changed.
+    pub(crate) fn node_mut(&mut self, name: &str) -> Option<&mut Node> {
+        self.sight.mark(name, Change::Node);
+        self.nodes.get_mut(name)
+    }
+
+    /// Adds a node, or replaces a lost one.
+    pub(crate) fn put_node(&mut self, name: &str, node: Node) {
+        self.sight.mark(name, Change::Node);
+        self.nodes.insert(name.to_owned(), node);
+    }
+
+    /// No node is new to the sidecar any more.
+    pub(crate) fn end_news(&mut self) {
+        self.nodes.values_mut().for_each(|node| node.is_new = false);
+    }
+
+    /// All nodes, also lost ones.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (&String, &Node)> {
+        self.nodes.iter()
+    }
+
     pub(crate) fn existing_nodes(&self) -> impl Iterator<Item = (&String, &Node)> {
         self.nodes.iter().filter(|(_, node)| node.exists)
     }
 
-    /// The nodes as the scheduler sees them.
-    pub(crate) fn node_views(&self) -> Vec<NodeView<'_>> {
-        let mut on: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
-        for pod in self.pods.values() {
-            if let Some(node) = &pod.node {
-                on.entry(node).or_default().push(&pod.object);
-            }
-        }
-        for pod in &self.other_pods {
-            on.entry(pod["spec"]["nodeName"].as_str().unwrap_or_default()).or_default().push(pod);
-        }
-        self.existing_nodes()
-            .map(|(name, node)| NodeView {
-                node: &node.object,
-                pods: on.remove(name.as_str()).unwrap_or_default(),
-            })
-            .collect()
+    /// Brings up to date what the scheduler sees.
+    pub(crate) fn look(&mut self) {
+        let (nodes, pods, others) = (&self.nodes, &self.pods, &self.others);
+        self.sight.refresh(
+            |name| nodes.get(name).filter(|node| node.exists).map(|node| &node.object),
+            |name| pods.on(name).map(|(_, pod)| &pod.object).chain(others.on(name)).collect::<Vec<_>>(),
+        );
+    }
+
+    /// The nodes as the scheduler saw them when it looked last.
+    pub(crate) fn sight(&self) -> &Sight {
+        &self.sight
+    }
+
+    /// Everything may have changed.
+    pub(crate) fn mark_all(&mut self) {
+        self.dirty.all = true;
+        self.uncontrolled.extend(self.workloads.keys().cloned());
+    }
+
+    fn mark_pod(&mut self, name: &str) {
+        let Some(pod) = self.pods.get(name) else { return };
+        self.dirty.pods.insert(name.to_owned());
+        self.uncontrolled.insert(pod.workload.clone());
+    }
+
+    /// Adds a Pod that does not run yet.
+    pub(crate) fn add_pod(&mut self, name: &str, pod: Pod) {
+        self.pods.insert(name, pod);
+        self.mark_pod(name);
+    }
+
+    /// Binds a Pod to a node.
+    pub(crate) fn bind_pod(&mut self, name: &str, node: &str) {
+        self.pods.bind(name, node);
+        self.sight.mark(node, Change::Pods);
+    }
+
+    /// Gives a Pod that is bound its addresses.
+    pub(crate) fn run_pod(&mut self, name: &str, ips: Vec<String>, ready: bool) {
+        self.pods.run(name, ips, ready);
+        self.mark_pod(name);
     }
 
     /// Deletes a Pod, and remembers where it ran.
     pub(crate) fn remove_pod(&mut self, name: &str) {
+        self.mark_pod(name);
         let Some(pod) = self.pods.remove(name) else { return };
-        if let Some(node) = pod.node.filter(|_| pod.ready) {
-            self.last_places.insert(name.to_owned(), Place { node, ip: pod.ips.first().cloned() });
+        let Some(node) = pod.node() else { return };
+        self.sight.mark(node, Change::Pods);
+        if pod.is_ready() {
+            let place = Place { node: node.to_owned(), ip: pod.ips().first().cloned() };
+            self.last_places.insert(name.to_owned(), place);
         }
-        self.dirty.pods.insert(name.to_owned());
     }
 
-    /// Whether an address belongs to a Pod other than this one.
-    pub(crate) fn is_taken(&self, ip: &str, pod: &str) -> bool {
-        let is_other = |(name, other): (&String, &Pod)| name != pod && other.ips.iter().any(|one| one == ip);
-        self.pods.iter().any(is_other)
+    /// Pods that no simulated workload controls.
+    pub(crate) fn others(&self) -> &Others {
+        &self.others
+    }
+
+    pub(crate) fn add_other(&mut self, pod: Value) {
+        self.sight.mark(pod["spec"]["nodeName"].as_str().unwrap_or_default(), Change::Pods);
+        self.others.insert(pod, &self.namespace);
+    }
+
+    /// Deletes all other Pods of a node, which has no others to come.
+    pub(crate) fn forget_others(&mut self, node: &str) {
+        self.others.remove(node, &self.namespace, |_| true);
+    }
+
+    /// Removes those of the other Pods on a node for which this holds. Returns how many they are.
+    pub(crate) fn displace(&mut self, node: &str, is_displaced: impl Fn(&Value) -> bool) -> usize {
+        let removed = self.others.remove(node, &self.namespace, is_displaced);
+        if !removed.is_empty() {
+            self.sight.mark(node, Change::Pods);
+        }
+        self.displaced.extend(removed.iter().map(|pod| Displaced::of(pod, node)));
+        removed.len()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pps_core::workload::ordinal;
 use serde_json::{Map, Value, json};
 
-use crate::cluster::{Pod, Workload};
+use crate::cluster::{Pod, Pods, Workload};
 use crate::result::Refusal;
 use crate::text::list;
 
@@ -24,7 +24,7 @@ pub(crate) enum Operation {
 /// to be Ready, `Parallel` creates and deletes at once, and both replace one Pod at a time.
 pub(crate) fn decide(
     workload: &Workload,
-    pods: &BTreeMap<String, Pod>,
+    pods: &Pods,
     refusals: &BTreeMap<String, Refusal>,
 ) -> Vec<Operation> {
     let is_ordered = !workload.is_parallel();
@@ -40,7 +40,7 @@ pub(crate) fn decide(
                     return operations;
                 }
             }
-            Some(pod) if is_ordered && !pod.ready => return operations,
+            Some(pod) if is_ordered && !pod.is_ready() => return operations,
             Some(_) => {}
         }
     }
@@ -53,30 +53,30 @@ pub(crate) fn decide(
     operations
 }
 
-fn scale_down(workload: &Workload, pods: &BTreeMap<String, Pod>, is_ordered: bool) -> Vec<Operation> {
+fn scale_down(workload: &Workload, pods: &Pods, is_ordered: bool) -> Vec<Operation> {
     let mut condemned: Vec<(Option<u64>, &String, &Pod)> = pods
-        .iter()
-        .filter(|(name, pod)| pod.workload == workload.target.name && !workload.wants(name))
+        .of(&workload.target.name)
+        .filter(|(name, _)| !workload.wants(name))
         .map(|(name, pod)| (ordinal(&workload.target.name, name), name, pod))
         .collect();
     condemned.sort_by_key(|(ordinal, name, _)| (*ordinal, *name));
     if is_ordered {
-        let first_unhealthy = condemned.iter().find(|(_, _, pod)| !pod.ready).map(|(_, name, _)| *name);
+        let first_unhealthy = condemned.iter().find(|(_, _, pod)| !pod.is_ready()).map(|(_, name, _)| *name);
         condemned.drain(..condemned.len().saturating_sub(1));
         // It waits for an unhealthy Pod, unless that is the first one.
-        condemned.retain(|(_, name, pod)| pod.ready || first_unhealthy == Some(*name));
+        condemned.retain(|(_, name, pod)| pod.is_ready() || first_unhealthy == Some(*name));
     }
     condemned.iter().rev().map(|(_, name, _)| Operation::ScaleDown { pod: (*name).clone() }).collect()
 }
 
-fn replace(workload: &Workload, pods: &BTreeMap<String, Pod>) -> Option<Operation> {
+fn replace(workload: &Workload, pods: &Pods) -> Option<Operation> {
     let first = workload.partition()?.min(workload.wanted.len());
     for name in workload.wanted[first..].iter().rev() {
         let pod = pods.get(name)?;
         if pod.revision != workload.update_revision() {
             return Some(Operation::Replace { pod: name.clone() });
         }
-        if !pod.ready {
+        if !pod.is_ready() {
             return None;
         }
     }
@@ -84,15 +84,14 @@ fn replace(workload: &Workload, pods: &BTreeMap<String, Pod>) -> Option<Operatio
 }
 
 /// What an `OrderedReady` workload does not do while it waits for a Pod.
-pub(crate) fn describe_wait(workload: &Workload, pods: &BTreeMap<String, Pod>) -> Option<String> {
+pub(crate) fn describe_wait(workload: &Workload, pods: &Pods) -> Option<String> {
     if workload.is_parallel() || !workload.exists() {
         return None;
     }
-    let blocker = workload.wanted.iter().find(|name| pods.get(*name).is_none_or(|pod| !pod.ready))?;
+    let blocker = workload.wanted.iter().find(|name| pods.get(name).is_none_or(|pod| !pod.is_ready()))?;
     let after = workload.wanted.iter().skip_while(|name| *name != blocker).skip(1);
-    let missing: Vec<&str> = after.filter(|name| !pods.contains_key(*name)).map(String::as_str).collect();
-    let is_owned = |pod: &Pod| pod.workload == workload.target.name;
-    let others = || pods.iter().filter(|(_, pod)| is_owned(pod));
+    let missing: Vec<&str> = after.filter(|name| !pods.contains(name)).map(String::as_str).collect();
+    let others = || pods.of(&workload.target.name);
     let condemned: Vec<&str> =
         others().filter(|(name, _)| !workload.wants(name)).map(|(name, _)| name.as_str()).collect();
     let is_outdated =
@@ -109,8 +108,8 @@ pub(crate) fn describe_wait(workload: &Workload, pods: &BTreeMap<String, Pod>) -
 }
 
 /// Whether all Pods have the newest template and are Ready.
-pub(crate) fn is_update_complete(workload: &Workload, pods: &BTreeMap<String, Pod>) -> bool {
-    let is_updated = |pod: &Pod| pod.ready && pod.revision == workload.update_revision();
+pub(crate) fn is_update_complete(workload: &Workload, pods: &Pods) -> bool {
+    let is_updated = |pod: &Pod| pod.is_ready() && pod.revision == workload.update_revision();
     workload.wanted.iter().all(|name| pods.get(name).is_some_and(is_updated))
 }
 
@@ -126,7 +125,7 @@ pub(crate) fn new_pod(workload: &Workload, namespace: &str, name: &str, revision
         }
     }
     let mut labels = map(&template["metadata"]["labels"]);
-    labels.insert("controller-revision-hash".into(), format!("{}-{revision}", target.name).into());
+    labels.insert("controller-revision-hash".into(), workload.revision_name(revision).into());
     labels.insert("statefulset.kubernetes.io/pod-name".into(), name.into());
     if let Some(index) = ordinal(&target.name, name) {
         labels.insert("apps.kubernetes.io/pod-index".into(), index.to_string().into());

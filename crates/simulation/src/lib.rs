@@ -6,12 +6,14 @@
 //! | module | what it simulates |
 //! |---|---|
 //! | `read`, `finding`, `load` | the API server: which objects it takes |
+//! | `adopt` | what runs already in a scenario of a live cluster |
 //! | `admission` | the webhook: sends objects through the policy's own [`admit`](persistent_pod_state_policy::admit()) |
 //! | [`host`] | PolicyServer: answers the policy's host calls |
 //! | `controller` | the StatefulSet controller |
 //! | [`scheduler`] | the scheduler: which nodes it excludes, and which it prefers |
 //! | `start`, `addresses` | the kubelet and the network plugin |
 //! | `sidecar` | the sidecar, by the functions of [`pps_core`] |
+//! | `budget` | `PodDisruptionBudgets` |
 //! | `actions` | users, and what happens to nodes |
 //! | `settle` | lets all of these react to each other |
 //! | [`template`] | the objects of files, for which nothing is simulated |
@@ -24,6 +26,8 @@
 mod actions;
 mod addresses;
 mod admission;
+mod adopt;
+mod budget;
 mod cluster;
 mod controller;
 mod finding;
@@ -43,9 +47,10 @@ mod text;
 mod view;
 
 pub use finding::Finding;
+pub use limits::Limits;
 pub use result::{
-    Event, EventKind, Exclusion, Manifest, NodeState, NodeVerdict, Phase, PodView, PpsView, Problem, Refusal,
-    Room, RunResult, Severity, Source, Step, WorkloadView, World,
+    Displaced, Event, EventKind, Exclusion, Manifest, NodeState, NodeVerdict, Phase, PodView, PpsView,
+    Problem, Refusal, Room, RunResult, Severity, Source, Step, WorkloadView, World,
 };
-pub use run::run;
+pub use run::{run, run_within};
 pub use scenario::{Action, Scenario};

@@ -20,10 +20,69 @@ pub const MAX_RESULT_BYTES: usize = 64 * 1024 * 1024;
 pub const MAX_PROBLEMS: usize = 100;
 /// Pods that a whole scenario creates.
 pub const MAX_CREATED_PODS: usize = 10_000;
+/// Workloads of a live cluster that are simulated together.
+pub const MAX_WORKLOADS: usize = 1000;
 /// Characters in the value of a label.
 pub(crate) const MAX_LABEL_VALUE: usize = pps_core::limits::MAX_LABEL_VALUE_LENGTH;
 /// Ordinals that a workload reserves among those of its Pods.
 pub(crate) const MAX_RESERVED: u64 = 10_000;
+
+/// How large a scenario may be, and how much of its result is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all objects and settings in JSON.
+    pub bytes: usize,
+    /// Objects, those of actions not counted.
+    pub objects: usize,
+    /// Nodes, also lost ones.
+    pub nodes: usize,
+    /// Workloads.
+    pub workloads: usize,
+    /// Pods that all workloads want together.
+    pub replicas: u64,
+    /// Actions.
+    pub actions: usize,
+    /// Bytes of the steps of a result in JSON, if all of them are kept.
+    pub result_bytes: usize,
+    /// Pods that a whole scenario creates.
+    pub created_pods: usize,
+    /// Whether each step has its world, and the last one all details. Otherwise only the last step has a world, with
+    /// manifests of the Pods that were created and with the scheduler's verdicts on those that no node can take.
+    pub keeps_all: bool,
+}
+
+impl Limits {
+    /// For a page in a browser, which shows each step.
+    pub const PAGE: Self = Self {
+        bytes: MAX_BYTES,
+        objects: MAX_OBJECTS,
+        nodes: MAX_NODES,
+        workloads: MAX_WORKLOADS,
+        replicas: MAX_REPLICAS,
+        actions: MAX_ACTIONS,
+        result_bytes: MAX_RESULT_BYTES,
+        created_pods: MAX_CREATED_PODS,
+        keeps_all: true,
+    };
+    /// For the objects of a live cluster.
+    pub const CLUSTER: Self = Self {
+        bytes: 512 * 1024 * 1024,
+        objects: 100_000,
+        nodes: 5000,
+        workloads: MAX_WORKLOADS,
+        replicas: 20_000,
+        actions: MAX_ACTIONS,
+        result_bytes: usize::MAX,
+        created_pods: 40_000,
+        keeps_all: false,
+    };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::PAGE
+    }
+}
 
 /// About how many bytes a value has in JSON; none if it has more than [`MAX_DEPTH`] levels or more bytes than the limit.
 /// Does not recurse.

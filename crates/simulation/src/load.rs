@@ -1,33 +1,66 @@
 //! Puts the objects of a scenario into a cluster.
 
+use std::collections::BTreeSet;
+
 use persistent_pod_state_policy::Settings;
 use pps_core::pps::KIND;
 use pps_core::validate::review;
 use serde_json::{Value, json};
 
 use crate::admission::admit_pps;
+use crate::adopt::{adopt, controller_of};
+use crate::budget::Budget;
 use crate::cluster::{Cluster, Node, Pps, Workload};
 use crate::finding::Finding;
-use crate::limits::{MAX_NODES, MAX_REPLICAS};
-use crate::read::{Document, Parsed, expand, namespace_of, parse};
+use crate::read::{Document, Parsed, Scope, expand, namespace_of, parse};
 use crate::result::{Problem, Refusal, Severity, Source};
 
 /// Puts all objects of a scenario into an empty cluster. Returns what is wrong with them.
 pub(crate) fn load(cluster: &mut Cluster, objects: &[Value]) -> Vec<Problem> {
     let documents = expand(objects);
-    cluster.namespace = namespace_of(&documents);
+    if cluster.namespace.is_empty() {
+        cluster.namespace = namespace_of(&documents);
+    }
     let mut problems = Vec::new();
+    let mut pods = Vec::new();
     for document in &documents {
-        let (parsed, mut findings) = parse(document.object, &cluster.namespace);
-        if let Some(parsed) = parsed {
-            findings.extend(add(cluster, parsed));
+        let (parsed, mut findings) = parse(document.object, &scope(cluster));
+        match parsed {
+            Some(Parsed::Pod(pod)) => pods.push((document, pod)),
+            Some(parsed) => findings.extend(add(cluster, parsed)),
+            None => {}
         }
         problems.extend(findings.into_iter().map(|finding| problem(document, finding)));
     }
-    for document in &documents {
-        problems
-            .extend(check_relations(cluster, document, &documents).map(|finding| problem(document, finding)));
+    problems.extend(load_pods(cluster, pods));
+    let related = check_relations(cluster, &documents);
+    problems.extend(related.into_iter().map(|(document, finding)| problem(document, finding)));
+    problems
+}
+
+/// Which objects the cluster takes.
+pub(crate) fn scope(cluster: &Cluster) -> Scope<'_> {
+    Scope { namespace: &cluster.namespace, is_live: cluster.is_live }
+}
+
+/// Adds all Pods, those of workloads and the others. Returns what is wrong with them.
+fn load_pods(cluster: &mut Cluster, pods: Vec<(&Document<'_>, Value)>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut adopted = Vec::new();
+    for (document, pod) in pods {
+        if let Some(workload) = controller_of(cluster, &pod) {
+            adopted.push((workload, pod));
+            continue;
+        }
+        let is_bound = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+        if is_bound || cluster.is_live {
+            cluster.add_other(pod);
+        } else {
+            let message = "this Pod is ignored: only a Pod that is bound to a node (spec.nodeName) takes room; Pods of a StatefulSet are created by rolling it out";
+            problems.push(problem(document, Finding::warning("spec.nodeName", message)));
+        }
     }
+    adopt(cluster, adopted);
     problems
 }
 
@@ -46,10 +79,18 @@ pub(crate) fn add(cluster: &mut Cluster, parsed: Parsed) -> Vec<Finding> {
         Parsed::Node(node) => add_node(cluster, node).err().into_iter().collect(),
         Parsed::Workload(workload) => add_workload(cluster, workload).err().into_iter().collect(),
         Parsed::Pod(pod) => {
-            cluster.other_pods.push(pod);
+            cluster.add_other(pod);
             Vec::new()
         }
         Parsed::Pps(pps) => add_pps(cluster, pps),
+        Parsed::Volume(object) => {
+            cluster.volumes.add(&object);
+            Vec::new()
+        }
+        Parsed::Budget(object) => {
+            cluster.budgets.push(Budget::of(&object));
+            Vec::new()
+        }
     }
 }
 
@@ -70,12 +111,13 @@ pub(crate) fn add_node(cluster: &mut Cluster, object: Value) -> Result<(), Findi
     if cluster.has_node(&name) {
         return Err(duplicate("Node", &name));
     }
-    if cluster.nodes.len() >= MAX_NODES && !cluster.nodes.contains_key(&name) {
+    let most = cluster.limits.nodes;
+    if cluster.nodes().count() >= most && cluster.node(&name).is_none() {
         return Err(Finding::of_all(format!(
-            "the cluster has {MAX_NODES} nodes, the most that are simulated: remove some"
+            "the cluster has {most} nodes, the most that are simulated: remove some"
         )));
     }
-    cluster.nodes.insert(name, Node::new(object));
+    cluster.put_node(&name, Node::new(object));
     Ok(())
 }
 
@@ -87,6 +129,11 @@ fn add_workload(cluster: &mut Cluster, object: Value) -> Result<(), Finding> {
         );
         return Err(Finding::error("metadata.name", message));
     }
+    let most = cluster.limits.workloads;
+    if cluster.workloads.len() >= most {
+        let message = format!("there are more than {most} workloads: at most {most} are simulated");
+        return Err(Finding::of_all(message));
+    }
     check_replicas(cluster, &name, crate::cluster::replicas(&object["spec"]))?;
     cluster.workloads.insert(name, Workload::new(object));
     Ok(())
@@ -96,12 +143,12 @@ fn add_workload(cluster: &mut Cluster, object: Value) -> Result<(), Finding> {
 pub(crate) fn check_replicas(cluster: &Cluster, workload: &str, replicas: u64) -> Result<(), Finding> {
     let others = cluster.workloads.iter().filter(|(name, _)| *name != workload);
     let total = others.fold(replicas, |total, (_, other)| total.saturating_add(other.replicas()));
-    if total <= MAX_REPLICAS {
+    let most = cluster.limits.replicas;
+    if total <= most {
         return Ok(());
     }
-    let message = format!(
-        "all workloads together want {total} Pods: at most {MAX_REPLICAS} are simulated; use fewer replicas"
-    );
+    let message =
+        format!("all workloads together want {total} Pods: at most {most} are simulated; use fewer replicas");
     Err(Finding::error("spec.replicas", message))
 }
 
@@ -113,6 +160,10 @@ pub(crate) fn add_pps(cluster: &mut Cluster, object: Value) -> Vec<Finding> {
         return vec![duplicate(KIND, &name)];
     }
     let is_older = object["metadata"]["creationTimestamp"].is_string();
+    if cluster.is_live {
+        cluster.pps.insert(name, Pps::new(object));
+        return Vec::new();
+    }
     let findings = match admit_pps(cluster, &object, None) {
         Ok(warnings) => warnings.into_iter().map(from_warning).collect(),
         Err(refusal) => {
@@ -177,51 +228,63 @@ pub(crate) fn from_refusal(
     violations.iter().map(|one| Finding::error(one.path.clone(), one.to_string())).collect()
 }
 
-fn is_named(object: &Value, kind: &str, name: &str) -> bool {
-    object["kind"] == kind && object["metadata"]["name"] == name
+/// What is wrong between objects.
+fn check_relations<'a, 'b>(
+    cluster: &Cluster,
+    documents: &'b [Document<'a>],
+) -> Vec<(&'b Document<'a>, Finding)> {
+    fn text(value: &Value) -> &str {
+        value.as_str().unwrap_or_default()
+    }
+    let there: BTreeSet<(&str, &str)> = documents
+        .iter()
+        .map(|document| (text(&document.object["kind"]), text(&document.object["metadata"]["name"])))
+        .collect();
+    let wanted: BTreeSet<&String> =
+        cluster.workloads.values().flat_map(|workload| &workload.wanted).collect();
+    let check = |document: &Document<'_>| {
+        let (object, name) = (document.object, document.object["metadata"]["name"].as_str()?);
+        if object["kind"] == KIND {
+            return check_target(cluster, name, &there);
+        }
+        let is_in_the_way = object["kind"] == "Pod"
+            && cluster.others().has(name)
+            && wanted.contains(&name.to_owned())
+            && !cluster.pods.contains(name);
+        is_in_the_way.then(|| {
+            let message = format!(
+                "{name} has the name of a StatefulSet's Pod, which cannot be created while this one exists; remove it"
+            );
+            Finding::warning("metadata.name", message)
+        })
+    };
+    documents.iter().filter_map(|document| Some((document, check(document)?))).collect()
 }
 
-/// What is wrong between objects.
-fn check_relations(
-    cluster: &Cluster,
-    document: &Document<'_>,
-    documents: &[Document<'_>],
-) -> Option<Finding> {
-    let (object, name) = (document.object, document.object["metadata"]["name"].as_str()?);
-    if object["kind"] == KIND {
-        let pps = cluster.pps.get(name).filter(|pps| !pps.is_alias())?;
-        let target = &pps.target;
-        let (field, message) = match cluster.workloads.get(&target.name) {
-            Some(workload) if workload.target.is_same_workload(target) => return None,
-            Some(workload) => (
-                "spec.targetRef",
-                format!(
-                    "spec.targetRef names {} {} of {}, and the scenario has {} {} of {}: nothing is recorded until they agree",
-                    target.kind,
-                    target.name,
-                    target.api_version,
-                    workload.target.kind,
-                    workload.target.name,
-                    workload.target.api_version
-                ),
+/// What is wrong with the target of a PPS. `there` has kind and name of each object.
+fn check_target(cluster: &Cluster, name: &str, there: &BTreeSet<(&str, &str)>) -> Option<Finding> {
+    let pps = cluster.pps.get(name).filter(|pps| !pps.is_alias())?;
+    let target = &pps.target;
+    let (field, message) = match cluster.workloads.get(&target.name) {
+        Some(workload) if workload.target.is_same_workload(target) => return None,
+        Some(workload) => (
+            "spec.targetRef",
+            format!(
+                "spec.targetRef names {} {} of {}, and the scenario has {} {} of {}: nothing is recorded until they agree",
+                target.kind,
+                target.name,
+                target.api_version,
+                workload.target.kind,
+                workload.target.name,
+                workload.target.api_version
             ),
-            // It is there, but has errors that are reported.
-            None if documents.iter().any(|other| is_named(other.object, &target.kind, &target.name)) => {
-                return None;
-            }
-            None => (
-                "spec.targetRef.name",
-                format!("the scenario has no {} {}, so nothing is recorded", target.kind, target.name),
-            ),
-        };
-        return Some(Finding::warning(field, message));
-    }
-    let is_controlled = |pods: &[String]| pods.iter().any(|pod| pod == name);
-    if object["kind"] == "Pod" && cluster.workloads.values().any(|workload| is_controlled(&workload.wanted)) {
-        let message = format!(
-            "{name} has the name of a StatefulSet's Pod, which cannot be created while this one exists; remove it"
-        );
-        return Some(Finding::warning("metadata.name", message));
-    }
-    None
+        ),
+        // It is there, but has errors that are reported.
+        None if there.contains(&(target.kind.as_str(), target.name.as_str())) => return None,
+        None => (
+            "spec.targetRef.name",
+            format!("the scenario has no {} {}, so nothing is recorded", target.kind, target.name),
+        ),
+    };
+    Some(Finding::warning(field, message))
 }

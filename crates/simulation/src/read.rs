@@ -15,17 +15,8 @@ use crate::result::Severity;
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Kinds that are not simulated although the scheduler, a drain or the API server heeds them.
-const INFLUENTIAL: [&str; 9] = [
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "StorageClass",
-    "PodDisruptionBudget",
-    "Service",
-    "PriorityClass",
-    "RuntimeClass",
-    "LimitRange",
-    "ResourceQuota",
-];
+const INFLUENTIAL: [&str; 6] =
+    ["StorageClass", "Service", "PriorityClass", "RuntimeClass", "LimitRange", "ResourceQuota"];
 
 /// An object that is simulated.
 #[derive(Clone, Debug)]
@@ -33,8 +24,20 @@ pub(crate) enum Parsed {
     Node(Value),
     Workload(Value),
     Pps(Value),
-    /// A Pod that is bound to a node.
     Pod(Value),
+    /// A claim of a volume, or a volume.
+    Volume(Value),
+    /// A `PodDisruptionBudget`.
+    Budget(Value),
+}
+
+/// Which objects a cluster takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope<'a> {
+    /// The namespace of the workloads.
+    pub(crate) namespace: &'a str,
+    /// Whether there may be Pods and claims of other namespaces.
+    pub(crate) is_live: bool,
 }
 
 /// An object, with the index of its document and its place in a list: `items[3].`.
@@ -75,7 +78,8 @@ pub(crate) fn namespace_of(documents: &[Document<'_>]) -> String {
 }
 
 /// Reads an object. Nothing is returned if it is not simulated; the findings say why.
-pub(crate) fn parse(object: &Value, namespace: &str) -> (Option<Parsed>, Vec<Finding>) {
+pub(crate) fn parse(object: &Value, scope: &Scope<'_>) -> (Option<Parsed>, Vec<Finding>) {
+    let namespace = scope.namespace;
     let api_version = object["apiVersion"].as_str().unwrap_or_default();
     let kind = object["kind"].as_str().unwrap_or_default();
     if !object.is_object() || kind.is_empty() || api_version.is_empty() {
@@ -109,12 +113,25 @@ pub(crate) fn parse(object: &Value, namespace: &str) -> (Option<Parsed>, Vec<Fin
         }
         ("", "Pod") => {
             check_metadata(object, &mut findings);
-            check_maps(object, &["spec"], &mut findings);
-            if object["spec"]["nodeName"].as_str().is_none_or(str::is_empty) {
-                let message = "this Pod is ignored: only a Pod that is bound to a node (spec.nodeName) takes room; Pods of a StatefulSet are created by rolling it out";
-                return (None, vec![Finding::warning("spec.nodeName", message)]);
+            check_maps(object, &["spec", "status"], &mut findings);
+            Some(Parsed::Pod(in_scope(object, scope, &mut findings)))
+        }
+        ("", "PersistentVolume") => {
+            check_metadata(object, &mut findings);
+            Some(Parsed::Volume(object.clone()))
+        }
+        ("", "PersistentVolumeClaim") => {
+            check_metadata(object, &mut findings);
+            Some(Parsed::Volume(in_scope(object, scope, &mut findings)))
+        }
+        ("policy", "PodDisruptionBudget") => {
+            check_metadata(object, &mut findings);
+            let own = object["metadata"]["namespace"].as_str();
+            if scope.is_live && own.is_some_and(|own| own != namespace) {
+                // It protects none of the Pods that are simulated.
+                return (None, Vec::new());
             }
-            Some(Parsed::Pod(in_namespace(object, namespace, &mut findings)))
+            Some(Parsed::Budget(in_namespace(object, namespace, &mut findings)))
         }
         (_, kind) if !has_stable_names(api_version, kind) => {
             let message = format!(
@@ -175,6 +192,14 @@ fn check_maps(object: &Value, fields: &[&str], findings: &mut Vec<Finding>) {
             findings.push(Finding::wrong(field, value, "use a map"));
         }
     }
+}
+
+/// The object with its namespace. Objects of a live cluster may have another one than the workloads.
+fn in_scope(object: &Value, scope: &Scope<'_>, findings: &mut Vec<Finding>) -> Value {
+    if scope.is_live && object["metadata"]["namespace"].is_string() {
+        return object.clone();
+    }
+    in_namespace(object, scope.namespace, findings)
 }
 
 /// The object with its namespace.

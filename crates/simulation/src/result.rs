@@ -70,8 +70,41 @@ pub struct Step {
     pub action: Option<Action>,
     /// What happens, in this order.
     pub events: Vec<Event>,
-    /// The cluster after it.
+    /// The cluster after it. Empty if [`keeps_all`](crate::limits::Limits::keeps_all) is not set and this is not the last
+    /// step.
     pub world: World,
+    /// Pods of no simulated workload that have lost their node. Where their successors run is not simulated.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub displaced: Vec<Displaced>,
+}
+
+/// A Pod of no simulated workload that has lost its node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Displaced {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The node that it ran on.
+    pub node: String,
+    /// The API version, kind and name of its controller, if it has one.
+    pub owner: Option<[String; 3]>,
+}
+
+impl Displaced {
+    pub(crate) fn of(pod: &Value, node: &str) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let metadata = &pod["metadata"];
+        let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+        let owner = owners.find(|owner| owner["controller"] == true);
+        Self {
+            namespace: text(&metadata["namespace"]),
+            name: text(&metadata["name"]),
+            node: node.to_owned(),
+            owner: owner.map(|owner| ["apiVersion", "kind", "name"].map(|field| text(&owner[field]))),
+        }
+    }
 }
 
 /// Something that happens.
@@ -223,6 +256,12 @@ pub struct PodView {
     pub warnings: Vec<String>,
     /// Why it was refused.
     pub refusal: Option<Refusal>,
+    /// Whether this Pod ran in the beginning, so that it is not known what was recorded when it was created.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_adopted: bool,
+    /// Why it cannot be evicted from the node that is drained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_by: Option<String>,
 }
 
 /// What the scheduler finds out about a node.

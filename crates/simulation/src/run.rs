@@ -6,48 +6,53 @@ use persistent_pod_state_policy::settings::SettingsError;
 use crate::actions::apply;
 use crate::cluster::Cluster;
 use crate::finding::Finding;
-use crate::limits::{
-    MAX_ACTIONS, MAX_BYTES, MAX_CREATED_PODS, MAX_DEPTH, MAX_OBJECTS, MAX_PROBLEMS, MAX_RESULT_BYTES, measure,
-};
+use crate::limits::{Limits, MAX_DEPTH, MAX_PROBLEMS, measure};
 use crate::load::load;
 use crate::read::expand;
-use crate::result::{Problem, RunResult, Severity, Source, Step};
+use crate::result::{Problem, RunResult, Severity, Source, Step, World};
 use crate::scenario::{Action, Scenario};
 use crate::view::view;
 
-/// Replays a scenario. The same scenario always has the same result.
+/// Replays a scenario of a page, within [`Limits::PAGE`]. The same scenario always has the same result.
 ///
 /// A scenario that is too large has one problem, and no steps.
 pub fn run(scenario: &Scenario) -> RunResult {
-    if let Some(problem) = check_size(scenario) {
+    run_within(scenario, &Limits::PAGE)
+}
+
+/// Replays a scenario within other limits.
+pub fn run_within(scenario: &Scenario, limits: &Limits) -> RunResult {
+    if let Some(problem) = check_size(scenario, limits) {
         return RunResult { problems: vec![problem], steps: Vec::new() };
     }
-    let mut cluster = Cluster {
-        with_pps: scenario.with_pps,
-        evict_pending_pods: scenario.evict_pending_pods,
-        settings: scenario.settings.clone(),
-        ..Cluster::default()
-    };
+    let mut cluster = Cluster::new(scenario, *limits);
     let mut problems = check_settings(scenario);
     problems.extend(load(&mut cluster, &scenario.objects));
+    let view = |cluster: &Cluster, is_last: bool| {
+        if is_last || limits.keeps_all { view(cluster, is_last) } else { World::default() }
+    };
     let mut steps = vec![Step {
         action: None,
         events: std::mem::take(&mut cluster.events),
         world: view(&cluster, scenario.actions.is_empty()),
+        displaced: Vec::new(),
     }];
     let mut size = 0_usize;
     for (index, action) in scenario.actions.iter().enumerate() {
         cluster.minutes += 1;
         cluster.refusals.clear();
         cluster.reported.clear();
+        cluster.kept.clear();
         cluster.observed = scenario.observed.get(index).cloned().unwrap_or_default();
         let findings = apply(&mut cluster, action).err().unwrap_or_default();
         let source = Source::Action { index };
         problems.extend(findings.into_iter().map(|finding| problem(source, finding)));
         let is_last = index + 1 == scenario.actions.len();
         let events = std::mem::take(&mut cluster.events);
-        let mut step = Step { action: Some(action.clone()), events, world: view(&cluster, is_last) };
-        if !is_last {
+        let displaced = std::mem::take(&mut cluster.displaced);
+        let mut step =
+            Step { action: Some(action.clone()), events, world: view(&cluster, is_last), displaced };
+        if !is_last && limits.keeps_all {
             size = size.saturating_add(serde_json::to_vec(&step).map_or(0, |json| json.len()));
         }
         let excess = exceeded(&cluster, size);
@@ -65,15 +70,16 @@ pub fn run(scenario: &Scenario) -> RunResult {
 
 /// Why a scenario ends before its last action.
 fn exceeded(cluster: &Cluster, size: usize) -> Option<String> {
-    if cluster.created_pods >= MAX_CREATED_PODS {
+    let Limits { created_pods, result_bytes, .. } = cluster.limits;
+    if cluster.created_pods >= created_pods {
         return Some(format!(
-            "a scenario creates at most {MAX_CREATED_PODS} Pods, and ends here: use fewer replicas or fewer actions"
+            "a scenario creates at most {created_pods} Pods, and ends here: use fewer replicas or fewer actions"
         ));
     }
-    (size > MAX_RESULT_BYTES).then(|| {
+    (size > result_bytes).then(|| {
         format!(
             "the steps of a scenario have at most {} MiB, and it ends here: use smaller objects or fewer actions",
-            MAX_RESULT_BYTES / 1024 / 1024
+            result_bytes / 1024 / 1024
         )
     })
 }
@@ -112,8 +118,8 @@ fn check_settings(scenario: &Scenario) -> Vec<Problem> {
 }
 
 /// What makes a scenario too large.
-fn check_size(scenario: &Scenario) -> Option<Problem> {
-    let mut rest = MAX_BYTES;
+fn check_size(scenario: &Scenario, limits: &Limits) -> Option<Problem> {
+    let mut rest = limits.bytes;
     let mut is_too_large = |value| match measure(value, rest) {
         Some(size) => {
             rest -= size;
@@ -124,7 +130,7 @@ fn check_size(scenario: &Scenario) -> Option<Problem> {
     let too_large = |what: &str| {
         format!(
             "{what}: use less than {} KiB of JSON in all, with at most {MAX_DEPTH} levels",
-            MAX_BYTES / 1024
+            limits.bytes / 1024
         )
     };
     for (index, object) in scenario.objects.iter().enumerate() {
@@ -137,14 +143,14 @@ fn check_size(scenario: &Scenario) -> Option<Problem> {
         return Some(problem(Source::Settings, Finding::of_all(too_large("the settings are too large"))));
     }
     let objects = expand(&scenario.objects).len();
-    if objects > MAX_OBJECTS {
-        let message = format!("there are {objects} objects: use at most {MAX_OBJECTS}");
+    if objects > limits.objects {
+        let message = format!("there are {objects} objects: use at most {}", limits.objects);
         return Some(problem(Source::Objects { object: None }, Finding::of_all(message)));
     }
     let actions = scenario.actions.len();
-    if actions > MAX_ACTIONS {
-        let message = format!("there are {actions} actions: use at most {MAX_ACTIONS}");
-        return Some(problem(Source::Action { index: MAX_ACTIONS }, Finding::of_all(message)));
+    if actions > limits.actions {
+        let message = format!("there are {actions} actions: use at most {}", limits.actions);
+        return Some(problem(Source::Action { index: limits.actions }, Finding::of_all(message)));
     }
     for (index, action) in scenario.actions.iter().enumerate() {
         if let Action::AddNode { object } | Action::ChangeSpec { object } = action

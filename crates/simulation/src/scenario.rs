@@ -9,9 +9,17 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {
-    /// Nodes, workloads and PersistentPodStates, as in a cluster.
+    /// Nodes, workloads, Pods, PersistentPodStates, claims, volumes and `PodDisruptionBudgets`, as in a cluster. A Pod that
+    /// names one of the workloads as its controller runs from the beginning, and so does its workload.
     #[serde(default)]
     pub objects: Vec<Value>,
+    /// Whether the objects are those of a running cluster: all workloads exist from the beginning, and Pods of other
+    /// namespaces take room.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub live: bool,
+    /// The namespace of the workloads; if it is empty, the first one that an object names.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
     /// The policy's settings; null means the defaults.
     #[serde(default)]
     pub settings: Value,
@@ -69,6 +77,11 @@ pub enum Action {
     ReturnNode {
         /// The node's name.
         node: String,
+    },
+    /// Several Node objects are deleted at once, with their Pods.
+    LoseNodes {
+        /// The names of the nodes.
+        nodes: Vec<String>,
     },
     /// All nodes of a zone are lost.
     LoseZone {

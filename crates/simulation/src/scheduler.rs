@@ -1,15 +1,15 @@
 //! Which nodes the scheduler of Kubernetes may choose for a Pod, and why it excludes the others.
 //!
 //! This is the default profile of kube-scheduler, whose filters and scores decide for one Pod after the other:
-//! `NodeUnschedulable`, `NodeName`, `TaintToleration`, `NodeAffinity`, `NodeResourcesFit` (strategy `LeastAllocated`),
-//! `InterPodAffinity`, `PodTopologySpread` (also what it does for Pods of a controller without constraints of their
-//! own), `NodeResourcesBalancedAllocation` and `ImageLocality`. Of several best nodes the real scheduler takes any.
+//! `NodeUnschedulable`, `NodeName`, `TaintToleration`, `NodeAffinity`, `VolumeBinding` and `VolumeZone` (of claims that
+//! are bound), `NodeResourcesFit` (strategy `LeastAllocated`), `InterPodAffinity`, `PodTopologySpread` (also what it does
+//! for Pods of a controller without constraints of their own), `NodeResourcesBalancedAllocation` and `ImageLocality`. Of several best nodes the real scheduler takes any.
 //!
 //! Weights and formulas differ between versions. The scores of a [`Selection`] are those of Kubernetes 1.32, and
 //! [`Selection::may_land_on`] has the best nodes of 1.20, of 1.32 and of 1.36.
 //!
-//! It is not simulated where volumes are, which host ports are in use, what resource claims, overhead, runtime classes
-//! and other schedulers do, and selectors of Services. Where a Pod has one of these, `caveats` says so, and `may_land_on`
+//! It is not simulated where a volume will be whose claim is not bound, how many volumes a node takes, which host ports
+//! are in use, what resource claims, overhead, runtime classes and other schedulers do, and selectors of Services. Where a Pod has one of these, `caveats` says so, and `may_land_on`
 //! has every node that is not excluded. There are no extenders, and no annotation
 //! `scheduler.alpha.kubernetes.io/preferAvoidPods`, which 1.20 obeys. A node that does not say how much CPU and memory it
 //! has is not excluded for lack of them.
@@ -28,6 +28,7 @@ mod spread;
 mod taints;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 use std::collections::BTreeSet;
 
@@ -35,9 +36,14 @@ use serde_json::Value;
 
 pub use self::exclusion::{Exclusion, ExclusionKind, Kubernetes};
 use self::pod_affinity::PodAffinity;
-use self::read::{Node, Pod};
+use self::read::Candidate;
+pub(crate) use self::read::Node;
+use self::resources::Images;
+pub(crate) use self::selector::PodSelector;
 use self::spread::Required;
 pub(crate) use self::taints::{Stay, stay};
+use self::volumes::PodVolumes;
+pub use self::volumes::Volumes;
 
 /// With fewer nodes than these the scheduler looks at all of them.
 const LOOKS_AT_ALL: usize = 100;
@@ -48,7 +54,7 @@ const BEST: i64 = 100;
 pub struct NodeView<'a> {
     /// The Node object.
     pub node: &'a Value,
-    /// The Pods that are bound to it.
+    /// The Pods that are bound to it. Those that have ended take no room.
     pub pods: Vec<&'a Value>,
 }
 
@@ -61,6 +67,8 @@ pub struct Placement<'a> {
     pub before: Option<&'a Value>,
     /// `spec.selector` of its controller. The scheduler spreads the Pods that it selects.
     pub selector: Option<&'a Value>,
+    /// What is known of claims and volumes; none if nothing is. Then `caveats` says so of a Pod that has a claim.
+    pub volumes: Option<&'a Volumes>,
 }
 
 /// What the scheduler decides about one Pod.
@@ -74,6 +82,8 @@ pub struct Selection {
     pub may_land_on: Vec<String>,
     /// What the Pod asks for that is not simulated, in words that follow the Pod's name.
     pub caveats: Vec<String>,
+    /// Whether only a change of a node itself, or of its own Pods, may let the Pod run there.
+    pub(crate) is_local: bool,
 }
 
 /// What the scheduler finds out about one node.
@@ -108,74 +118,46 @@ impl Weights {
 
 /// Selects a node for a Pod.
 pub fn select(placement: &Placement, nodes: &[NodeView]) -> Selection {
-    let nodes = parse(nodes);
-    let mut selection = select_among(Kubernetes::V1_32, placement, &nodes);
-    let mut may_land_on: BTreeSet<String> = selection.may_land_on.into_iter().collect();
-    for kubernetes in [Kubernetes::V1_20, Kubernetes::V1_36] {
-        may_land_on.extend(select_among(kubernetes, placement, &nodes).may_land_on);
-    }
-    selection.may_land_on = may_land_on.into_iter().collect();
-    selection
+    select_from(placement, &parse(nodes))
 }
 
 /// Selects a node as one version of Kubernetes does.
 pub fn select_in(kubernetes: Kubernetes, placement: &Placement, nodes: &[NodeView]) -> Selection {
-    select_among(kubernetes, placement, &parse(nodes))
+    let new = Candidate::of(placement.pod);
+    World::of(placement, &new, &parse(nodes)).select(&[kubernetes])
 }
 
-fn parse<'a>(nodes: &[NodeView<'a>]) -> Vec<Node<'a>> {
-    nodes.iter().map(|view| Node::of(view.node, &view.pods)).collect()
+/// Selects a node of those that are read already.
+pub(crate) fn select_from(placement: &Placement, nodes: &[Node]) -> Selection {
+    let new = Candidate::of(placement.pod);
+    World::of(placement, &new, nodes).select(&[Kubernetes::V1_32, Kubernetes::V1_20, Kubernetes::V1_36])
 }
 
-fn select_among<'a>(kubernetes: Kubernetes, placement: &Placement<'a>, parsed: &[Node<'a>]) -> Selection {
-    let pod = Pod::of(placement.pod);
-    let world = World {
-        kubernetes,
-        pod: &pod,
-        nodes: parsed,
-        affinity: PodAffinity::of(&pod, parsed),
-        spread: Required::of(&pod, parsed, kubernetes),
-    };
-    let before = placement.before.map(|before| &before["spec"]);
-    let mut verdicts: Vec<Verdict> = parsed
-        .iter()
-        .map(|node| Verdict {
-            node: node.name.to_owned(),
-            exclusions: world.exclusions(node, before),
-            score: 0,
-        })
-        .collect();
-    let is_feasible = |(index, _): &(usize, _)| verdicts[*index].exclusions.is_empty();
-    let (indexes, feasible): (Vec<usize>, Vec<&Node>) = parsed.iter().enumerate().filter(is_feasible).unzip();
+/// Brings what was found out about a Pod that no node could take up to date with the nodes that have changed. Returns
+/// whether that is enough: otherwise it has to be selected again. The nodes are the same ones.
+pub(crate) fn still_excluded(
+    placement: &Placement,
+    selection: &mut Selection,
+    nodes: &[Node],
+    changed: impl IntoIterator<Item = usize>,
+) -> bool {
+    if !selection.is_local || selection.chosen.is_some() || selection.verdicts.len() != nodes.len() {
+        return false;
+    }
+    let new = Candidate::of(placement.pod);
+    for index in changed {
+        let Some(node) = nodes.get(index..=index) else { return false };
+        let mut alone = World::of(placement, &new, node).select(&Kubernetes::ALL);
+        let (Some(verdict), true) = (alone.verdicts.pop(), alone.may_land_on.is_empty()) else {
+            return false;
+        };
+        selection.verdicts[index] = verdict;
+    }
+    true
+}
 
-    let mut caveats = caveats::of(pod.spec);
-    let name = |index: &usize| parsed[*index].name.to_owned();
-    let mut chosen = None;
-    let mut best: BTreeSet<usize> = BTreeSet::new();
-    for (number, selector) in spreads(placement).into_iter().enumerate() {
-        let scores = world.scores(&feasible, selector);
-        let most = scores.iter().max().copied();
-        let scored = || indexes.iter().zip(&scores);
-        best.extend(scored().filter(|(_, score)| Some(**score) == most).map(|(index, _)| *index));
-        if number == 0 {
-            chosen = best.iter().map(name).min();
-            scored().for_each(|(index, score)| verdicts[*index].score = *score);
-        }
-    }
-    if !caveats.is_empty() || samples(parsed.len(), feasible.len()) {
-        best.extend(&indexes);
-    }
-    if feasible.is_empty() && caveats::may_preempt(pod.spec) {
-        let about_pods = |verdict: &Verdict| verdict.exclusions.iter().all(|one| one.what.is_about_pods());
-        best.extend(
-            verdicts.iter().enumerate().filter(|(_, verdict)| about_pods(verdict)).map(|(index, _)| index),
-        );
-        if !best.is_empty() {
-            caveats.push("Pods of lower priority may be evicted for it, which is not simulated".to_owned());
-        }
-    }
-    let may_land_on: BTreeSet<String> = best.iter().map(name).collect();
-    Selection { verdicts, chosen, may_land_on: may_land_on.into_iter().collect(), caveats }
+fn parse(nodes: &[NodeView]) -> Vec<Node> {
+    nodes.iter().map(|view| Node::of(view.node, view.pods.iter().copied())).collect()
 }
 
 /// The selectors by which the Pod may be spread. The scheduler knows the selector of a `StatefulSet` in `apps/v1`; a Pod of
@@ -200,41 +182,132 @@ fn samples(nodes: usize, feasible: usize) -> bool {
 
 /// The cluster as it is for one Pod.
 struct World<'a> {
-    kubernetes: Kubernetes,
-    pod: &'a Pod<'a>,
-    nodes: &'a [Node<'a>],
+    placement: Placement<'a>,
+    new: &'a Candidate<'a>,
+    nodes: &'a [Node],
     affinity: PodAffinity<'a>,
-    spread: Required<'a>,
+    volumes: PodVolumes<'a>,
 }
 
 impl<'a> World<'a> {
-    fn exclusions(&self, node: &Node<'a>, before: Option<&Value>) -> Vec<Exclusion> {
-        let spec = self.pod.spec;
-        if spec["nodeName"].as_str().is_some_and(|name| !name.is_empty()) {
-            // Nothing schedules such a Pod.
+    fn of(placement: &Placement<'a>, new: &'a Candidate<'a>, nodes: &'a [Node]) -> Self {
+        let affinity = PodAffinity::of(&new.pod, nodes);
+        let volumes = PodVolumes::of(placement.pod, placement.volumes);
+        Self { placement: *placement, new, nodes, affinity, volumes }
+    }
+
+    /// Selects a node. The verdicts are those of the first version, and the best nodes those of all.
+    fn select(&self, versions: &[Kubernetes]) -> Selection {
+        let mut caveats = caveats::of(self.new.spec, self.placement.volumes.is_some());
+        caveats.extend(self.volumes.caveats.iter().cloned());
+        let takes_any = !caveats.is_empty();
+        // What keeps the Pod from a node in every version: before the room on it, and after.
+        let lasting: Vec<Vec<Exclusion>> = self.nodes.iter().map(|node| self.lasting(node)).collect();
+        let apart: Vec<Vec<Exclusion>> = self
+            .nodes
+            .iter()
+            .map(|node| if self.is_bound() { Vec::new() } else { self.affinity.exclusions(node) })
+            .collect();
+        let mut verdicts: Vec<Verdict> = Vec::new();
+        let mut chosen = None;
+        let mut may_land_on: BTreeSet<usize> = BTreeSet::new();
+        let mut is_local = self.affinity.is_local();
+        for (number, kubernetes) in versions.iter().enumerate() {
+            let spread = Required::of(self.new, self.nodes, *kubernetes);
+            is_local &= spread.is_nothing();
+            let (mut feasible, mut about_pods) = (Vec::new(), Vec::new());
+            for (index, node) in self.nodes.iter().enumerate() {
+                let (lasting, apart) = (&lasting[index], &apart[index]);
+                let mut own = Vec::new();
+                if !self.is_bound() && (number == 0 || lasting.is_empty()) {
+                    own = resources::lacking_room(&self.new.pod, node, *kubernetes);
+                    own.extend(apart.iter().cloned());
+                    own.extend(spread.exclusions(node));
+                }
+                if lasting.is_empty() && own.is_empty() {
+                    feasible.push(index);
+                } else if lasting.is_empty() && own.iter().all(|one| one.what.is_about_pods()) {
+                    about_pods.push(index);
+                }
+                if number == 0 {
+                    let exclusions = lasting.iter().cloned().chain(own).collect();
+                    verdicts.push(Verdict { node: node.name.clone(), exclusions, score: 0 });
+                }
+            }
+            let (best, scores) = self.best(&feasible, *kubernetes);
+            if number == 0 {
+                let most = scores.iter().map(|(_, score)| *score).max();
+                let first = scores.iter().filter(|(_, score)| Some(*score) == most);
+                chosen = first.map(|(index, _)| &self.nodes[*index].name).min().cloned();
+                for (index, score) in scores {
+                    verdicts[index].score = score;
+                }
+            }
+            may_land_on.extend(best);
+            if takes_any || samples(self.nodes.len(), feasible.len()) {
+                may_land_on.extend(&feasible);
+            }
+            if feasible.is_empty() && caveats::may_preempt(self.new.spec) && !about_pods.is_empty() {
+                may_land_on.extend(about_pods);
+                if number == 0 {
+                    let caveat = "Pods of lower priority may be evicted for it, which is not simulated";
+                    caveats.push(caveat.to_owned());
+                }
+            }
+        }
+        let names: BTreeSet<String> =
+            may_land_on.into_iter().map(|index| self.nodes[index].name.clone()).collect();
+        Selection { verdicts, chosen, may_land_on: names.into_iter().collect(), caveats, is_local }
+    }
+
+    /// Whether nothing schedules the Pod, because it names its node.
+    fn is_bound(&self) -> bool {
+        self.new.spec["nodeName"].as_str().is_some_and(|name| !name.is_empty())
+    }
+
+    /// What keeps the Pod from a node whatever runs there.
+    fn lasting(&self, node: &Node) -> Vec<Exclusion> {
+        let spec = self.new.spec;
+        if self.is_bound() {
             return node_affinity::other_node(spec, node).into_iter().collect();
         }
         let mut exclusions = taints::exclusions(spec, node);
+        let before = self.placement.before.map(|before| &before["spec"]);
         exclusions.extend(node_affinity::mismatches(spec, before, node));
-        exclusions.extend(resources::lacking_room(self.pod, node, self.kubernetes));
-        exclusions.extend(self.affinity.exclusions(node));
-        exclusions.extend(self.spread.exclusions(node));
+        exclusions.extend(self.volumes.exclusions(node));
         exclusions
     }
 
-    fn scores(&self, feasible: &[&Node<'a>], selector: Option<&Value>) -> Vec<i64> {
-        let (pod, kubernetes) = (self.pod, self.kubernetes);
-        let each =
-            |score: &dyn Fn(&Node<'a>) -> i64| feasible.iter().map(|node| score(node)).collect::<Vec<_>>();
+    /// The best of these nodes, and the score of each.
+    fn best(&self, feasible: &[usize], kubernetes: Kubernetes) -> (BTreeSet<usize>, Vec<(usize, i64)>) {
+        let nodes: Vec<&Node> = feasible.iter().map(|index| &self.nodes[*index]).collect();
+        let mut best = BTreeSet::new();
+        let mut first = Vec::new();
+        for (number, selector) in spreads(&self.placement).into_iter().enumerate() {
+            let scores = self.scores(&nodes, selector, kubernetes);
+            let most = scores.iter().max().copied();
+            let scored = || feasible.iter().copied().zip(scores.iter().copied());
+            best.extend(scored().filter(|(_, score)| Some(*score) == most).map(|(index, _)| index));
+            if number == 0 {
+                first = scored().collect();
+            }
+        }
+        (best, first)
+    }
+
+    fn scores(&self, feasible: &[&Node], selector: Option<&Value>, kubernetes: Kubernetes) -> Vec<i64> {
+        let (spec, pod) = (self.new.spec, &self.new.pod);
+        let each = |score: &dyn Fn(&Node) -> i64| feasible.iter().map(|node| score(node)).collect::<Vec<_>>();
         let weights = Weights::of(kubernetes);
+        let images = Images::of(spec, self.nodes, kubernetes);
         let weighted = [
-            (weights.taints, scaled(&each(&|node| taints::avoided(pod.spec, node)), true)),
-            (weights.node_affinity, scaled(&each(&|node| node_affinity::preference(pod.spec, node)), false)),
+            (weights.taints, scaled(&each(&|node| taints::avoided(spec, node)), true)),
+            (weights.node_affinity, scaled(&each(&|node| node_affinity::preference(spec, node)), false)),
             (weights.pod_affinity, stretched(&each(&|node| self.affinity.score(node)))),
-            (weights.spread, spread::scores(pod, selector, self.nodes, feasible, kubernetes)),
+            (weights.spread, spread::scores(self.new, selector, self.nodes, feasible, kubernetes)),
             (1, each(&|node| resources::least_allocated(pod, node, kubernetes))),
             (1, each(&|node| resources::balanced(pod, node, kubernetes))),
-            (1, each(&|node| resources::image_locality(pod, node, self.nodes, kubernetes))),
+            (1, each(&|node| resources::image_locality(&images, node))),
         ];
         let sum = |index: usize| weighted.iter().map(|(weight, scores)| weight * scores[index]).sum();
         (0..feasible.len()).map(sum).collect()

@@ -3,17 +3,16 @@
 use crate::admission::admit_pod;
 use crate::cluster::{Cluster, Pod};
 use crate::controller::{self, Operation, decide, new_pod};
-use crate::limits::MAX_CREATED_PODS;
 use crate::result::{EventKind, Refusal};
 use crate::{sidecar, start};
 
-/// How often the parts react at most. Each round but the last creates, deletes, starts or records a Pod.
-const MAX_ROUNDS: usize = 4 * MAX_CREATED_PODS;
+/// How often the parts react at most, for each Pod that may be created. Each round but the last creates, deletes, starts or
+/// records a Pod.
+const ROUNDS_PER_POD: usize = 4;
 
-/// Lets everything happen that follows from a change.
+/// Lets everything happen that follows from what is marked as changed.
 pub(crate) fn settle(cluster: &mut Cluster) {
-    cluster.dirty.all = true;
-    for _ in 0..MAX_ROUNDS {
+    for _ in 0..ROUNDS_PER_POD * cluster.limits.created_pods {
         let mut has_changed = cluster.with_pps && sidecar::react(cluster);
         has_changed |= control(cluster);
         has_changed |= start::start_pods(cluster, false);
@@ -28,11 +27,10 @@ fn is_dirty(cluster: &Cluster) -> bool {
     cluster.with_pps && (cluster.dirty.all || !cluster.dirty.pods.is_empty())
 }
 
-/// One pass of the controller over all workloads. Returns whether it has done anything.
+/// One pass of the controller over the workloads that have changed. Returns whether it has done anything.
 fn control(cluster: &mut Cluster) -> bool {
-    let names: Vec<String> = cluster.workloads.keys().cloned().collect();
     let mut has_changed = false;
-    for name in names {
+    for name in std::mem::take(&mut cluster.uncontrolled) {
         let Some(workload) = cluster.workloads.get(&name).filter(|workload| workload.exists()) else {
             continue;
         };
@@ -45,7 +43,9 @@ fn control(cluster: &mut Cluster) -> bool {
         }
         for operation in operations {
             match operation {
-                Operation::Create { .. } if cluster.created_pods >= MAX_CREATED_PODS => return false,
+                Operation::Create { .. } if cluster.created_pods >= cluster.limits.created_pods => {
+                    return false;
+                }
                 Operation::Create { pod, revision } => create(cluster, &name, &pod, revision),
                 Operation::ScaleDown { pod } => {
                     delete(cluster, &pod, &format!("is deleted: StatefulSet {name} is scaled down"));
@@ -73,8 +73,11 @@ pub(crate) fn delete(cluster: &mut Cluster, pod: &str, text: &str) {
 fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
     let Some(controller) = cluster.workloads.get(workload) else { return };
     let before = new_pod(controller, &cluster.namespace, name, revision);
-    let is_there = cluster.other_pods.iter().any(|pod| pod["metadata"]["name"] == name);
-    let admitted = if is_there {
+    if let Some(unknown) = controller.lacks_template(revision) {
+        cluster.warn_once(controller.reference(), unknown);
+    }
+    let Some(controller) = cluster.workloads.get(workload) else { return };
+    let admitted = if cluster.others().has(name) {
         Err(Refusal { code: 409, message: format!("a Pod of the name {name} exists already") })
     } else {
         admit_pod(cluster, name, &before, &controller.target)
@@ -107,19 +110,13 @@ fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
         before,
         workload: workload.to_owned(),
         revision,
-        node: None,
-        ready: false,
-        ips: Vec::new(),
         injected: admitted.injected.is_some(),
         after: admitted.object,
         recorded: admitted.recorded,
         warnings: admitted.warnings,
-        selection: None,
-        came_home: false,
-        complaint: String::new(),
+        ..Pod::default()
     };
-    cluster.pods.insert(name.to_owned(), pod);
-    cluster.dirty.pods.insert(name.to_owned());
+    cluster.add_pod(name, pod);
 }
 
 /// What the policy has injected, in words.

@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 
 use crate::addresses::{Plugin, plugin_of};
 use crate::cluster::{Cluster, Home, Place, Pod};
-use crate::controller;
+use crate::controller::{self, new_pod};
 use crate::result::EventKind;
-use crate::scheduler::{Placement, Selection, select};
+use crate::scheduler::{Placement, Selection, select_from, still_excluded};
 use crate::text::list;
 
 /// How many nodes a text lists.
@@ -20,10 +20,10 @@ const MAX_LISTED: usize = 4;
 pub(crate) fn start_pods(cluster: &mut Cluster, also_known: bool) -> bool {
     let mut waiting: Vec<String> = cluster
         .pods
-        .iter()
+        .waiting()
         .filter(|(name, pod)| {
-            let is_new = pod.selection.is_none() && pod.node.is_none();
-            !pod.ready && (also_known || is_new || cluster.observed.contains_key(*name))
+            let is_new = pod.selection.is_none() && pod.node().is_none();
+            also_known || is_new || cluster.observed.contains_key(*name)
         })
         .map(|(name, _)| name.clone())
         .collect();
@@ -35,10 +35,10 @@ pub(crate) fn start_pods(cluster: &mut Cluster, also_known: bool) -> bool {
     let plugin = plugin(cluster);
     let mut has_started = false;
     for name in waiting {
-        if cluster.pods.get(&name).is_some_and(|pod| pod.node.is_none()) {
+        if cluster.pods.get(&name).is_some_and(|pod| pod.node().is_none()) {
             schedule(cluster, &name);
         }
-        if cluster.pods.get(&name).is_some_and(|pod| pod.node.is_some()) {
+        if cluster.pods.get(&name).is_some_and(|pod| pod.node().is_some()) {
             has_started |= start(cluster, &name, plugin);
         }
     }
@@ -46,44 +46,62 @@ pub(crate) fn start_pods(cluster: &mut Cluster, also_known: bool) -> bool {
 }
 
 fn schedule(cluster: &mut Cluster, name: &str) {
-    let views = cluster.node_views();
-    let Some(pod) = cluster.pods.get(name) else { return };
-    // The scheduler ignores a Pod whose template names its node.
-    let bound = pod.object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
-    let selection = match bound {
-        Some(node) if cluster.has_node(node) => {
-            Selection { chosen: Some(node.to_owned()), ..Selection::default() }
-        }
-        Some(_) => Selection::default(),
-        None => {
-            let workload = cluster.workloads.get(&pod.workload);
-            // The scheduler knows the StatefulSets of Kubernetes, and spreads their Pods.
-            let builtin = workload.filter(|workload| workload.target.group() == "apps");
-            let placement = Placement {
-                pod: &pod.object,
-                before: pod.injected.then_some(&pod.before),
-                selector: builtin.map(|workload| &workload.object["spec"]["selector"]),
-            };
-            select(&placement, &views)
-        }
-    };
+    cluster.look();
+    let Some(known) = cluster.pods.get_mut(name).map(|pod| pod.selection.take()) else { return };
+    let is_first = known.is_none();
+    let Some(selection) = select_for(cluster, name, known) else { return };
     let observed = cluster.observed.get(name).filter(|node| selection.may_land_on.contains(node));
     let chosen = observed.or(selection.chosen.as_ref()).filter(|node| cluster.has_node(node)).cloned();
     let caveats = selection.caveats.iter().map(|caveat| format!("is not simulated completely: {caveat}"));
     let caveats: Vec<String> = caveats.collect();
+    let seen = cluster.sight().now();
     let Some(pod) = cluster.pods.get_mut(name) else { return };
-    let is_first = pod.selection.is_none();
+    pod.seen = seen;
     pod.selection = Some(selection);
     if is_first {
         pod.warnings.extend(caveats.iter().map(|caveat| format!("the Pod {caveat}")));
     }
     if let Some(node) = chosen {
         pod.object["spec"]["nodeName"] = node.clone().into();
-        pod.node = Some(node);
+        cluster.bind_pod(name, &node);
     }
     for caveat in caveats.into_iter().filter(|_| is_first) {
         cluster.tell(EventKind::Warning, format!("Pod/{name}"), caveat);
     }
+}
+
+/// What the scheduler decides about a Pod. `known` is what it decided last: nodes that have not changed since then need
+/// no second look.
+fn select_for(cluster: &Cluster, name: &str, known: Option<Selection>) -> Option<Selection> {
+    let pod = cluster.pods.get(name)?;
+    // The scheduler ignores a Pod whose template names its node.
+    let bound = pod.object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
+    if let Some(node) = bound {
+        let chosen = cluster.has_node(node).then(|| node.to_owned());
+        return Some(Selection { chosen, ..Selection::default() });
+    }
+    let workload = cluster.workloads.get(&pod.workload);
+    // The scheduler knows the StatefulSets of Kubernetes, and spreads their Pods.
+    let builtin = workload.filter(|workload| workload.target.group() == "apps");
+    let made = workload
+        .filter(|_| pod.injected && pod.before.is_null())
+        .map(|workload| new_pod(workload, &cluster.namespace, name, pod.revision));
+    let placement = Placement {
+        pod: &pod.object,
+        before: pod.injected.then_some(made.as_ref().unwrap_or(&pod.before)),
+        selector: builtin.map(|workload| &workload.object["spec"]["selector"]),
+        volumes: (!cluster.volumes.is_empty()).then_some(&cluster.volumes),
+    };
+    let nodes = cluster.sight().nodes();
+    if let Some(mut selection) = known
+        && let Some(changed) = cluster.sight().changed_since(pod.seen)
+    {
+        let changed: BTreeSet<usize> = changed.iter().copied().collect();
+        if changed.is_empty() || still_excluded(&placement, &mut selection, nodes, changed) {
+            return Some(selection);
+        }
+    }
+    Some(select_from(&placement, nodes))
 }
 
 /// The plugin that the cluster has: the one whose annotations somebody names.
@@ -106,7 +124,7 @@ fn plugin(cluster: &Cluster) -> Option<Plugin> {
 /// Starts a Pod on its node. Returns whether it runs now.
 fn start(cluster: &mut Cluster, name: &str, plugin: Option<Plugin>) -> bool {
     let Some(pod) = cluster.pods.get(name) else { return false };
-    let Some(node) = pod.node.clone() else { return false };
+    let Some(node) = pod.node().map(str::to_owned) else { return false };
     let ips = match addresses(cluster, name, pod, &node, plugin) {
         Ok(ips) => ips,
         Err(complaint) => {
@@ -117,11 +135,11 @@ fn start(cluster: &mut Cluster, name: &str, plugin: Option<Plugin>) -> bool {
     let ips = if let Some(ips) = ips {
         ips
     } else {
-        let taken: BTreeSet<&str> =
-            cluster.pods.values().flat_map(|pod| pod.ips.iter().map(String::as_str)).collect();
-        vec![cluster.addresses.assign(&node, |ip| taken.contains(ip))]
+        let Cluster { addresses, pods, .. } = &mut *cluster;
+        vec![addresses.assign(&node, |ip| pods.has_ip(ip, name))]
     };
-    let labels = cluster.nodes.get(&node).map(|node| node.object["metadata"]["labels"].clone());
+    let labels = cluster.node(&node).map(|node| node.object["metadata"]["labels"].clone());
+    let keeps_all = cluster.limits.keeps_all;
     let Some(pod) = cluster.pods.get_mut(name) else { return false };
     if let Some(plugin) = plugin {
         annotate(pod, plugin, &ips);
@@ -133,13 +151,15 @@ fn start(cluster: &mut Cluster, name: &str, plugin: Option<Plugin>) -> bool {
         "podIPs": all,
         "conditions": [{"type": "Ready", "status": "True"}],
     });
-    pod.ips = ips;
-    pod.ready = true;
     pod.complaint.clear();
     pod.came_home = is_home(pod, &node, &labels.unwrap_or_default());
+    cluster.run_pod(name, ips, true);
+    let Some(pod) = cluster.pods.get(name) else { return false };
     let text = describe_start(pod, &node, cluster.last_places.get(name));
-    cluster.dirty.pods.insert(name.to_owned());
     cluster.tell(EventKind::Scheduled, format!("Pod/{name}"), text);
+    if !keeps_all && let Some(selection) = cluster.pods.get_mut(name).and_then(|pod| pod.selection.as_mut()) {
+        selection.verdicts = Vec::new();
+    }
     true
 }
 
@@ -153,8 +173,7 @@ fn addresses(
     plugin: Option<Plugin>,
 ) -> Result<Option<Vec<String>>, String> {
     if pod.object["spec"]["hostNetwork"] == true {
-        let addresses =
-            cluster.nodes.get(node).and_then(|node| node.object["status"]["addresses"].as_array());
+        let addresses = cluster.node(node).and_then(|node| node.object["status"]["addresses"].as_array());
         let internal = addresses.into_iter().flatten().filter(|address| address["type"] == "InternalIP");
         let ips: Vec<String> =
             internal.filter_map(|address| address["address"].as_str().map(str::to_owned)).collect();
@@ -164,7 +183,7 @@ fn addresses(
     let requested = plugin.requested(&pod.object["metadata"]["annotations"]).map_err(|value| {
         format!("{} cannot read its annotation {}: {}", plugin.name, plugin.asks, pps_core::shorten(value))
     })?;
-    if let Some(taken) = requested.iter().find(|ip| cluster.is_taken(ip, name)) {
+    if let Some(taken) = requested.iter().find(|ip| cluster.pods.has_ip(ip, name)) {
         return Err(format!(
             "it asks for the address {taken}, which another Pod has. To let it start with another one, remove {} from the PersistentPodState and delete the Pod",
             plugin.asks
@@ -199,7 +218,7 @@ fn describe_start(pod: &Pod, node: &str, last: Option<&Place>) -> String {
     let home = pod.recorded.as_ref().filter(|_| pod.came_home);
     let place = home.map(|home| describe_place(home, node)).unwrap_or_default();
     let comma = if place.is_empty() { "" } else { "," };
-    let address = pod.ips.first().map(|ip| format!("{comma} and has the address {ip}")).unwrap_or_default();
+    let address = pod.ips().first().map(|ip| format!("{comma} and has the address {ip}")).unwrap_or_default();
     let compared = match (&pod.recorded, last) {
         (Some(home), _) if pod.came_home && home.annotations.is_empty() => String::new(),
         (Some(home), _) if pod.came_home => {
@@ -251,8 +270,8 @@ fn describe_absence(pod: &Pod, node: &str) -> String {
 pub(crate) fn tell_pending(cluster: &mut Cluster) {
     let pending: Vec<(String, String)> = cluster
         .pods
-        .iter()
-        .filter(|(_, pod)| pod.node.is_none())
+        .waiting()
+        .filter(|(_, pod)| pod.node().is_none())
         .map(|(name, pod)| (name.clone(), describe_pending(cluster, pod)))
         .collect();
     for (name, complaint) in pending {

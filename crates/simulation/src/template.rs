@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::cluster::Workload;
 use crate::controller::new_pod;
 use crate::finding::Finding;
-use crate::read::parse;
+use crate::read::{Scope, parse};
 
 /// What is wrong with a StatefulSet or a PersistentPodState, as far as the API server checks it; nothing for other kinds.
 pub fn findings(object: &Value) -> Vec<Finding> {
@@ -17,7 +17,7 @@ pub fn findings(object: &Value) -> Vec<Finding> {
     }
     let namespace =
         object["metadata"]["namespace"].as_str().filter(|one| !one.is_empty()).unwrap_or("default");
-    parse(object, namespace).1
+    parse(object, &Scope { namespace, is_live: false }).1
 }
 
 /// The Pods of these names as the controller of this StatefulSet creates them.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Node, Pod, Pps, Workload, ZONE};
+use crate::controller::new_pod;
 use crate::result::{
     Exclusion, Manifest, NodeState, NodeVerdict, Phase, PodView, PpsView, Room, WorkloadView, World,
 };
@@ -16,7 +17,7 @@ const DEFAULT_PODS: u64 = 110;
 pub(crate) fn view(cluster: &Cluster, is_last: bool) -> World {
     let workloads = cluster.workloads.values();
     World {
-        nodes: cluster.nodes.iter().map(|(name, node)| view_node(cluster, name, node)).collect(),
+        nodes: cluster.nodes().map(|(name, node)| view_node(cluster, name, node)).collect(),
         workloads: workloads.clone().map(|workload| view_workload(cluster, workload)).collect(),
         pods: workloads.flat_map(|workload| view_pods(cluster, workload, is_last)).collect(),
         pps: cluster.pps.iter().map(|(name, pps)| view_pps(name, pps, is_last)).collect(),
@@ -36,8 +37,7 @@ fn view_node(cluster: &Cluster, name: &str, node: &Node) -> NodeState {
         let pods = &status[*field]["pods"];
         pods.as_u64().or_else(|| pods.as_str()?.parse().ok())
     });
-    let used = cluster.pods.values().filter(|pod| pod.node.as_deref() == Some(name)).count()
-        + cluster.other_pods.iter().filter(|pod| pod["spec"]["nodeName"] == name).count();
+    let used = cluster.pods.on(name).count() + cluster.others().on(name).len();
     NodeState {
         name: name.to_owned(),
         zone: node.label(ZONE).map(str::to_owned),
@@ -52,12 +52,12 @@ fn view_node(cluster: &Cluster, name: &str, node: &Node) -> NodeState {
 }
 
 fn view_workload(cluster: &Cluster, workload: &Workload) -> WorkloadView {
-    let is_ready = |pod: &&Pod| pod.workload == workload.target.name && pod.ready;
+    let ready = cluster.pods.of(&workload.target.name).filter(|(_, pod)| pod.is_ready()).count();
     WorkloadView {
         name: workload.target.name.clone(),
         kind: workload.target.kind.clone(),
         replicas: u32::try_from(workload.replicas()).unwrap_or(u32::MAX),
-        ready: u32::try_from(cluster.pods.values().filter(is_ready).count()).unwrap_or(u32::MAX),
+        ready: u32::try_from(ready).unwrap_or(u32::MAX),
         exists: workload.exists(),
     }
 }
@@ -67,10 +67,7 @@ fn view_pods(cluster: &Cluster, workload: &Workload, is_last: bool) -> Vec<PodVi
     if !workload.exists() {
         return Vec::new();
     }
-    let surplus = cluster
-        .pods
-        .iter()
-        .filter(|(name, pod)| pod.workload == workload.target.name && !workload.wants(name));
+    let surplus = cluster.pods.of(&workload.target.name).filter(|(name, _)| !workload.wants(name));
     let names = workload.wanted.iter().chain(surplus.map(|(name, _)| name));
     names.map(|name| view_pod(cluster, workload, name, is_last)).collect()
 }
@@ -97,27 +94,38 @@ fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -
     PodView {
         name: name.to_owned(),
         workload: workload.target.name.clone(),
-        node: pod.and_then(|pod| pod.node.clone()),
+        node: pod.and_then(Pod::node).map(str::to_owned),
         phase: match (pod, &refusal) {
-            (Some(pod), _) if pod.ready => Phase::Running,
+            (Some(pod), _) if pod.is_ready() => Phase::Running,
             (Some(_), _) => Phase::Pending,
             (None, Some(_)) => Phase::Refused,
             (None, None) => Phase::NotCreated,
         },
-        ip: pod.and_then(|pod| pod.ips.first().cloned()),
+        ip: pod.and_then(|pod| pod.ips().first().cloned()),
         previous_node: last.map(|place| place.node.clone()),
         previous_ip: last.and_then(|place| place.ip.clone()),
-        came_home: recorded.and(pod).map(|pod| pod.ready && pod.came_home),
+        came_home: recorded.and(pod).map(|pod| pod.is_ready() && pod.came_home),
         recorded_before: recorded.map(|home| home.state.clone()),
         injected: pod.is_some_and(|pod| pod.injected),
         scheduler: verdicts.unwrap_or_default(),
         may_land_on: selection.map(|selection| selection.may_land_on.clone()).unwrap_or_default(),
         manifest: pod
-            .filter(|_| is_last)
-            .map(|pod| Manifest { before: pod.before.clone(), after: pod.after.clone() }),
+            .filter(|pod| is_last && (cluster.limits.keeps_all || !pod.is_adopted))
+            .map(|pod| view_manifest(cluster, workload, name, pod)),
         warnings: pod.map(|pod| pod.warnings.clone()).unwrap_or_default(),
         refusal,
+        is_adopted: pod.is_some_and(|pod| pod.is_adopted),
+        kept_by: cluster.kept.get(name).filter(|_| pod.is_some()).cloned(),
     }
+}
+
+/// Of a Pod that ran in the beginning: as its controller would create it now, and as it runs.
+fn view_manifest(cluster: &Cluster, workload: &Workload, name: &str, pod: &Pod) -> Manifest {
+    if pod.is_adopted {
+        let before = new_pod(workload, &cluster.namespace, name, pod.revision);
+        return Manifest { before, after: pod.object.clone() };
+    }
+    Manifest { before: pod.before.clone(), after: pod.after.clone() }
 }
 
 fn view_pps(name: &str, pps: &Pps, is_last: bool) -> PpsView {

@@ -3,10 +3,16 @@
 
 #[path = "simulation/addresses.rs"]
 mod addresses;
+#[path = "simulation/adopted.rs"]
+mod adopted;
 #[path = "simulation/controller.rs"]
 mod controller;
+#[path = "simulation/drains.rs"]
+mod drains;
 #[path = "simulation/governing.rs"]
 mod governing;
+#[path = "simulation/large.rs"]
+mod large;
 #[path = "simulation/limits.rs"]
 mod limits;
 #[path = "simulation/nodes.rs"]

@@ -66,7 +66,7 @@ pub(super) async fn places_pods(cluster: &Cluster, namespace: &'static str) {
             .iter()
             .map(|node| NodeView { node, pods: on(&pods, node["metadata"]["name"].as_str().unwrap()) })
             .collect();
-        let placement = Placement { pod: &pod, before: None, selector: selector.as_ref() };
+        let placement = Placement { pod: &pod, before: None, selector: selector.as_ref(), volumes: None };
         let exact = select_in(kubernetes, &placement, &views);
         let any = select(&placement, &views);
         let text =

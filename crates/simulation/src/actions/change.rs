@@ -8,13 +8,13 @@ use super::workloads::create_one;
 use crate::admission::admit_pps;
 use crate::cluster::{Cluster, replicas};
 use crate::finding::Finding;
-use crate::load::{add, check_replicas, from_refusal};
+use crate::load::{add, check_replicas, from_refusal, scope};
 use crate::read::{Parsed, is_allowed_change, parse};
 use crate::result::{EventKind, Severity};
 
 /// Replaces an object, or creates it.
 pub(super) fn change(cluster: &mut Cluster, object: &Value) -> Result<(), Vec<Finding>> {
-    let (parsed, findings) = parse(object, &cluster.namespace);
+    let (parsed, findings) = parse(object, &scope(cluster));
     let Some(parsed) = parsed else { return Err(findings) };
     replace(cluster, object, parsed)?;
     let reference =
@@ -73,7 +73,7 @@ fn tell_refusal(cluster: &mut Cluster, object: &str, errors: &[Finding]) {
 }
 
 fn change_node(cluster: &mut Cluster, name: &str, object: Value) {
-    if let Some(node) = cluster.nodes.get_mut(name) {
+    if let Some(node) = cluster.node_mut(name) {
         node.object = object;
         cluster.tell(EventKind::Changed, format!("Node/{name}"), "is changed by a user");
         nodes::evict_untolerant(cluster, name);

@@ -1,12 +1,15 @@
 //! Actions about nodes.
 
+use std::collections::BTreeMap;
+
 use pps_core::{is_dns_subdomain, shorten};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, ZONE};
+use super::eviction::protects;
+use crate::cluster::{Cluster, Node, Pod, ZONE};
 use crate::finding::{Finding, unknown};
 use crate::limits::MAX_LABEL_VALUE;
-use crate::load::add_node;
+use crate::load::{add_node, scope};
 use crate::read::{Parsed, parse};
 use crate::result::EventKind;
 use crate::scheduler::{Stay, stay};
@@ -36,7 +39,7 @@ pub(super) fn in_zone(cluster: &Cluster, zone: &str) -> Result<Vec<String>, Vec<
 
 pub(super) fn set_cordoned(cluster: &mut Cluster, node: &str, cordoned: bool) -> Outcome {
     let name = existing(cluster, node)?;
-    let Some(node) = cluster.nodes.get_mut(&name) else { return Ok(()) };
+    let Some(node) = cluster.node_mut(&name) else { return Ok(()) };
     if node.is_cordoned() == cordoned {
         let state = if cordoned { "cordoned already" } else { "not cordoned" };
         cluster.tell(EventKind::Warning, format!("Node/{name}"), format!("is {state}"));
@@ -58,32 +61,63 @@ pub(super) fn set_cordoned(cluster: &mut Cluster, node: &str, cordoned: bool) ->
 /// Cordons a node and evicts its Pods, one after the other.
 pub(super) fn drain(cluster: &mut Cluster, node: &str) -> Outcome {
     let name = existing(cluster, node)?;
-    if !cluster.nodes.get(&name).is_some_and(crate::cluster::Node::is_cordoned) {
+    if !cluster.node(&name).is_some_and(Node::is_cordoned) {
         set_cordoned(cluster, &name, true)?;
     }
-    let on_it = |pod: &crate::cluster::Pod| pod.node.as_ref() == Some(&name);
-    let pods: Vec<String> =
-        cluster.pods.iter().filter(|(_, pod)| on_it(pod)).map(|(pod, _)| pod.clone()).collect();
-    for pod in pods {
-        delete(cluster, &pod, &format!("is evicted: {name} is drained"));
-        settle(cluster);
-    }
-    let others = cluster.other_pods.len();
-    cluster.other_pods.retain(|pod| pod["spec"]["nodeName"] != name);
-    if cluster.other_pods.len() < others {
-        let count = (others - cluster.other_pods.len()) as u64;
-        let text = format!("loses {} of no StatefulSet", text::pods(count));
+    evict_all(cluster, &name);
+    // `kubectl drain` leaves Pods of DaemonSets and those that the node's own files define.
+    let count = cluster.displace(&name, |pod| !stays_with_its_node(pod));
+    if count > 0 {
+        let text = format!("loses {} of no StatefulSet", text::pods(count as u64));
         cluster.tell(EventKind::Changed, format!("Node/{name}"), text);
     }
     Ok(())
 }
 
+/// Evicts the Pods of a node, one after the other. One that a budget protects is tried again after the others.
+fn evict_all(cluster: &mut Cluster, node: &str) {
+    let on_it = |cluster: &Cluster| cluster.pods.on(node).map(|(pod, _)| pod.clone()).collect::<Vec<_>>();
+    let mut open = on_it(cluster);
+    let mut kept = Vec::new();
+    while !open.is_empty() {
+        let before = open.len();
+        for pod in open {
+            if cluster.pods.get(&pod).and_then(Pod::node) != Some(node) {
+                continue;
+            }
+            if let Some(why) = protects(cluster, &pod) {
+                kept.push((pod, why));
+                continue;
+            }
+            delete(cluster, &pod, &format!("is evicted: {node} is drained"));
+            settle(cluster);
+        }
+        if kept.len() == before {
+            break;
+        }
+        open = kept.drain(..).map(|(pod, _)| pod).collect();
+    }
+    for (pod, why) in kept {
+        let text = format!("stays on {node}, and its drain does not end: {why}");
+        cluster.tell(EventKind::Warning, format!("Pod/{pod}"), text);
+        cluster.kept.insert(pod, why);
+    }
+}
+
+/// Whether a Pod is deleted only with its node.
+fn stays_with_its_node(pod: &Value) -> bool {
+    let metadata = &pod["metadata"];
+    let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    let is_of_node = |owner: &Value| owner["kind"] == "DaemonSet" || owner["kind"] == "Node";
+    owners.filter(|owner| owner["controller"] == true).any(is_of_node)
+        || metadata["annotations"]["kubernetes.io/config.mirror"].is_string()
+}
+
 /// Evicts the Pods of a node that do not tolerate one of its taints with the effect `NoExecute`.
 pub(super) fn evict_untolerant(cluster: &mut Cluster, node: &str) {
-    let Some(object) = cluster.nodes.get(node).map(|node| node.object.clone()) else { return };
-    let on_it = cluster.pods.iter().filter(|(_, pod)| pod.node.as_deref() == Some(node));
+    let Some(object) = cluster.node(node).map(|node| node.object.clone()) else { return };
     let stays: Vec<(String, Stay)> =
-        on_it.map(|(name, pod)| (name.clone(), stay(&pod.object["spec"], &object))).collect();
+        cluster.pods.on(node).map(|(name, pod)| (name.clone(), stay(&pod.object["spec"], &object))).collect();
     for (pod, stay) in stays {
         match stay {
             Stay::Forever => {}
@@ -102,39 +136,36 @@ pub(super) fn evict_untolerant(cluster: &mut Cluster, node: &str) {
             }
         }
     }
-    cluster.other_pods.retain(|pod| {
-        pod["spec"]["nodeName"] != node || !matches!(stay(&pod["spec"], &object), Stay::Not { .. })
-    });
+    cluster.displace(node, |pod| matches!(stay(&pod["spec"], &object), Stay::Not { .. }));
 }
 
 /// Deletes nodes, with their Pods.
 pub(super) fn lose(cluster: &mut Cluster, nodes: &[String]) {
     for name in nodes {
-        let Some(node) = cluster.nodes.get_mut(name) else { continue };
+        let Some(node) = cluster.node_mut(name) else { continue };
         node.exists = false;
         cluster.tell(EventKind::Deleted, format!("Node/{name}"), "is lost: its Node object is deleted");
     }
-    let is_lost = |node: &str| nodes.iter().any(|name| name == node);
-    let on_them = |pod: &crate::cluster::Pod| pod.node.as_deref().is_some_and(is_lost);
-    let pods: Vec<(String, String)> = cluster
-        .pods
+    let pods: BTreeMap<String, &String> = nodes
         .iter()
-        .filter(|(_, pod)| on_them(pod))
-        .map(|(name, pod)| (name.clone(), pod.node.clone().unwrap_or_default()))
+        .flat_map(|node| cluster.pods.on(node).map(move |(pod, _)| (pod.clone(), node)))
         .collect();
     for (pod, node) in pods {
         delete(cluster, &pod, &format!("is deleted with its node {node}"));
     }
-    cluster.other_pods.retain(|pod| !pod["spec"]["nodeName"].as_str().is_some_and(is_lost));
+    for node in nodes {
+        cluster.displace(node, |pod| !stays_with_its_node(pod));
+        cluster.forget_others(node);
+    }
 }
 
 /// A lost node registers again. What a user has set on it, such as a cordon, is gone.
 pub(super) fn return_node(cluster: &mut Cluster, node: &str) -> Outcome {
-    let lost = || cluster.nodes.iter().filter(|(_, node)| !node.exists).map(|(name, _)| name);
+    let lost = || cluster.nodes().filter(|(_, node)| !node.exists).map(|(name, _)| name);
     if !lost().any(|name| name == node) {
         return Err(unknown("lost node", node, lost()));
     }
-    let Some(returned) = cluster.nodes.get_mut(node) else { return Ok(()) };
+    let Some(returned) = cluster.node_mut(node) else { return Ok(()) };
     returned.exists = true;
     returned.is_new = true;
     if let Some(spec) = returned.object["spec"].as_object_mut() {
@@ -171,7 +202,7 @@ pub(super) fn label(cluster: &mut Cluster, node: &str, key: &str, value: Option<
         );
         return Err(vec![Finding::of_all(message)]);
     }
-    let Some(node) = cluster.nodes.get_mut(&name) else { return Ok(()) };
+    let Some(node) = cluster.node_mut(&name) else { return Ok(()) };
     let labels = &mut node.object["metadata"]["labels"];
     let text = if let Some(value) = value {
         labels[key] = value.into();
@@ -188,7 +219,7 @@ pub(super) fn label(cluster: &mut Cluster, node: &str, key: &str, value: Option<
 
 /// A node joins.
 pub(super) fn add(cluster: &mut Cluster, object: &Value) -> Outcome {
-    let (parsed, findings) = parse(object, &cluster.namespace);
+    let (parsed, findings) = parse(object, &scope(cluster));
     match parsed {
         Some(Parsed::Node(node)) => join(cluster, node).map_err(|finding| vec![finding]),
         Some(_) => Err(vec![Finding::error("kind", "only a Node can be added here")]),
@@ -200,7 +231,7 @@ pub(super) fn add(cluster: &mut Cluster, object: &Value) -> Outcome {
 pub(super) fn join(cluster: &mut Cluster, object: Value) -> Result<(), Finding> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     add_node(cluster, object)?;
-    if let Some(node) = cluster.nodes.get_mut(&name) {
+    if let Some(node) = cluster.node_mut(&name) {
         node.is_new = true;
     }
     cluster.overdue.remove(&name);

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::adopt::recorded_for;
 use crate::cluster::{Cluster, Lifecycle, Workload};
 use crate::finding::{Finding, unknown};
 use crate::load::check_replicas;
@@ -41,13 +42,7 @@ pub(super) fn create_one(cluster: &mut Cluster, name: &str) {
     // The states of a scenario are those of its workload, which need not say its UID.
     let is_first = workload.lifecycle == Lifecycle::Declared;
     let given = workload.object["metadata"]["uid"].as_str().map(str::to_owned);
-    let recorded_for = || {
-        cluster
-            .pps
-            .values()
-            .filter(|pps| pps.target.is_same_workload(&workload.target))
-            .find_map(|pps| pps.target_uid.clone())
-    };
+    let recorded_for = || recorded_for(cluster, &workload.target);
     let uid = if is_first { given.or_else(recorded_for) } else { None };
     let uid = uid.unwrap_or_else(|| cluster.new_uid());
     let Some(workload) = cluster.workloads.get_mut(name) else { return };
@@ -68,9 +63,7 @@ pub(super) fn delete(cluster: &mut Cluster, name: &str) -> Outcome {
         Err(findings) => return Err(findings),
     };
     cluster.tell(EventKind::Deleted, reference.clone(), "is deleted by a user");
-    let is_owned = |pod: &crate::cluster::Pod| pod.workload == name;
-    let pods: Vec<String> =
-        cluster.pods.iter().filter(|(_, pod)| is_owned(pod)).map(|(name, _)| name.clone()).collect();
+    let pods: Vec<String> = cluster.pods.of(name).map(|(name, _)| name.clone()).collect();
     for pod in pods {
         crate::settle::delete(cluster, &pod, &format!("is deleted with {reference}"));
     }

@@ -25,6 +25,10 @@ pub(crate) struct Workload {
     pub(crate) uid: String,
     /// All revisions of its template; the last one is that of the object.
     pub(crate) revisions: Vec<Value>,
+    /// The names of these revisions.
+    revision_names: Vec<String>,
+    /// Whether the template of the first revision is not known, and that of the second stands for it.
+    lacks_first: bool,
     /// The revision that all Pods had when the last update was complete.
     pub(crate) current: usize,
     pub(crate) demand: Demand,
@@ -45,6 +49,8 @@ impl Workload {
             lifecycle: Lifecycle::Declared,
             uid: String::new(),
             revisions: Vec::new(),
+            revision_names: Vec::new(),
+            lacks_first: false,
             current: 0,
             demand: Demand::default(),
             wanted: Vec::new(),
@@ -62,9 +68,44 @@ impl Workload {
         let template = spec["template"].clone();
         let is_new = self.revisions.last() != Some(&template);
         if is_new {
+            self.revision_names.push(format!("{}-{}", self.target.name, self.revisions.len()));
             self.revisions.push(template);
         }
         is_new && self.revisions.len() > 1
+    }
+
+    /// Takes the names of the revisions from the status of a workload that runs. `runs_older` is whether a Pod of another
+    /// revision than the newest is there.
+    pub(crate) fn adopt_revisions(&mut self, runs_older: impl Fn(&str) -> bool) {
+        let status = &self.object["status"];
+        let name = |field: &str| status[field].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
+        let Some(newest) = name("updateRevision").or_else(|| name("currentRevision")) else { return };
+        let current = name("currentRevision").unwrap_or_else(|| newest.clone());
+        if let (Some(first), [_]) = (self.revision_names.first_mut(), self.revisions.as_slice()) {
+            first.clone_from(&newest);
+        }
+        if (current != newest || runs_older(&newest)) && self.revisions.len() == 1 {
+            self.revisions.extend_from_within(..);
+            self.revision_names.insert(0, current.clone());
+            self.lacks_first = true;
+        }
+        self.current = if current == newest { self.update_revision() } else { 0 };
+    }
+
+    /// The index of the revision of this name; the oldest one if there is none of this name.
+    pub(crate) fn revision_named(&self, name: &str) -> usize {
+        self.revision_names.iter().position(|one| one == name).unwrap_or(0)
+    }
+
+    pub(crate) fn revision_name(&self, revision: usize) -> &str {
+        self.revision_names.get(revision).map(String::as_str).unwrap_or_default()
+    }
+
+    /// What is not known of a revision.
+    pub(crate) fn lacks_template(&self, revision: usize) -> Option<&'static str> {
+        (self.lacks_first && revision == 0).then_some(
+            "creates a Pod of its former revision, whose template is not known: the present template is taken",
+        )
     }
 
     /// How it is called in texts: `StatefulSet/db`.

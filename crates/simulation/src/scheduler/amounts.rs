@@ -100,7 +100,7 @@ fn amounts_of(amounts: &Value) -> impl Iterator<Item = (String, i64)> {
 }
 
 /// What a Node has for Pods.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Allocatable(BTreeMap<String, i64>);
 
 impl Allocatable {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::fields::list;
+use super::volumes::CLAIM;
 
 /// Volumes that exist on every Node.
 const PLAIN_VOLUMES: [&str; 7] =
@@ -17,8 +18,8 @@ const FIELDS: [(&str, &str); 5] = [
     ("schedulingGates", "its scheduling gates are not simulated: it stays Pending until they are removed"),
 ];
 
-/// What a real scheduler looks at besides what is simulated.
-pub(super) fn of(spec: &Value) -> Vec<String> {
+/// What a real scheduler looks at besides what is simulated. `knows_claims` is whether the Pod's claims are looked at.
+pub(super) fn of(spec: &Value, knows_claims: bool) -> Vec<String> {
     let mut caveats = Vec::new();
     let is_set = |value: &Value| match value {
         Value::Null => false,
@@ -34,8 +35,8 @@ pub(super) fn of(spec: &Value) -> Vec<String> {
     let other = spec["schedulerName"].as_str().is_some_and(|name| !matches!(name, "" | "default-scheduler"));
     add(other, "it names another scheduler, whose rules are not known here");
     let is_plain = |volume: &Value| {
-        let fields = volume.as_object();
-        fields.into_iter().flatten().all(|(field, _)| PLAIN_VOLUMES.contains(&field.as_str()))
+        let mut fields = volume.as_object().into_iter().flatten().map(|(field, _)| field.as_str());
+        fields.all(|field| PLAIN_VOLUMES.contains(&field) || (knows_claims && field == CLAIM))
     };
     add(
         !list(&spec["volumes"]).all(is_plain),

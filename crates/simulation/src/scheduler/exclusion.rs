@@ -22,6 +22,8 @@ pub enum ExclusionKind {
     RequiredAffinity,
     /// `spec.nodeSelector`
     NodeSelector,
+    /// Where a volume of the Pod is.
+    Volume,
     /// A taint that the Pod does not tolerate.
     Taint,
     /// `spec.unschedulable`

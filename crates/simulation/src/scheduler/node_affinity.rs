@@ -44,13 +44,36 @@ fn selector_mismatches<'a>(spec: &'a Value, node: &Node) -> impl Iterator<Item =
     let wanted = spec["nodeSelector"].as_object().into_iter().flatten();
     wanted
         .map(|(key, value)| (key.as_str(), text(value)))
-        .filter(|(key, value)| node.labels.get(key) != Some(value))
+        .filter(|(key, value)| node.labels.get(*key).is_none_or(|found| found != value))
 }
 
 /// The terms of the required node affinity; nothing if there is none.
 fn terms(spec: &Value) -> Option<Vec<&Value>> {
-    let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    terms_of(&spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"])
+}
+
+/// The terms of a node selector; nothing if it is none.
+fn terms_of(required: &Value) -> Option<Vec<&Value>> {
     required.is_object().then(|| list(&required["nodeSelectorTerms"]).collect())
+}
+
+/// Why a Node does not match the node selector of something else than the Pod: `the volume of data-db-0 requires`.
+pub(super) fn selector_excludes(required: &Value, node: &Node, who: &str) -> Vec<String> {
+    let Some(terms) = terms_of(required) else { return Vec::new() };
+    if terms.iter().any(|term| matches_term(term, node)) {
+        return Vec::new();
+    }
+    let mut texts = Vec::new();
+    for requirement in terms.iter().flat_map(|term| requirements(term)).filter(|one| !one.is_met_by(node)) {
+        let text = requirement.sentence(node, who);
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    if texts.is_empty() {
+        texts.push(format!("{}: {who} a node that cannot exist", node.name));
+    }
+    texts
 }
 
 /// A term is one that must hold; several are alternatives. None matches nothing.
@@ -100,19 +123,26 @@ impl<'a> Requirement<'a> {
 
     /// Why it is not met.
     fn exclusion(self, node: &Node, injected: bool) -> Exclusion {
+        let who = if injected { "the Pod's recorded state requires" } else { "the Pod requires" };
+        Exclusion {
+            what: ExclusionKind::RequiredAffinity,
+            text: self.sentence(node, who),
+            from_pps: injected,
+        }
+    }
+
+    fn sentence(self, node: &Node, who: &str) -> String {
         let requirement = self.value();
         let required = required_words(requirement);
-        let who = if injected { "the Pod's recorded state requires" } else { "the Pod requires" };
-        let text = match self {
+        match self {
             Self::Label(_) => sentence(node, text(&requirement["key"]), &required, who),
             Self::Field(_) => format!("{}: {who} {required} as the node's name", node.name),
-        };
-        Exclusion { what: ExclusionKind::RequiredAffinity, text, from_pps: injected }
+        }
     }
 }
 
 /// `node-2: topology.kubernetes.io/zone is b, the Pod requires a`
-fn sentence(node: &Node, key: &str, required: &str, who: &str) -> String {
+pub(super) fn sentence(node: &Node, key: &str, required: &str, who: &str) -> String {
     match node.labels.get(key) {
         Some(found) => format!("{}: {key} is {}, {who} {required}", node.name, quoted_if_empty(found)),
         None => format!("{}: the label {key} is missing, {who} {required}", node.name),

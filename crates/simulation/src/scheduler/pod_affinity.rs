@@ -26,15 +26,15 @@ struct Term<'a> {
 }
 
 impl<'a> Term<'a> {
-    fn all(pod: &Pod<'a>, kind: &str, strength: &str) -> Vec<Self> {
-        let terms = list(&pod.spec["affinity"][kind][strength]);
+    fn all(pod: &'a Pod, kind: &str, strength: &str) -> Vec<Self> {
+        let terms = list(&pod.affinity[kind][strength]);
         let one = |item: &'a Value| {
             let (term, weight) = if strength == REQUIRED {
                 (item, WEIGHT_OF_REQUIRED)
             } else {
                 (&item["podAffinityTerm"], item["weight"].as_i64().unwrap_or_default())
             };
-            Self { object: term, namespace: pod.namespace, topology_key: text(&term["topologyKey"]), weight }
+            Self { object: term, namespace: &pod.namespace, topology_key: text(&term["topologyKey"]), weight }
         };
         terms.map(one).collect()
     }
@@ -45,12 +45,12 @@ impl<'a> Term<'a> {
         let has_own = list(namespaces).next().is_none() && self.object["namespaceSelector"].is_null();
         let in_namespace = selects_all
             || (has_own && self.namespace == pod.namespace)
-            || list(namespaces).any(|namespace| namespace == pod.namespace);
+            || list(namespaces).any(|namespace| *namespace == *pod.namespace);
         in_namespace && PodSelector::of(&self.object["labelSelector"]).matches(&pod.labels)
     }
 
-    fn domain(&self, node: &Node<'a>) -> Option<Domain<'a>> {
-        node.labels.get(self.topology_key).map(|value| (self.topology_key, *value))
+    fn domain(&self, node: &'a Node) -> Option<Domain<'a>> {
+        node.labels.get(self.topology_key).map(|value| (self.topology_key, value.as_str()))
     }
 }
 
@@ -70,15 +70,18 @@ pub(super) struct PodAffinity<'a> {
 }
 
 impl<'a> PodAffinity<'a> {
-    pub(super) fn of(pod: &Pod<'a>, nodes: &[Node<'a>]) -> Self {
+    pub(super) fn of(pod: &'a Pod, nodes: &'a [Node]) -> Self {
         let required = Term::all(pod, "podAffinity", REQUIRED);
         let required_apart = Term::all(pod, "podAntiAffinity", REQUIRED);
         let preferred = Term::all(pod, "podAffinity", PREFERRED);
         let preferred_apart = Term::all(pod, "podAntiAffinity", PREFERRED);
+        let attracts = [&required, &required_apart, &preferred, &preferred_apart];
+        let is_plain = attracts.iter().all(|terms| terms.is_empty());
         let mut near: BTreeMap<Domain, u64> = BTreeMap::new();
         let (mut apart, mut kept_away) = (BTreeSet::new(), BTreeSet::new());
         let mut scores: BTreeMap<Domain, i64> = BTreeMap::new();
-        for (node, other) in nodes.iter().flat_map(|node| node.pods.iter().map(move |other| (node, other))) {
+        let others = nodes.iter().flat_map(|node| node.pods.iter().map(move |other| (node, other)));
+        for (node, other) in others.filter(|(_, other)| !is_plain || other.affinity.is_object()) {
             if !required.is_empty() && required.iter().all(|term| term.selects(other)) {
                 for domain in required.iter().filter_map(|term| term.domain(node)) {
                     *near.entry(domain).or_default() += 1;
@@ -97,7 +100,7 @@ impl<'a> PodAffinity<'a> {
             };
             score(&preferred, other, 1);
             score(&preferred_apart, other, -1);
-            if other.spec["affinity"].is_object() {
+            if other.affinity.is_object() {
                 score(&Term::all(other, "podAffinity", REQUIRED), pod, 1);
                 score(&Term::all(other, "podAffinity", PREFERRED), pod, 1);
                 score(&Term::all(other, "podAntiAffinity", PREFERRED), pod, -1);
@@ -110,11 +113,16 @@ impl<'a> PodAffinity<'a> {
         Self { required, required_apart, selects_itself, near, apart, kept_away, scores }
     }
 
+    /// Whether no other node than one that changes is concerned by what changes there.
+    pub(super) fn is_local(&self) -> bool {
+        self.required.is_empty() && self.required_apart.is_empty() && self.kept_away.is_empty()
+    }
+
     /// Why the Pod cannot run on a Node.
-    pub(super) fn exclusions(&self, node: &Node<'a>) -> Vec<Exclusion> {
+    pub(super) fn exclusions(&self, node: &'a Node) -> Vec<Exclusion> {
         let mut exclusions = Vec::new();
         let mut exclude = |what, text| exclusions.push(Exclusion { what, text, from_pps: false });
-        let name = node.name;
+        let name = &node.name;
         // The first of several Pods that want to be near each other may run anywhere.
         let is_first = self.near.is_empty() && self.selects_itself;
         for term in &self.required {
@@ -142,7 +150,10 @@ impl<'a> PodAffinity<'a> {
                 exclude(ExclusionKind::PodAntiAffinity, text);
             }
         }
-        let kept_away = self.kept_away.iter().find(|(key, value)| node.labels.get(key) == Some(value));
+        let kept_away = self
+            .kept_away
+            .iter()
+            .find(|(key, value)| node.labels.get(*key).is_some_and(|found| found == value));
         if let Some((key, value)) = kept_away {
             let text = format!("{name}: a Pod runs at {key} {value} that must not be near this Pod");
             exclude(ExclusionKind::PodAntiAffinity, text);
@@ -152,7 +163,10 @@ impl<'a> PodAffinity<'a> {
 
     /// How much the Pods that run already attract the new one to a Node.
     pub(super) fn score(&self, node: &Node) -> i64 {
-        let here = self.scores.iter().filter(|((key, value), _)| node.labels.get(key) == Some(value));
+        let here = self
+            .scores
+            .iter()
+            .filter(|((key, value), _)| node.labels.get(*key).is_some_and(|found| found == value));
         here.fold(0, |sum: i64, (_, score)| sum.saturating_add(*score))
     }
 }

@@ -1,91 +1,129 @@
 //! Reads what the scheduler needs of Nodes and Pods. What has another type than Kubernetes allows counts as absent.
+//!
+//! What is read owns its texts, so that a simulation reads each object once and not once for each Pod that it places.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::amounts::{Allocatable, Requests};
 use super::fields::{list, text};
 use super::selector::Labels;
 
-pub(super) fn labels(object: &Value) -> Labels<'_> {
+pub(super) fn labels(object: &Value) -> Labels {
     let labels = object["metadata"]["labels"].as_object();
-    labels.into_iter().flatten().map(|(key, value)| (key.as_str(), text(value))).collect()
+    labels.into_iter().flatten().map(|(key, value)| (key.clone(), text(value).to_owned())).collect()
 }
 
 /// A Node, with what its Pods use of it.
-pub(super) struct Node<'a> {
-    pub(super) name: &'a str,
-    pub(super) labels: Labels<'a>,
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Node {
+    pub(super) name: String,
+    pub(super) labels: Labels,
     pub(super) unschedulable: bool,
-    pub(super) taints: Vec<Taint<'a>>,
+    pub(super) taints: Vec<Taint>,
     pub(super) allocatable: Allocatable,
     pub(super) requested: Requests,
     pub(super) requested_non_zero: Requests,
-    pub(super) pods: Vec<Pod<'a>>,
-    pub(super) images: BTreeMap<&'a str, i64>,
+    pub(super) pods: Vec<Pod>,
+    pub(super) images: BTreeMap<String, i64>,
 }
 
-impl<'a> Node<'a> {
-    pub(super) fn of(node: &'a Value, pods: &[&'a Value]) -> Self {
-        let pods: Vec<Pod> = pods.iter().map(|pod| Pod::of(pod)).collect();
-        let (mut requested, mut requested_non_zero) = (Requests::default(), Requests::default());
-        for pod in &pods {
-            requested.add(&pod.requests);
-            requested_non_zero.add(&pod.requests_non_zero);
-        }
+impl Node {
+    pub(crate) fn of<'a>(node: &Value, pods: impl IntoIterator<Item = &'a Value>) -> Self {
         let images = list(&node["status"]["images"]).flat_map(|image| {
             let size = image["sizeBytes"].as_i64().unwrap_or_default();
-            list(&image["names"]).map(move |name| (text(name), size))
+            list(&image["names"]).map(move |name| (text(name).to_owned(), size))
         });
-        Self {
-            name: text(&node["metadata"]["name"]),
+        let mut node = Self {
+            name: text(&node["metadata"]["name"]).to_owned(),
             labels: labels(node),
             unschedulable: node["spec"]["unschedulable"] == true,
             taints: list(&node["spec"]["taints"]).map(Taint::of).collect(),
             allocatable: Allocatable::of(node),
-            requested,
-            requested_non_zero,
-            pods,
+            requested: Requests::default(),
+            requested_non_zero: Requests::default(),
+            pods: Vec::new(),
             images: images.collect(),
+        };
+        node.set_pods(pods);
+        node
+    }
+
+    /// Replaces its Pods. Those that have ended take no room.
+    pub(crate) fn set_pods<'a>(&mut self, pods: impl IntoIterator<Item = &'a Value>) {
+        let is_there = |pod: &&Value| !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed");
+        self.pods = pods.into_iter().filter(is_there).map(Pod::of).collect();
+        self.requested = Requests::default();
+        self.requested_non_zero = Requests::default();
+        for pod in &self.pods {
+            self.requested.add(&pod.requests);
+            self.requested_non_zero.add(&pod.requests_non_zero);
         }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 }
 
 /// A taint of a Node.
-pub(super) struct Taint<'a> {
-    pub(super) key: &'a str,
-    pub(super) value: &'a str,
-    pub(super) effect: &'a str,
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Taint {
+    pub(super) key: Cow<'static, str>,
+    pub(super) value: Cow<'static, str>,
+    pub(super) effect: Cow<'static, str>,
 }
 
-impl<'a> Taint<'a> {
-    pub(super) fn of(taint: &'a Value) -> Self {
-        Self { key: text(&taint["key"]), value: text(&taint["value"]), effect: text(&taint["effect"]) }
+impl Taint {
+    pub(super) fn of(taint: &Value) -> Self {
+        let [key, value, effect] =
+            ["key", "value", "effect"].map(|field| Cow::Owned(text(&taint[field]).to_owned()));
+        Self { key, value, effect }
     }
 }
 
-/// A Pod.
-pub(super) struct Pod<'a> {
+/// A Pod that needs a Node.
+pub(super) struct Candidate<'a> {
     pub(super) spec: &'a Value,
-    pub(super) namespace: &'a str,
-    pub(super) labels: Labels<'a>,
+    pub(super) pod: Pod,
+}
+
+impl<'a> Candidate<'a> {
+    pub(super) fn of(pod: &'a Value) -> Self {
+        Self { spec: &pod["spec"], pod: Pod::of(pod) }
+    }
+}
+
+/// A Pod, as far as it matters to other Pods.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Pod {
+    pub(super) namespace: String,
+    pub(super) labels: Labels,
     pub(super) terminating: bool,
     pub(super) requests: Requests,
     /// With a default for each container that requests no CPU or no memory: scores count with these.
     pub(super) requests_non_zero: Requests,
+    /// `podAffinity` and `podAntiAffinity`; null if it has neither.
+    pub(super) affinity: Value,
 }
 
-impl<'a> Pod<'a> {
-    pub(super) fn of(pod: &'a Value) -> Self {
+impl Pod {
+    pub(super) fn of(pod: &Value) -> Self {
         let metadata = &pod["metadata"];
+        let affinity = pod["spec"]["affinity"].as_object().into_iter().flatten();
+        let between: Map<String, Value> = affinity
+            .filter(|(kind, _)| matches!(kind.as_str(), "podAffinity" | "podAntiAffinity"))
+            .map(|(kind, terms)| (kind.clone(), terms.clone()))
+            .collect();
         Self {
-            spec: &pod["spec"],
-            namespace: metadata["namespace"].as_str().unwrap_or("default"),
+            namespace: metadata["namespace"].as_str().unwrap_or("default").to_owned(),
             labels: labels(pod),
             terminating: metadata["deletionTimestamp"].is_string(),
             requests: Requests::of(&pod["spec"], false),
             requests_non_zero: Requests::of(&pod["spec"], true),
+            affinity: if between.is_empty() { Value::Null } else { between.into() },
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Room on Nodes: the filter and the two scores that look at it.
 
+use serde_json::Value;
+
 use super::amounts::{CPU, MEMORY, Requests};
 use super::exclusion::{Exclusion, ExclusionKind, Kubernetes};
 use super::fields::{list, text};
@@ -119,24 +121,37 @@ fn balance(uses: [Use; 2]) -> i64 {
     whole((1.0 - deviation) * 100.0)
 }
 
+/// The images of a Pod, and the share of the Nodes that have each.
+pub(super) struct Images(Vec<(String, f64)>);
+
+impl Images {
+    pub(super) fn of(spec: &Value, nodes: &[Node], kubernetes: Kubernetes) -> Self {
+        let init = list(&spec["initContainers"]).filter(|_| kubernetes != Kubernetes::V1_20);
+        let containers = list(&spec["containers"]).chain(init);
+        let images = containers.map(|container| {
+            let image = full_name(text(&container["image"]));
+            let having = nodes.iter().filter(|node| node.images.contains_key(&image)).count();
+            #[expect(clippy::cast_precision_loss, reason = "the scheduler computes with the same type")]
+            let share = having as f64 / nodes.len() as f64;
+            (image, share)
+        });
+        Self(images.collect())
+    }
+}
+
 /// `ImageLocality`: prefers Nodes that have the Pod's images, by their size and by how many Nodes have them.
-pub(super) fn image_locality(pod: &Pod, node: &Node, nodes: &[Node], kubernetes: Kubernetes) -> i64 {
+pub(super) fn image_locality(images: &Images, node: &Node) -> i64 {
     const MIB: i64 = 1024 * 1024;
     const LEAST: i64 = 23 * MIB;
-    let init = list(&pod.spec["initContainers"]).filter(|_| kubernetes != Kubernetes::V1_20);
-    let images: Vec<String> = list(&pod.spec["containers"])
-        .chain(init)
-        .map(|container| full_name(text(&container["image"])))
-        .collect();
+    let Images(images) = images;
     if images.is_empty() || node.images.is_empty() {
         return 0;
     }
     let most = i64::try_from(images.len()).unwrap_or(1).saturating_mul(1000 * MIB);
-    let of_image = |image: &String| {
-        let size = *node.images.get(image.as_str())?;
-        let having = nodes.iter().filter(|node| node.images.contains_key(image.as_str())).count();
+    let of_image = |(image, share): &(String, f64)| {
+        let size = *node.images.get(image)?;
         #[expect(clippy::cast_precision_loss, reason = "the scheduler computes with the same type")]
-        Some(whole(size as f64 * (having as f64 / nodes.len() as f64)))
+        Some(whole(size as f64 * share))
     };
     let sum = images.iter().filter_map(of_image).fold(0, i64::saturating_add).clamp(LEAST, most);
     BEST.saturating_mul(sum - LEAST) / (most - LEAST)

@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::fields::{list, text};
 
 /// The labels of an object.
-pub(super) type Labels<'a> = BTreeMap<&'a str, &'a str>;
+pub(super) type Labels = BTreeMap<String, String>;
 
 /// Whether labels meet a requirement: `{key, operator, values}`. One that Kubernetes would refuse is never met.
 pub(super) fn meets(requirement: &Value, labels: &Labels) -> bool {
-    let found = labels.get(text(&requirement["key"]));
+    let found = labels.get(text(&requirement["key"])).map(String::as_str);
     let values = || list(&requirement["values"]).map(text);
     let compare = |compare: fn(&i64, &i64) -> bool| {
         let mut values = values();
@@ -20,9 +20,9 @@ pub(super) fn meets(requirement: &Value, labels: &Labels) -> bool {
         compare(&found, &value)
     };
     match text(&requirement["operator"]) {
-        "In" => found.is_some_and(|found| values().any(|value| value == *found)),
+        "In" => found.is_some_and(|found| values().any(|value| value == found)),
         "NotIn" => {
-            values().next().is_some() && found.is_none_or(|found| values().all(|value| value != *found))
+            values().next().is_some() && found.is_none_or(|found| values().all(|value| value != found))
         }
         "Exists" => found.is_some() && values().next().is_none(),
         "DoesNotExist" => found.is_none() && values().next().is_none(),
@@ -55,20 +55,20 @@ pub(super) fn quoted_if_empty(value: &str) -> &str {
 
 /// A label selector of Pods.
 #[derive(Clone)]
-pub(super) struct PodSelector<'a> {
+pub(crate) struct PodSelector<'a> {
     /// Absent selects nothing.
     selector: Option<&'a Value>,
     /// Further labels that a Pod must have.
-    also: Labels<'a>,
+    also: Labels,
 }
 
 impl<'a> PodSelector<'a> {
-    pub(super) fn of(selector: &'a Value) -> Self {
+    pub(crate) fn of(selector: &'a Value) -> Self {
         Self { selector: selector.is_object().then_some(selector), also: Labels::new() }
     }
 
     /// Selects only Pods that also have these labels.
-    pub(super) fn and(mut self, labels: Labels<'a>) -> Self {
+    pub(super) fn and(mut self, labels: Labels) -> Self {
         self.also = labels;
         self
     }
@@ -89,9 +89,9 @@ impl<'a> PodSelector<'a> {
         is_empty(&selector["matchLabels"]) && is_empty(&selector["matchExpressions"]) && self.also.is_empty()
     }
 
-    pub(super) fn matches(&self, labels: &Labels) -> bool {
+    pub(crate) fn matches(&self, labels: &Labels) -> bool {
         let Some(selector) = self.selector else { return false };
-        let has = |key: &str, value: &str| labels.get(key) == Some(&value);
+        let has = |key: &str, value: &str| labels.get(key).is_some_and(|found| found == value);
         let wanted = selector["matchLabels"].as_object();
         wanted.into_iter().flatten().all(|(key, value)| has(key, text(value)))
             && list(&selector["matchExpressions"]).all(|requirement| meets(requirement, labels))

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::exclusion::{Exclusion, ExclusionKind, Kubernetes};
 use super::fields::{list, text};
-use super::read::{Node, Pod};
+use super::read::{Candidate, Node};
 use super::selector::{Labels, PodSelector};
 use super::{node_affinity, taints};
 
@@ -25,14 +25,16 @@ struct Constraint<'a> {
 
 impl<'a> Constraint<'a> {
     /// The constraints of a Pod with that `whenUnsatisfiable`.
-    fn of(pod: &Pod<'a>, when_unsatisfiable: &str, kubernetes: Kubernetes) -> Vec<Self> {
+    fn of(new: &'a Candidate<'a>, when_unsatisfiable: &str, kubernetes: Kubernetes) -> Vec<Self> {
         let is_new = kubernetes != Kubernetes::V1_20;
-        list(&pod.spec["topologySpreadConstraints"])
+        list(&new.spec["topologySpreadConstraints"])
             .filter(|constraint| text(&constraint["whenUnsatisfiable"]) == when_unsatisfiable)
             .map(|constraint| {
                 let keys = list(&constraint["matchLabelKeys"]).map(text).filter(|_| is_new);
-                let also: Labels =
-                    keys.filter_map(|key| pod.labels.get(key).map(|value| (key, *value))).collect();
+                let labels = &new.pod.labels;
+                let also: Labels = keys
+                    .filter_map(|key| labels.get(key).map(|value| (key.to_owned(), value.clone())))
+                    .collect();
                 let min_domains = constraint["minDomains"].as_u64().filter(|_| is_new).unwrap_or(1);
                 Self {
                     max_skew: constraint["maxSkew"].as_i64().unwrap_or(1),
@@ -64,18 +66,18 @@ impl<'a> Constraint<'a> {
             .into()
     }
 
-    fn counts(&self, pod: &Pod, node: &Node) -> bool {
-        (!self.honors_affinity || node_affinity::matches(pod.spec, node))
-            && (!self.honors_taints || taints::tolerates_all(pod.spec, node))
+    fn counts(&self, new: &Candidate, node: &Node) -> bool {
+        (!self.honors_affinity || node_affinity::matches(new.spec, node))
+            && (!self.honors_taints || taints::tolerates_all(new.spec, node))
     }
 
     /// How many Pods on a Node it selects.
-    fn selected(&self, pod: &Pod, node: &Node) -> i64 {
+    fn selected(&self, new: &Candidate, node: &Node) -> i64 {
         if self.selector.is_everything() {
             return 0;
         }
         let selected = node.pods.iter().filter(|other| {
-            !other.terminating && other.namespace == pod.namespace && self.selector.matches(&other.labels)
+            !other.terminating && other.namespace == new.pod.namespace && self.selector.matches(&other.labels)
         });
         i64::try_from(selected.count()).unwrap_or(i64::MAX)
     }
@@ -91,19 +93,26 @@ pub(super) struct Required<'a> {
 }
 
 impl<'a> Required<'a> {
-    pub(super) fn of(pod: &Pod<'a>, nodes: &[Node<'a>], kubernetes: Kubernetes) -> Self {
-        let constraints = Constraint::of(pod, "DoNotSchedule", kubernetes);
+    pub(super) fn of(new: &'a Candidate<'a>, nodes: &'a [Node], kubernetes: Kubernetes) -> Self {
+        let constraints = Constraint::of(new, "DoNotSchedule", kubernetes);
+        if constraints.is_empty() {
+            return Self { constraints: Vec::new() };
+        }
         let complete: Vec<&Node> = nodes.iter().filter(|node| has_all_keys(&constraints, node)).collect();
         let counted = constraints.into_iter().map(|constraint| {
             let mut domains: BTreeMap<&str, i64> = BTreeMap::new();
-            for node in complete.iter().filter(|node| constraint.counts(pod, node)) {
-                *domains.entry(node.labels[constraint.topology_key]).or_default() +=
-                    constraint.selected(pod, node);
+            for node in complete.iter().filter(|node| constraint.counts(new, node)) {
+                *domains.entry(&node.labels[constraint.topology_key]).or_default() +=
+                    constraint.selected(new, node);
             }
-            let selects_itself = constraint.selector.matches(&pod.labels);
+            let selects_itself = constraint.selector.matches(&new.pod.labels);
             (constraint, domains, selects_itself)
         });
         Self { constraints: counted.collect() }
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        self.constraints.is_empty()
     }
 
     /// Why the Pod cannot run on a Node.
@@ -112,7 +121,7 @@ impl<'a> Required<'a> {
         let mut exclude = |text| {
             exclusions.push(Exclusion { what: ExclusionKind::TopologySpread, text, from_pps: false });
         };
-        let name = node.name;
+        let name = &node.name;
         for (constraint, domains, selects_itself) in &self.constraints {
             let key = constraint.topology_key;
             let Some(value) = node.labels.get(key) else {
@@ -127,7 +136,7 @@ impl<'a> Required<'a> {
                 domains.values().min().copied()
             };
             let Some(least) = least else { continue };
-            let count = domains.get(value).copied().unwrap_or_default() + i64::from(*selects_itself);
+            let count = domains.get(value.as_str()).copied().unwrap_or_default() + i64::from(*selects_itself);
             if count - least > constraint.max_skew {
                 exclude(format!(
                     "{name}: with this Pod {key} {value} would have {count} Pods where another has {least}, and \
@@ -142,15 +151,15 @@ impl<'a> Required<'a> {
 
 /// The scores for what `ScheduleAnyway` asks for, one for each of these Nodes. `selector` is the controller's.
 pub(super) fn scores(
-    pod: &Pod,
+    new: &Candidate,
     selector: Option<&Value>,
     nodes: &[Node],
     feasible: &[&Node],
     kubernetes: Kubernetes,
 ) -> Vec<i64> {
-    let own = list(&pod.spec["topologySpreadConstraints"]).next().is_some();
+    let own = list(&new.spec["topologySpreadConstraints"]).next().is_some();
     let constraints = if own {
-        Constraint::of(pod, "ScheduleAnyway", kubernetes)
+        Constraint::of(new, "ScheduleAnyway", kubernetes)
     } else {
         selector.map(Constraint::defaults).unwrap_or_default()
     };
@@ -161,7 +170,7 @@ pub(super) fn scores(
     let is_ignored = |node: &Node| requires_all && !has_all_keys(&constraints, node);
     let mut raw = vec![0.0; feasible.len()];
     for constraint in &constraints {
-        add_scores(&mut raw, constraint, pod, nodes, feasible, &is_ignored);
+        add_scores(&mut raw, constraint, new, nodes, feasible, &is_ignored);
     }
     #[expect(clippy::cast_possible_truncation, reason = "the scheduler computes with the same types")]
     let raw = feasible.iter().zip(raw).map(|(node, score)| {
@@ -171,26 +180,29 @@ pub(super) fn scores(
     normalized(&raw.collect::<Vec<_>>())
 }
 
+/// A Node without the label is in a domain of its own, which has no Pods.
+fn value<'a>(key: &str, node: &'a Node) -> &'a str {
+    node.labels.get(key).map(String::as_str).unwrap_or_default()
+}
+
 fn add_scores(
     scores: &mut [f64],
     constraint: &Constraint,
-    pod: &Pod,
+    new: &Candidate,
     nodes: &[Node],
     feasible: &[&Node],
     is_ignored: &dyn Fn(&Node) -> bool,
 ) {
     let key = constraint.topology_key;
     let scored = || feasible.iter().filter(|node| !is_ignored(node));
-    // A Node without the label is a domain of its own.
-    let value = |node: &Node| node.labels.get(key).copied().unwrap_or_default().to_owned();
-    let mut domains: BTreeMap<String, i64> = BTreeMap::new();
+    let mut domains: BTreeMap<&str, i64> = BTreeMap::new();
     let size = if key == HOSTNAME {
         scored().count()
     } else {
-        domains.extend(scored().map(|node| (value(node), 0)));
-        for node in nodes.iter().filter(|node| !is_ignored(node) && constraint.counts(pod, node)) {
-            if let Some(count) = domains.get_mut(&value(node)) {
-                *count += constraint.selected(pod, node);
+        domains.extend(scored().map(|node| (value(key, node), 0)));
+        for node in nodes.iter().filter(|node| !is_ignored(node) && constraint.counts(new, node)) {
+            if let Some(count) = domains.get_mut(value(key, node)) {
+                *count += constraint.selected(new, node);
             }
         }
         domains.len()
@@ -202,9 +214,9 @@ fn add_scores(
             continue;
         }
         let count = if key == HOSTNAME {
-            constraint.selected(pod, node)
+            constraint.selected(new, node)
         } else {
-            domains.get(&value(node)).copied().unwrap_or_default()
+            domains.get(value(key, node)).copied().unwrap_or_default()
         };
         #[expect(clippy::cast_precision_loss, reason = "the scheduler computes with the same type")]
         let added = count as f64 * weight + constraint.max_skew.saturating_sub(1) as f64;

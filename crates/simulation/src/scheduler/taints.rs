@@ -1,5 +1,7 @@
 //! Cordons and taints.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::exclusion::{Exclusion, ExclusionKind};
@@ -8,8 +10,11 @@ use super::read::{Node, Taint};
 
 const NO_SCHEDULE: &str = "NoSchedule";
 const NO_EXECUTE: &str = "NoExecute";
-const UNSCHEDULABLE: Taint =
-    Taint { key: "node.kubernetes.io/unschedulable", value: "", effect: NO_SCHEDULE };
+const UNSCHEDULABLE: Taint = Taint {
+    key: Cow::Borrowed("node.kubernetes.io/unschedulable"),
+    value: Cow::Borrowed(""),
+    effect: Cow::Borrowed(NO_SCHEDULE),
+};
 /// The API server makes every Pod tolerate these for five minutes.
 const TOLERATED_FOR_A_WHILE: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 const DEFAULT_SECONDS: i64 = 300;
@@ -34,10 +39,10 @@ pub(super) fn exclusions(spec: &Value, node: &Node) -> Vec<Exclusion> {
     exclusions
 }
 
-fn untolerated<'a>(spec: &'a Value, node: &'a Node) -> impl Iterator<Item = &'a Taint<'a>> {
-    let keeps_out = |taint: &&Taint| match taint.effect {
+fn untolerated<'a>(spec: &'a Value, node: &'a Node) -> impl Iterator<Item = &'a Taint> {
+    let keeps_out = |taint: &&Taint| match &*taint.effect {
         NO_SCHEDULE => true,
-        NO_EXECUTE => !TOLERATED_FOR_A_WHILE.contains(&taint.key),
+        NO_EXECUTE => !TOLERATED_FOR_A_WHILE.contains(&&*taint.key),
         _ => false,
     };
     node.taints.iter().filter(keeps_out).filter(|taint| !tolerates(spec, taint))
@@ -63,7 +68,7 @@ pub(crate) fn stay(spec: &Value, node: &Value) -> Stay {
         let toleration = tolerations(spec, &taint).next();
         let seconds = match toleration {
             Some(toleration) => toleration["tolerationSeconds"].as_i64(),
-            None if TOLERATED_FOR_A_WHILE.contains(&taint.key) => Some(DEFAULT_SECONDS),
+            None if TOLERATED_FOR_A_WHILE.contains(&&*taint.key) => Some(DEFAULT_SECONDS),
             None => Some(0),
         };
         match seconds {
@@ -91,8 +96,8 @@ fn tolerations<'a>(spec: &'a Value, taint: &Taint) -> impl Iterator<Item = &'a V
             let wanted = text(&toleration[field]);
             wanted.is_empty() || wanted == value
         };
-        matches_if_set("effect", taint.effect)
-            && matches_if_set("key", taint.key)
+        matches_if_set("effect", &taint.effect)
+            && matches_if_set("key", &taint.key)
             && match text(&toleration["operator"]) {
                 "" | "Equal" => text(&toleration["value"]) == taint.value,
                 "Exists" => true,

@@ -5,6 +5,7 @@ mod filters;
 mod hostile;
 mod scores;
 mod selections;
+mod volumes;
 
 use serde_json::{Value, json};
 
@@ -46,7 +47,7 @@ pub(super) fn views(nodes: &Nodes) -> Vec<NodeView<'_>> {
 }
 
 pub(super) fn selection(kubernetes: Kubernetes, pod: &Value, nodes: &Nodes) -> Selection {
-    let placement = Placement { pod, before: None, selector: None };
+    let placement = Placement { pod, before: None, selector: None, volumes: None };
     select_in(kubernetes, &placement, &views(nodes))
 }
 

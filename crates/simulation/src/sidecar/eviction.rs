@@ -12,7 +12,7 @@ use crate::result::EventKind;
 pub(crate) fn evict(cluster: &mut Cluster) {
     let hopeless: Vec<String> = cluster
         .pods
-        .iter()
+        .waiting()
         .filter(|(name, pod)| is_evicted(cluster, name, pod).unwrap_or(false))
         .map(|(name, _)| name.clone())
         .collect();
@@ -34,7 +34,7 @@ fn is_evicted(cluster: &Cluster, name: &str, pod: &Pod) -> Option<bool> {
     let workload = cluster.workloads.get(&pod.workload)?;
     let spec = pps.spec.as_ref().ok()?;
     let affinity: RequiredAffinity = serde_json::from_value(pod.object["spec"]["affinity"].clone()).ok()?;
-    let waits = pod.node.is_none() && !affinity.is_empty() && !affinity.exceeds_limits();
+    let waits = pod.node().is_none() && !affinity.is_empty() && !affinity.exceeds_limits();
     let is_forgotten = spec.node_deletion() == NodeDeletionPolicy::Forget && !pps.states.contains_key(name);
     if !waits || !is_forgotten || !pps.target.is_same_workload(&workload.target) {
         return None;

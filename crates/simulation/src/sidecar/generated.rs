@@ -55,6 +55,7 @@ fn generate(cluster: &mut Cluster, name: &str) -> Option<bool> {
     let targeting: Vec<&String> = cluster
         .pps
         .iter()
+        .filter(|(_, pps)| pps.target.name == workload.target.name)
         .filter(|(_, pps)| !pps.is_alias() && pps.target.is_same_workload(&workload.target))
         .map(|(name, _)| name)
         .collect();

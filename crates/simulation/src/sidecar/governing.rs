@@ -12,6 +12,7 @@ pub(super) fn governing(cluster: &Cluster, workload: &TargetReference) -> Option
     cluster
         .pps
         .iter()
+        .filter(|(_, pps)| pps.target.name == workload.name)
         .filter(|(_, pps)| !pps.is_alias() && pps.target.is_same_workload(workload))
         .min_by_key(|(name, pps)| precedence(&workload.name, &second, name, pps.created()))
         .map(|(name, _)| name.clone())

@@ -7,10 +7,10 @@ use pps_core::pps::{KIND, RetentionPolicy};
 use pps_core::record::{RunningPod, record};
 use pps_core::status::{Recording, with_recording};
 use pps_core::workload::{PodLocation, PodOwnership, WorkloadPresence, forgets_state, retains_state};
-use pps_core::{PodState, Reason, Spec};
+use pps_core::{PodState, RECORD_ANNOTATION, Reason, Spec, forbids_recording};
 
 use super::governing::governing;
-use crate::cluster::{Cluster, Dirty, Lifecycle, Pod, Workload};
+use crate::cluster::{Cluster, Dirty, Lifecycle, Pod, Pps, Workload};
 use crate::result::EventKind;
 
 /// What becomes of one entry.
@@ -23,7 +23,14 @@ enum Decision {
 
 /// Records and drops the states of dirty Pods. Returns whether a status has changed.
 pub(super) fn react(cluster: &mut Cluster, dirty: &Dirty) -> bool {
-    let names: Vec<String> = cluster.pps.keys().cloned().collect();
+    let is_concerned = |(_, pps): &(&String, &Pps)| {
+        let concerns = |name: &String| {
+            let is_owned = |pod: &Pod| pod.workload == pps.target.name;
+            pps.states.contains_key(name) || cluster.pods.get(name).is_some_and(is_owned)
+        };
+        dirty.all || dirty.pods.iter().any(concerns)
+    };
+    let names: Vec<String> = cluster.pps.iter().filter(is_concerned).map(|(name, _)| name.clone()).collect();
     let mut has_changed = false;
     for name in names {
         has_changed |= react_one(cluster, &name, dirty).unwrap_or(false);
@@ -114,10 +121,17 @@ fn react_one(cluster: &mut Cluster, name: &str, dirty: &Dirty) -> Option<bool> {
 
 /// The Pods whose entries have to be examined.
 fn pods(cluster: &Cluster, pps: &str, workload: Option<&Workload>, dirty: &Dirty) -> BTreeSet<String> {
-    let recorded = cluster.pps.get(pps).into_iter().flat_map(|pps| pps.states.keys());
-    let is_owned = |pod: &Pod| workload.is_some_and(|workload| workload.target.name == pod.workload);
-    let owned = cluster.pods.iter().filter(|(_, pod)| is_owned(pod)).map(|(name, _)| name);
-    recorded.chain(owned).filter(|pod| dirty.all || dirty.pods.contains(*pod)).cloned().collect()
+    let states = cluster.pps.get(pps).map(|pps| &pps.states);
+    if !dirty.all {
+        let is_owned = |pod: &Pod| workload.is_some_and(|workload| workload.target.name == pod.workload);
+        let is_recorded = |name: &String| states.is_some_and(|states| states.contains_key(name));
+        let concerned = |name: &&String| is_recorded(name) || cluster.pods.get(name).is_some_and(is_owned);
+        return dirty.pods.iter().filter(concerned).cloned().collect();
+    }
+    let recorded = states.into_iter().flat_map(BTreeMap::keys);
+    let owned = workload.into_iter().flat_map(|workload| cluster.pods.of(&workload.target.name));
+    let owned = owned.map(|(name, _)| name);
+    recorded.chain(owned).cloned().collect()
 }
 
 fn decide(
@@ -130,16 +144,19 @@ fn decide(
     let pps = cluster.pps.get(pps)?;
     let before = pps.states.get(name);
     let pod = cluster.pods.get(name).filter(|pod| pod.workload == pps.target.name);
-    let is_foreign = cluster.other_pods.iter().any(|other| other["metadata"]["name"] == name);
     let ownership = match pod {
         Some(_) => PodOwnership::Owned,
-        None if is_foreign => PodOwnership::Foreign,
+        None if cluster.others().has(name) => PodOwnership::Foreign,
         None => PodOwnership::Absent,
     };
-    if let (Some(_), Some(pod)) = (workload, pod)
-        && let Some(node_name) = pod.node.as_deref().filter(|_| pod.ready)
+    let recorded = pod.filter(|pod| {
+        let exempt = &pod.object["metadata"]["annotations"][RECORD_ANNOTATION];
+        !exempt.as_str().is_some_and(forbids_recording)
+    });
+    if let (Some(_), Some(pod)) = (workload, recorded)
+        && let Some(node_name) = pod.node().filter(|_| pod.is_ready())
     {
-        let Some(node) = cluster.nodes.get(node_name).filter(|node| node.exists) else {
+        let Some(node) = cluster.node(node_name).filter(|node| node.exists) else {
             return Some(Decision::Keep);
         };
         let annotations = &pod.object["metadata"]["annotations"];
@@ -148,17 +165,17 @@ fn decide(
             is_node_new: node.is_new,
             node_label: &|key| node.label(key),
             annotation: &|key| annotations[key].as_str(),
-            pod_ips: &pod.ips,
+            pod_ips: pod.ips(),
         };
         return Some(Decision::Record(record(spec, &running, before)));
     }
     let Some(before) = before else { return Some(Decision::Keep) };
-    let place = match pod.and_then(|pod| pod.node.as_deref()) {
+    let place = match pod.and_then(Pod::node) {
         None => PodLocation::Unbound,
         Some(node) if node == before.node_name => PodLocation::SameNode,
         Some(_) => PodLocation::OtherNode,
     };
-    let is_ready = pod.is_some_and(|pod| pod.ready);
+    let is_ready = pod.is_some_and(Pod::is_ready);
     if cluster.overdue.contains(&before.node_name)
         && forgets_state(spec.node_deletion(), ownership, is_ready, place)
     {
@@ -166,7 +183,7 @@ fn decide(
         return Some(Decision::Drop(why));
     }
     let presence = presence(cluster, pps.target_uid.as_deref(), &pps.target.name, workload);
-    let living = cluster.pods.values().filter(|pod| pod.workload == pps.target.name).count();
+    let living = cluster.pods.of(&pps.target.name).count();
     let is_wanted =
         workload.is_some_and(|workload| workload.demand.wants(&pps.target.name, name, living) != Wanted::No);
     if retains_state(spec.retention(), presence, is_wanted, ownership) {

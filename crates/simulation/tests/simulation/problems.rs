@@ -238,7 +238,7 @@ fn a_target_with_an_error_is_not_called_missing() {
 
 #[test]
 fn what_matters_in_a_cluster_and_is_not_simulated_is_named() {
-    for kind in ["PersistentVolume", "PodDisruptionBudget", "Service"] {
+    for kind in ["StorageClass", "LimitRange", "Service"] {
         let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}});
         let (_, severity, _, message) = problem(vec![object]);
         assert_eq!(severity, Severity::Warning);

@@ -25,7 +25,7 @@ fn gentle_action() -> impl Strategy<Value = Value> {
     ]
 }
 
-fn any_action() -> impl Strategy<Value = Value> {
+pub(crate) fn any_action() -> impl Strategy<Value = Value> {
     let label = |(node, key, value): (&str, &str, Option<&str>)| json!({"do": "labelNode", "node": node, "key": key, "value": value});
     let keys = [ZONE, HOSTNAME, "rack"];
     let values = [None, Some("a"), Some("b"), Some("n1")];
@@ -49,7 +49,7 @@ fn with_roll_out(actions: Vec<Value>) -> Value {
     all.into()
 }
 
-fn spec() -> impl Strategy<Value = Value> {
+pub(crate) fn spec() -> impl Strategy<Value = Value> {
     let keys = [json!([ZONE]), json!([HOSTNAME]), json!([ZONE, HOSTNAME]), json!(["rack"])];
     let retention = [Value::Null, json!("WhenScaled"), json!("WhenDeleted"), json!("Retain")];
     (select(keys.to_vec()), select(keys.to_vec()), select(retention.to_vec()), any::<bool>(), any::<bool>()).prop_map(
@@ -65,7 +65,7 @@ fn spec() -> impl Strategy<Value = Value> {
     )
 }
 
-fn world(spec: Value, parallel: bool, replicas: u32) -> Vec<Value> {
+pub(crate) fn world(spec: Value, parallel: bool, replicas: u32) -> Vec<Value> {
     let policy = if parallel { "Parallel" } else { "OrderedReady" };
     let with_room = |node| with(node, "status.allocatable.pods", json!("2"));
     let mut objects: Vec<Value> = nodes(6).into_iter().map(with_room).collect();

@@ -149,7 +149,7 @@ fn a_reason_says_what_was_found_what_is_required_and_whether_it_was_injected() {
         node("node-4", &json!({})),
     ]);
     let reasons = |before: &serde_json::Value, after: &serde_json::Value| -> Vec<(String, bool)> {
-        let placement = Placement { pod: after, before: Some(before), selector: None };
+        let placement = Placement { pod: after, before: Some(before), selector: None, volumes: None };
         let selection = select(&placement, &views(&nodes));
         let all = selection.verdicts.into_iter().flat_map(|verdict| verdict.exclusions);
         all.map(|one| {
@@ -183,7 +183,7 @@ fn of_several_terms_those_count_that_led_to_the_node_before_the_injection() {
         &json!([{"matchExpressions": [term("x"), zone]}, {"matchExpressions": [term("y"), zone]}]),
     ));
     let nodes = empty(vec![node("n", &json!({"y": "", ZONE: "b"}))]);
-    let placement = Placement { pod: &after, before: Some(&before), selector: None };
+    let placement = Placement { pod: &after, before: Some(&before), selector: None, volumes: None };
     let selection = select(&placement, &views(&nodes));
     assert_eq!(
         texts(&selection),

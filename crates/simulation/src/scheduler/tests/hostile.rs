@@ -119,7 +119,7 @@ proptest! {
             (prop_oneof![any_json(), node()], prop::collection::vec(prop_oneof![any_json(), pod()], 0..3)), 0..4),
     ) {
         for kubernetes in Kubernetes::ALL {
-            let placement = Placement { pod: &new, before: before.as_ref(), selector: selector.as_ref() };
+            let placement = Placement { pod: &new, before: before.as_ref(), selector: selector.as_ref(), volumes: None };
             let found = select_in(kubernetes, &placement, &views(&nodes));
             prop_assert_eq!(found.verdicts.len(), nodes.len());
             let fits = found.verdicts.iter().filter(|verdict| verdict.exclusions.is_empty());

@@ -1,15 +1,16 @@
 use serde_json::{Value, json};
 
 use super::super::pod_affinity::PodAffinity;
-use super::super::read::{Node, Pod};
+use super::super::read::{Candidate, Node};
+use super::super::resources::Images;
 use super::super::{Kubernetes, node_affinity, resources, scaled, spread, stretched, taints};
 use super::{HOSTNAME, Nodes, ZONE, empty, node, pod, requesting, with_amounts};
 
 /// Parses and scores.
-fn scores(pod: &Value, nodes: &Nodes, score: impl Fn(&Pod, &[Node]) -> Vec<i64>) -> Vec<i64> {
+fn scores(pod: &Value, nodes: &Nodes, score: impl Fn(&Candidate, &[Node]) -> Vec<i64>) -> Vec<i64> {
     let views = super::views(nodes);
-    let parsed: Vec<Node> = views.iter().map(|view| Node::of(view.node, &view.pods)).collect();
-    score(&Pod::of(pod), &parsed)
+    let parsed: Vec<Node> = views.iter().map(|view| Node::of(view.node, view.pods.iter().copied())).collect();
+    score(&Candidate::of(pod), &parsed)
 }
 
 fn each(nodes: &[Node], score: impl Fn(&Node) -> i64) -> Vec<i64> {
@@ -25,7 +26,7 @@ fn amounts(cpu: u32, memory: u32) -> Value {
 fn least_allocated_prefers_nodes_of_which_little_is_in_use() {
     let least = |pod: &Value, nodes: &Nodes| {
         scores(pod, nodes, |pod, nodes| {
-            each(nodes, |node| resources::least_allocated(pod, node, Kubernetes::V1_32))
+            each(nodes, |node| resources::least_allocated(&pod.pod, node, Kubernetes::V1_32))
         })
     };
     let of_sizes = |first: Value, second: Value| -> Vec<Value> {
@@ -47,7 +48,7 @@ fn least_allocated_prefers_nodes_of_which_little_is_in_use() {
 fn a_container_without_requests_counts_as_100m_and_200_mi() {
     let nodes = empty(vec![with_amounts("n", &json!({"cpu": "1", "memory": "1000Mi"}))]);
     let found = scores(&requesting(&[json!({})]), &nodes, |pod, nodes| {
-        each(nodes, |node| resources::least_allocated(pod, node, Kubernetes::V1_32))
+        each(nodes, |node| resources::least_allocated(&pod.pod, node, Kubernetes::V1_32))
     });
     assert_eq!(found, [i64::midpoint(90, 80)]);
 }
@@ -56,7 +57,7 @@ fn a_container_without_requests_counts_as_100m_and_200_mi() {
 #[test]
 fn balanced_allocation_prefers_nodes_of_which_as_much_cpu_as_memory_is_in_use() {
     let balanced = |kubernetes: Kubernetes, pod: &Value, nodes: &Nodes| {
-        scores(pod, nodes, |pod, nodes| each(nodes, |node| resources::balanced(pod, node, kubernetes)))
+        scores(pod, nodes, |pod, nodes| each(nodes, |node| resources::balanced(&pod.pod, node, kubernetes)))
     };
     let nodes = empty(vec![
         with_amounts("node1", &amounts(4000, 10000)),
@@ -186,7 +187,7 @@ fn preferred_affinity_between_pods_is_stretched_from_0_to_100() {
     };
     let affinity = |pod: &Value, nodes: &Nodes| {
         scores(pod, nodes, |pod, parsed| {
-            let affinity = PodAffinity::of(pod, parsed);
+            let affinity = PodAffinity::of(&pod.pod, parsed);
             stretched(&each(parsed, |node| affinity.score(node)))
         })
     };
@@ -223,7 +224,8 @@ fn nodes_that_have_large_images_are_preferred() {
     };
     let found = |images: &[&str]| {
         scores(&new(images), &nodes, |pod, nodes| {
-            each(nodes, |node| resources::image_locality(pod, node, nodes, Kubernetes::V1_32))
+            let images = Images::of(pod.spec, nodes, Kubernetes::V1_32);
+            each(nodes, |node| resources::image_locality(&images, node))
         })
     };
     assert_eq!(found(&["40", "250"]), [0, 5]);

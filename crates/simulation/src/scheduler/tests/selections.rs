@@ -13,7 +13,7 @@ fn prefers(key: &str, value: &str, weight: u32) -> Value {
 fn equal_nodes_may_all_be_chosen_and_the_simulation_takes_the_first_by_name() {
     let nodes = empty(["node-2", "node-1", "node-10"].map(|name| node(name, &json!({}))).into());
     let new = pod(&json!({}));
-    let found = select(&Placement { pod: &new, before: None, selector: None }, &views(&nodes));
+    let found = select(&Placement { pod: &new, before: None, selector: None, volumes: None }, &views(&nodes));
     assert_eq!(found.may_land_on, ["node-1", "node-10", "node-2"]);
     assert_eq!(found.chosen.as_deref(), Some("node-1"));
     assert!(found.caveats.is_empty());
@@ -35,7 +35,7 @@ fn the_preferred_node_is_chosen_among_equal_ones() {
     let names = ["node-1", "node-2", "node-3"];
     let nodes = empty(names.map(|name| node(name, &json!({HOSTNAME: name}))).into());
     let new = pod(&prefers(HOSTNAME, "node-2", 1));
-    let found = select(&Placement { pod: &new, before: None, selector: None }, &views(&nodes));
+    let found = select(&Placement { pod: &new, before: None, selector: None, volumes: None }, &views(&nodes));
     assert_eq!(found.may_land_on, ["node-2"]);
     let scores: Vec<i64> = found.verdicts.iter().map(|verdict| verdict.score).collect();
     // 3 × 100 for taints, 2 × 100 for the preference, 100 each for room and balance.
@@ -54,7 +54,7 @@ fn a_preference_may_lose_against_room() {
     let may = |kubernetes| selection(kubernetes, &new, &nodes).may_land_on;
     assert_eq!(may(Kubernetes::V1_20), ["other"]);
     assert_eq!(may(Kubernetes::V1_32), ["home"]);
-    let both = select(&Placement { pod: &new, before: None, selector: None }, &views(&nodes));
+    let both = select(&Placement { pod: &new, before: None, selector: None, volumes: None }, &views(&nodes));
     assert_eq!(both.may_land_on, ["home", "other"]);
     assert_eq!(both.chosen.as_deref(), Some("home"));
 }
@@ -70,7 +70,7 @@ fn pods_of_a_stateful_set_are_spread_and_those_of_other_kinds_perhaps() {
         let mut new = pod(&json!({}));
         new["metadata"]["ownerReferences"] =
             json!([{"apiVersion": api_version, "kind": "StatefulSet", "controller": true}]);
-        let placement = Placement { pod: &new, before: None, selector };
+        let placement = Placement { pod: &new, before: None, selector, volumes: None };
         select_in(Kubernetes::V1_32, &placement, &views(&nodes)).may_land_on
     };
     assert_eq!(may("apps/v1", Some(&selector)), ["node-2"]);
