@@ -47,8 +47,7 @@ impl fmt::Display for EditError {
             Self::Invalid { pod, reason } => write!(f, "the state of Pod {pod} cannot be recorded: {reason}"),
             Self::TooMany { states } => write!(
                 f,
-                "the object would have {states} states, and at most {} are allowed: split the workload",
-                MAX_POD_STATES
+                "the object would have {states} states, and at most {MAX_POD_STATES} are allowed: split the workload"
             ),
             Self::TooLarge { bytes } => write!(
                 f,
