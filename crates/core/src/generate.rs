@@ -142,8 +142,12 @@ fn items<'a>(
     Ok(items)
 }
 
-/// Reads `key` or `key=SOURCE`. The error is an unknown source.
-fn pod_annotation(item: &str) -> Result<PodAnnotation, &str> {
+/// Reads `key` or `key=SOURCE`, an item of [`POD_ANNOTATIONS`].
+///
+/// # Errors
+///
+/// An unknown source.
+pub fn pod_annotation(item: &str) -> Result<PodAnnotation, &str> {
     let Some((key, source)) = item.split_once('=') else {
         return Ok(PodAnnotation { key: item.into(), value_from: None });
     };

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use self::change::{Forget, Move, Pin, Unpin};
+pub use self::change::{Forget, Move, OnNodeDeletion, Pin, Retention, Unpin};
 pub use self::files::{Export, Import, Try};
 pub use self::question::{Explain, Simulate, Status, Watch};
 

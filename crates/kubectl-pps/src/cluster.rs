@@ -5,3 +5,9 @@ pub mod read;
 pub mod write;
 
 pub use self::connection::{Connected, connect};
+pub use self::read::Wanted;
+
+/// The time, as Events have it.
+pub fn now() -> String {
+    k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}

@@ -1,5 +1,6 @@
 //! What the user sees: tables, colours, and text that a terminal can show.
 
+mod difference;
 mod style;
 mod table;
 mod terminal;

@@ -4,6 +4,7 @@ mod attempt;
 mod check;
 mod explain;
 mod export;
+pub mod file;
 mod forget;
 mod import;
 mod move_pod;
@@ -12,6 +13,7 @@ mod simulate;
 mod status;
 mod unpin;
 mod watch;
+mod workload;
 
 use crate::args::{Cli, Command};
 use crate::print::Terminal;
@@ -25,7 +27,7 @@ use crate::{Failure, Outcome};
 pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
     let connection = &cli.connection;
     match &cli.command {
-        Command::Try(args) => attempt::run(args, terminal).await,
+        Command::Try(args) => attempt::run(args, connection, terminal),
         Command::Check(args) => check::run(args, connection, terminal).await,
         Command::Explain(args) => explain::run(args, connection, terminal).await,
         Command::Export(args) => export::run(args, connection, terminal).await,

@@ -1,5 +1,8 @@
 //! Turns the bytes of a file into text.
 
+/// The largest file that is read: an object of etcd has at most 1.5 MiB, and is longer as YAML.
+pub const MAX_BYTES: usize = 4 << 20;
+
 /// The text of a file that some editor or shell has written: UTF-8, or UTF-16 with a byte order mark, as PowerShell's `>`
 /// writes it.
 ///

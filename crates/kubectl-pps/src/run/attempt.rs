@@ -1,10 +1,43 @@
-//! `try`: what the policy would inject into Pods from files.
+//! `try`: what the policy does with the objects of files.
 
-use crate::args::Try;
-use crate::print::Terminal;
+mod show;
+
+use std::path::Path;
+
+use self::show::show;
+use super::file;
+use crate::args::{Connection, Try};
+use crate::decide::attempt::{Source, attempt};
+use crate::print::{Terminal, for_programs};
 use crate::{Failure, Outcome};
 
-#[allow(clippy::unused_async, reason = "it will read")]
-pub(super) async fn run(_args: &Try, _terminal: &Terminal) -> Result<Outcome, Failure> {
-    Err(Failure::Usage("this command is not there yet".into()))
+/// The namespace of objects that name none.
+const NAMESPACE: &str = "default";
+
+pub(super) fn run(args: &Try, connection: &Connection, terminal: &Terminal) -> Result<Outcome, Failure> {
+    let inputs = args.files.iter().chain(&args.settings).filter(|path| path.as_os_str() == "-").count();
+    if inputs > 1 {
+        return Err(Failure::Usage("standard input can be read only once: give one -".into()));
+    }
+    let sources = args.files.iter().map(source).collect::<Result<Vec<_>, _>>()?;
+    let settings = args.settings.as_ref().map(source).transpose()?;
+    let namespace = connection.namespace.as_deref().unwrap_or(NAMESPACE);
+    let answers = attempt(&sources, settings.as_ref(), namespace);
+    let text = match for_programs(args.output.output, &answers) {
+        Some(text) => text,
+        None => show(&answers, &terminal.style()),
+    };
+    terminal.print(&text)?;
+    Ok(if answers.is_unreadable {
+        Outcome::Incomplete
+    } else if answers.is_refused() {
+        Outcome::NotWell
+    } else {
+        Outcome::Well
+    })
+}
+
+fn source(path: impl AsRef<Path>) -> Result<Source, Failure> {
+    let path = path.as_ref();
+    Ok(Source { name: file::name(path), text: file::read(path)? })
 }

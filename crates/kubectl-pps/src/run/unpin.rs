@@ -1,14 +1,27 @@
-//! `unpin`: ends what `pin` began.
+//! `unpin`: ends what `pin` began. Shows the difference, asks, writes.
 
+use super::pin::Subject;
 use crate::args::{Connection, Unpin};
-use crate::print::Terminal;
+use crate::cluster::connect;
+use crate::decide::pin::unpin;
+use crate::print::{Terminal, printable};
 use crate::{Failure, Outcome};
 
-#[allow(clippy::unused_async, reason = "it will read")]
 pub(super) async fn run(
-    _args: &Unpin,
-    _connection: &Connection,
-    _terminal: &Terminal,
+    args: &Unpin,
+    connection: &Connection,
+    terminal: &Terminal,
 ) -> Result<Outcome, Failure> {
-    Err(Failure::Usage("this command is not there yet".into()))
+    let subject = Subject::find(connect(connection).await?, &args.workload).await?;
+    let (world, _) = subject.read().await?;
+    let plan = unpin(&world).map_err(Failure::Refused)?;
+    if plan.changes.is_empty() {
+        let nothing = format!("nothing pins the Pods of {}", world.workload_name());
+        let told: Vec<&str> =
+            [&nothing].into_iter().chain(&plan.warnings).chain(&plan.notes).map(String::as_str).collect();
+        terminal.print(&format!("{}\n", printable(&told.join("; "))))?;
+        return Ok(Outcome::Well);
+    }
+    let is_done = subject.carry_out(plan, &world, args.consent, terminal, "no longer pinned").await?;
+    Ok(if is_done || args.consent.dry_run { Outcome::Well } else { Outcome::NotWell })
 }

@@ -100,7 +100,9 @@ impl Pps {
     /// If what is stored is damaged.
     pub fn states(&self) -> Result<BTreeMap<String, PodState>, packed::Damaged> {
         let status = &self.object["status"];
-        packed::check_version(status["packed"]["version"].as_i64().filter(|_| status["packed"].is_object()))?;
+        if status["packed"].is_object() {
+            packed::check_version(status["packed"]["version"].as_i64())?;
+        }
         let mut states = BTreeMap::new();
         let mut length = 0;
         for (name, text) in status["packed"]["buckets"].as_object().into_iter().flatten() {

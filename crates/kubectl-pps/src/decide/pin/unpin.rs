@@ -1,0 +1,88 @@
+//! What `unpin` writes.
+
+use pps_core::generate::{AUTO_GENERATE, WORKLOAD_ANNOTATIONS};
+use pps_core::protect::refuse_deletion;
+use serde_json::{Map, Value};
+
+use super::object::{is_generated, is_terminating, name, pods, shown, targeting};
+use super::plan::{Change, Plan, Step, World};
+use crate::snapshot::Pps;
+
+/// What to remove so that nothing pins the Pods of a workload.
+///
+/// # Errors
+///
+/// Why nothing is removed.
+pub fn unpin(world: &World) -> Result<Plan, String> {
+    let mut plan = Plan::default();
+    let before = world.annotations();
+    let annotations: Map<String, Value> = WORKLOAD_ANNOTATIONS
+        .iter()
+        .filter(|key| before.contains_key(**key))
+        .map(|key| ((*key).to_owned(), Value::Null))
+        .collect();
+    let asks = before.get(AUTO_GENERATE).is_some_and(|value| value.trim() == "true");
+    // First, since the sidecar would generate an object as soon as no other one is there.
+    if !annotations.is_empty() {
+        plan.changes.push(world.annotate(&annotations));
+    }
+    for object in targeting(&world.pps, &world.target) {
+        if is_terminating(object) {
+            plan.notes.push(format!("PersistentPodState {} is being deleted already", name(object)));
+        } else if is_generated(object) {
+            if let Some(refusal) = refuse_deletion(object).filter(|_| asks) {
+                return Err(refusal);
+            }
+            plan.warnings.push(if asks {
+                format!("the sidecar then deletes PersistentPodState {}, which it has generated{}", name(object), lost(object))
+            } else {
+                format!(
+                    "PersistentPodState {} was generated from annotations that are gone: the sidecar deletes it; if it stays, see kubectl pps check",
+                    name(object)
+                )
+            });
+        } else {
+            if let Some(refusal) = refuse_deletion(object) {
+                return Err(refusal);
+            }
+            plan.warnings.push(format!("PersistentPodState {} is deleted{}", name(object), lost(object)));
+            plan.changes.push(delete(object));
+        }
+    }
+    if !plan.changes.is_empty() {
+        plan.notes.push(
+            "running Pods stay where they are; from now on they start wherever the scheduler puts them"
+                .into(),
+        );
+    }
+    Ok(plan)
+}
+
+/// What is lost with an object.
+fn lost(object: &Value) -> String {
+    let count = Pps::read(object.clone()).and_then(|pps| pps.states().ok()).map(|states| states.len());
+    match count {
+        Some(0) => String::new(),
+        Some(count) => format!(
+            ", and with it the recorded states of {}; to keep them, run kubectl pps export {} -n {} -f FILE first",
+            pods(count),
+            name(object),
+            object["metadata"]["namespace"].as_str().unwrap_or_default()
+        ),
+        None => ", and with it recorded states that cannot be read".into(),
+    }
+}
+
+fn delete(object: &Value) -> Change {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    Change {
+        what: format!("PersistentPodState {}", name(object)),
+        before: shown(object),
+        after: Value::Null,
+        step: Step::DeletePps {
+            name: text("name"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+        },
+    }
+}

@@ -1,0 +1,85 @@
+//! The answers as text.
+
+use std::fmt::Write;
+
+use crate::decide::attempt::{Answers, Attempt};
+use crate::print::{Role, Style, printable};
+
+/// Each object with what was done to it, then what is wrong with the files, and a summary.
+pub(super) fn show(answers: &Answers, style: &Style) -> String {
+    let mut text = String::new();
+    for attempt in &answers.attempts {
+        text.push_str(&show_attempt(attempt, style));
+    }
+    for problem in &answers.problems {
+        let (word, role) = if problem.is_error { ("error:", Role::Bad) } else { ("warning:", Role::Warning) };
+        let place = format!("{}:{}:{}:", problem.file, problem.line, problem.column);
+        let place = style.paint(Role::Strong, &printable(&place));
+        let _ = writeln!(text, "{place} {} {}", style.paint(role, word), printable(&problem.message));
+    }
+    for note in &answers.notes {
+        text.push_str(&style.note(note));
+        text.push('\n');
+    }
+    if !answers.attempts.is_empty() {
+        text.push_str(&summary(answers));
+    }
+    text
+}
+
+fn show_attempt(attempt: &Attempt, style: &Style) -> String {
+    let Attempt { kind, name, file, line, .. } = attempt;
+    let what = style.paint(Role::Strong, &printable(&format!("{kind} {name}")));
+    let origin = match &attempt.made_from {
+        Some(workload) => format!("{file}:{line}, {workload}"),
+        None => format!("{file}:{line}"),
+    };
+    let origin = style.paint(Role::Dim, &printable(&format!("({origin})")));
+    let (verdict, role) = verdict(attempt);
+    let mut text = format!("{what} {origin}: {}\n", style.paint(role, &printable(&verdict)));
+    for warning in &attempt.warnings {
+        let _ = writeln!(text, "  {} {}", style.paint(Role::Warning, "warning:"), printable(warning));
+    }
+    if let Some(after) = &attempt.object {
+        let titles = [format!("{kind} {name}, as it is created"), format!("{kind} {name}, as it is stored")];
+        text.push_str(&style.difference(&attempt.before, after, [&titles[0], &titles[1]]));
+    }
+    text
+}
+
+fn verdict(attempt: &Attempt) -> (String, Role) {
+    if let Some(refusal) = &attempt.refusal {
+        return (format!("refused ({}): {}", refusal.code, refusal.message), Role::Bad);
+    }
+    if let (Some(pps), Some(injected)) = (&attempt.persistent_pod_state, &attempt.injected) {
+        return (format!("PersistentPodState {pps} injects {injected}"), Role::Good);
+    }
+    match &attempt.unchanged {
+        Some(why) => (format!("nothing is injected: {why}"), Role::Warning),
+        None => ("accepted".into(), Role::Good),
+    }
+}
+
+/// `3 Pods: 2 get their recorded state, 1 starts without one`
+fn summary(answers: &Answers) -> String {
+    let pods: Vec<&Attempt> = answers.attempts.iter().filter(|attempt| attempt.kind == "Pod").collect();
+    let refused = answers.attempts.iter().filter(|attempt| attempt.refusal.is_some()).count();
+    let injected = pods.iter().filter(|pod| pod.injected.is_some()).count();
+    let without = pods.iter().filter(|pod| pod.unchanged.is_some()).count();
+    let counted = |count: usize, one: &str, many: &str| {
+        if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
+    };
+    let mut parts = Vec::new();
+    if !pods.is_empty() {
+        parts.push(format!(
+            "{}: {}, {}",
+            counted(pods.len(), "Pod", "Pods"),
+            counted(injected, "gets its recorded state", "get their recorded state"),
+            counted(without, "starts without one", "start without one")
+        ));
+    }
+    if refused > 0 {
+        parts.push(counted(refused, "object is refused", "objects are refused"));
+    }
+    if parts.is_empty() { String::new() } else { parts.join("; ") + "\n" }
+}
