@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -73,6 +73,40 @@ impl Plugin {
 
     /// Runs a command on a terminal of so many columns, on which somebody types this.
     pub async fn run_on_terminal(&self, args: &[&str], columns: u16, typed: &str) -> Result<Answer> {
+        let mut child = self.start_on_terminal(args, columns)?;
+        let mut stdin = child.stdin.take().context("no input")?;
+        stdin.write_all(typed.as_bytes()).await?;
+        // It stays open: the end of the input would end the terminal.
+        let answer = finish(child, args).await;
+        drop(stdin);
+        answer
+    }
+
+    /// Runs a command on a terminal, and answers its question with yes once something else has happened.
+    pub async fn run_while(&self, args: &[&str], meanwhile: impl Future<Output = ()>) -> Result<Answer> {
+        let mut child = self.start_on_terminal(args, 80)?;
+        let mut stdin = child.stdin.take().context("no input")?;
+        let mut stdout = child.stdout.take().context("no output")?;
+        let mut shown = Vec::new();
+        let asked = async {
+            while !shown.ends_with(b"[y/N] ") {
+                if stdout.read_buf(&mut shown).await? == 0 {
+                    bail!("it does not ask: {}", String::from_utf8_lossy(&shown));
+                }
+            }
+            Ok(())
+        };
+        timeout(TIMEOUT, asked).await.context("it does not ask")??;
+        meanwhile.await;
+        stdin.write_all(b"y\n").await?;
+        let (rest, answer) = tokio::join!(stdout.read_to_end(&mut shown), finish(child, args));
+        rest?;
+        drop(stdin);
+        Ok(Answer { stdout: String::from_utf8_lossy(&shown).into_owned(), ..answer? })
+    }
+
+    /// Starts a command on a terminal of so many columns.
+    fn start_on_terminal(&self, args: &[&str], columns: u16) -> Result<Child> {
         let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
         let program = executable()?;
         let words: Vec<String> =
@@ -86,13 +120,7 @@ impl Plugin {
             &shell,
             "/dev/null",
         ]);
-        let mut child = command.spawn().context("script (Debian: bsdutils)")?;
-        let mut stdin = child.stdin.take().context("no input")?;
-        stdin.write_all(typed.as_bytes()).await?;
-        // It stays open: the end of the input would end the terminal.
-        let answer = finish(child, args).await;
-        drop(stdin);
-        answer
+        command.spawn().context("script (Debian: bsdutils)")
     }
 
     fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {

@@ -3,3 +3,5 @@
 //! The scenarios of a test share one cluster; each has its own namespace and Nodes.
 
 mod command_line;
+mod pin;
+mod try_files;

@@ -11,6 +11,7 @@ mod move_pod;
 mod pin;
 mod simulate;
 mod status;
+mod subject;
 mod unpin;
 mod watch;
 mod workload;

@@ -11,6 +11,8 @@ use anyhow::{Context, Result};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::{Value, json};
 
+use crate::supervisor::unique;
+
 /// The user of the administrator.
 pub const ADMIN: &str = "admin";
 
@@ -124,7 +126,10 @@ impl Credentials {
     /// Writes the kubeconfig of a user.
     pub(crate) fn write_kubeconfig(&self, url: &str, user: &str, token: &str) -> Result<PathBuf> {
         let path = self.folder.join(format!("{}.kubeconfig", user.replace([':', '/'], "-")));
-        fs::write(&path, self.kubeconfig(url, token).to_string())
+        // Another test may be reading it.
+        let new = self.folder.join(unique("kubeconfig"));
+        fs::write(&new, self.kubeconfig(url, token).to_string())
+            .and_then(|()| fs::rename(&new, &path))
             .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }

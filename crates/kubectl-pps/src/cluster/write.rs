@@ -95,6 +95,10 @@ impl Write {
     #[must_use]
     pub fn as_dry_run(mut self) -> Self {
         self.dry_run = true;
+        // The API server takes the options of a deletion from its body alone, and would delete the object.
+        if self.method == Method::DELETE {
+            self.body["dryRun"] = json!(["All"]);
+        }
         self
     }
 
@@ -165,7 +169,7 @@ pub async fn publish(client: &Client, note: &Note<'_>, now: &str) -> Result<(), 
     let body = json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"generateName": format!("{name}."), "namespace": namespace},
+        "metadata": {"generateName": format!("{name}-"), "namespace": namespace},
         "eventTime": now,
         "type": "Normal",
         "reason": note.reason,

@@ -1,8 +1,8 @@
 //! `unpin`: ends what `pin` began. Shows the difference, asks, writes.
 
-use super::pin::Subject;
+use super::subject::{Done, Subject, Task};
 use crate::args::{Connection, Unpin};
-use crate::cluster::connect;
+use crate::cluster::{Wanted, connect};
 use crate::decide::pin::unpin;
 use crate::print::{Terminal, printable};
 use crate::{Failure, Outcome};
@@ -13,7 +13,7 @@ pub(super) async fn run(
     terminal: &Terminal,
 ) -> Result<Outcome, Failure> {
     let subject = Subject::find(connect(connection).await?, &args.workload).await?;
-    let (world, _) = subject.read().await?;
+    let (world, _) = subject.read(Wanted::default()).await?;
     let plan = unpin(&world).map_err(Failure::Refused)?;
     if plan.changes.is_empty() {
         let nothing = format!("nothing pins the Pods of {}", world.workload_name());
@@ -22,6 +22,8 @@ pub(super) async fn run(
         terminal.print(&format!("{}\n", printable(&told.join("; "))))?;
         return Ok(Outcome::Well);
     }
-    let is_done = subject.carry_out(plan, &world, args.consent, terminal, "no longer pinned").await?;
+    let result = Done { text: "no longer pinned", reason: "Unpinned", action: "Unpin" };
+    let task = Task { plan: &plan, world: &world, decide: &unpin, result };
+    let is_done = subject.carry_out(&task, args.consent, terminal).await?;
     Ok(if is_done || args.consent.dry_run { Outcome::Well } else { Outcome::NotWell })
 }

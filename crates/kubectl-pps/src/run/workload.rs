@@ -59,7 +59,8 @@ pub(super) async fn find(client: &Client, namespace: &str, text: &str) -> Result
     )))
 }
 
-async fn get(
+/// A workload of a kind; none if it does not exist.
+pub(super) async fn get(
     client: &Client,
     resource: &Resource,
     namespace: &str,

@@ -49,6 +49,7 @@ impl World {
             what: self.workload_name(),
             before: shown_workload(&self.workload),
             after: shown_workload(&after),
+            lost: Some(0),
             step: Step::PatchWorkload { patch: guarded(patch, &self.workload) },
         }
     }
@@ -78,8 +79,19 @@ pub struct Change {
     pub before: Value,
     /// And after; null if it is deleted.
     pub after: Value,
+    /// How many recorded states are lost with it; none if that cannot be read.
+    pub lost: Option<usize>,
     /// What is written.
     pub step: Step,
+}
+
+impl Change {
+    /// Whether it means the same to a user, who has agreed to it. Only the versions that the writes carry may differ.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let meaning =
+            |change: &Self| (change.what.clone(), change.before.clone(), change.after.clone(), change.lost);
+        meaning(self) == meaning(other)
+    }
 }
 
 /// A write to the API server.
@@ -161,6 +173,7 @@ fn change_object(ask: &Ask, world: &World, object: &Value) -> Result<Plan, Strin
         what: format!("PersistentPodState {}", name(object)),
         before: shown(object),
         after: shown(&after),
+        lost: Some(0),
         step: Step::PatchPps { name: name(object).to_owned(), patch: guarded(patch, object) },
     };
     Ok(Plan { changes: vec![change], warnings, notes: vec![recorded_soon(world)], ..Plan::default() })
@@ -209,6 +222,7 @@ fn create_object(ask: &Ask, world: &World) -> Result<Plan, String> {
         what: format!("PersistentPodState {free}"),
         before: Value::Null,
         after: body.clone(),
+        lost: Some(0),
         step: Step::CreatePps { body },
     };
     Ok(Plan { changes: vec![change], warnings, notes: vec![recorded_soon(world)], ..Plan::default() })
@@ -259,6 +273,7 @@ fn annotate(ask: &Ask, world: &World, generated: Option<&Value>) -> Result<Plan,
                     what: format!("PersistentPodState {}", name(object)),
                     before: shown(object),
                     after: shown(&after),
+                    lost: Some(0),
                     step: Step::PatchPps { name: name(object).to_owned(), patch: guarded(patch, object) },
                 });
             }

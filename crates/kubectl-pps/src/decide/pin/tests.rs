@@ -298,6 +298,25 @@ fn unpin_removes_annotations_first_and_then_the_objects_of_users() {
 }
 
 #[test]
+fn a_change_is_still_the_same_unless_it_means_something_else() {
+    let plan_of = |annotations: &Value, version: &str, states: &[&str]| {
+        let mut object = pps("mine", &required(&[ZONE]), false);
+        object["metadata"]["resourceVersion"] = version.into();
+        object["status"]["podStates"] =
+            states.iter().map(|pod| ((*pod).to_owned(), json!({"nodeName": "n"}))).collect();
+        unpin(&world(annotations, vec![object])).unwrap()
+    };
+    let auto = json!({"kruise.io/auto-generate-persistent-pod-state": "true"});
+    let shown = plan_of(&auto, "9", &["db-0"]);
+    let same = |other: &Plan| shown.changes.iter().zip(&other.changes).all(|(one, other)| one.is_same(other));
+    let newer = plan_of(&auto, "10", &["db-0"]);
+    assert!(same(&newer) && newer != shown);
+    assert!(!same(&plan_of(&auto, "10", &["db-0", "db-1"])));
+    let other = json!({"kruise.io/auto-generate-persistent-pod-state": "true", "team": "data"});
+    assert!(!same(&plan_of(&other, "9", &["db-0"])));
+}
+
+#[test]
 fn unpin_leaves_a_generated_object_to_the_sidecar_and_says_what_is_lost() {
     let annotations = json!({"kruise.io/auto-generate-persistent-pod-state": "true"});
     let generated = pps("db", &required(&[ZONE]), true);

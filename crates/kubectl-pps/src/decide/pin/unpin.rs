@@ -33,6 +33,9 @@ pub fn unpin(world: &World) -> Result<Plan, String> {
             if let Some(refusal) = refuse_deletion(object).filter(|_| asks) {
                 return Err(refusal);
             }
+            if let Some(change) = plan.changes.first_mut().filter(|_| asks) {
+                change.lost = states_of(object);
+            }
             plan.warnings.push(if asks {
                 format!("the sidecar then deletes PersistentPodState {}, which it has generated{}", name(object), lost(object))
             } else {
@@ -60,8 +63,7 @@ pub fn unpin(world: &World) -> Result<Plan, String> {
 
 /// What is lost with an object.
 fn lost(object: &Value) -> String {
-    let count = Pps::read(object.clone()).and_then(|pps| pps.states().ok()).map(|states| states.len());
-    match count {
+    match states_of(object) {
         Some(0) => String::new(),
         Some(count) => format!(
             ", and with it the recorded states of {}; to keep them, run kubectl pps export {} -n {} -f FILE first",
@@ -73,12 +75,18 @@ fn lost(object: &Value) -> String {
     }
 }
 
+/// How many Pods it has recorded; none if that cannot be read.
+fn states_of(object: &Value) -> Option<usize> {
+    Some(Pps::read(object.clone())?.states().ok()?.len())
+}
+
 fn delete(object: &Value) -> Change {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
     Change {
         what: format!("PersistentPodState {}", name(object)),
         before: shown(object),
         after: Value::Null,
+        lost: states_of(object),
         step: Step::DeletePps {
             name: text("name"),
             uid: text("uid"),
