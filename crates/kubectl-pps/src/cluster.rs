@@ -2,6 +2,7 @@
 
 mod connection;
 pub mod read;
+pub mod watch;
 pub mod write;
 
 pub use self::connection::{Connected, connect};

@@ -1,4 +1,12 @@
 //! What the answer is, and what to write. Pure functions: no clock, no I/O, no API server.
 
 pub mod attempt;
+pub mod changes;
+pub mod explain;
+pub mod hand;
+pub mod injected;
 pub mod pin;
+pub mod placement;
+pub mod similar;
+pub mod status;
+pub mod workload_name;

@@ -1,9 +1,13 @@
 //! What the user sees: tables, colours, and text that a terminal can show.
 
 mod difference;
+pub mod explanation;
+pub mod screen;
+pub mod status;
 mod style;
 mod table;
 mod terminal;
+mod text;
 
 use serde::Serialize;
 

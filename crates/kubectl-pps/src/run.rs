@@ -30,15 +30,15 @@ pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
     match &cli.command {
         Command::Try(args) => attempt::run(args, connection, terminal),
         Command::Check(args) => check::run(args, connection, terminal).await,
-        Command::Explain(args) => explain::run(args, connection, terminal).await,
+        Command::Explain(args) => Box::pin(explain::run(args, connection, terminal)).await,
         Command::Export(args) => export::run(args, connection, terminal).await,
         Command::Forget(args) => forget::run(args, connection, terminal).await,
         Command::Import(args) => import::run(args, connection, terminal).await,
         Command::Move(args) => move_pod::run(args, connection, terminal).await,
         Command::Pin(args) => pin::run(args, connection, terminal).await,
         Command::Simulate(args) => simulate::run(args, connection, terminal).await,
-        Command::Status(args) => status::run(args, connection, terminal).await,
+        Command::Status(args) => Box::pin(status::run(args, connection, terminal)).await,
         Command::Unpin(args) => unpin::run(args, connection, terminal).await,
-        Command::Watch(args) => watch::run(args, connection, terminal).await,
+        Command::Watch(args) => Box::pin(watch::run(args, connection, terminal)).await,
     }
 }

@@ -1,5 +1,7 @@
 //! What was read from the cluster, without what no command needs, and what could not be read.
 
+mod index;
+mod live;
 mod node;
 mod pod;
 mod pps;
@@ -10,6 +12,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+pub use self::index::{FoundBy, Index, WorkloadKey};
+pub use self::live::{Live, Report, Watched};
 pub use self::node::Node;
 pub use self::pod::Pod;
 pub use self::pps::Pps;

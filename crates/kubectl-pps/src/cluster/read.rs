@@ -57,8 +57,18 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snap
                 Workload::read(object, "apps.kruise.io/v1beta1")
             })
         ),
-        read_if(wanted.volumes, list(&reader, "", "v1", "persistentvolumeclaims", scope, Some)),
-        read_if(wanted.volumes, list(&reader, "", "v1", "persistentvolumes", &Scope::All, Some)),
+        read_if(
+            wanted.volumes,
+            list(&reader, "", "v1", "persistentvolumeclaims", scope, |object| {
+                kept(object, "PersistentVolumeClaim")
+            })
+        ),
+        read_if(
+            wanted.volumes,
+            list(&reader, "", "v1", "persistentvolumes", &Scope::All, |object| {
+                kept(object, "PersistentVolume")
+            })
+        ),
     );
     snapshot.unseen = unseen(reader.into_problems());
     match pps {
@@ -178,6 +188,12 @@ async fn list<T>(
         Read::Absent => Read::Absent,
         Read::Unknown => Read::Unknown,
     }
+}
+
+/// An object of a list, whose items do not say of which kind they are.
+fn kept(mut object: Value, kind: &str) -> Option<Value> {
+    object.as_object_mut()?.insert("kind".to_owned(), kind.into());
+    Some(object)
 }
 
 fn items<T>(read: Read<Vec<T>>) -> Vec<T> {

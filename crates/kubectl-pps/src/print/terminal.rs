@@ -7,7 +7,7 @@ use crate::Failure;
 use crate::args::{ColorChoice, Consent};
 
 /// The narrowest terminal for which tables are made.
-const MIN_WIDTH: usize = 60;
+pub(super) const MIN_WIDTH: usize = 60;
 
 /// Where the program's output goes, and where answers come from.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,12 @@ impl Terminal {
     /// Whether the output is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.has_screen
+    }
+
+    /// Its columns and rows now.
+    pub fn size(&self) -> Option<(usize, usize)> {
+        let size = terminal_size::terminal_size().filter(|_| self.has_screen);
+        size.map(|(width, height)| (usize::from(width.0), usize::from(height.0)))
     }
 
     /// Writes the answer. Whoever reads it may stop early: `kubectl pps status | head`.

@@ -1,14 +1,67 @@
 //! `explain`: why a Pod is where it is.
 
+use kube::Client;
+use pps_check::facts::Right;
+use serde_json::Value;
+
+use super::status::hand;
 use crate::args::{Connection, Explain};
-use crate::print::Terminal;
+use crate::cluster::connect;
+use crate::cluster::read::{Wanted, get, read};
+use crate::decide::explain::{Question, explain, wanting};
+use crate::print::{self, Terminal};
+use crate::snapshot::Scope;
 use crate::{Failure, Outcome};
 
-#[allow(clippy::unused_async, reason = "it will read")]
+const WANTED: Wanted = Wanted { pods: true, nodes: true, other_pods: true, workloads: true, volumes: true };
+
 pub(super) async fn run(
-    _args: &Explain,
-    _connection: &Connection,
-    _terminal: &Terminal,
+    args: &Explain,
+    connection: &Connection,
+    terminal: &Terminal,
 ) -> Result<Outcome, Failure> {
-    Err(Failure::Usage("this command is not there yet".into()))
+    let connected = connect(connection).await?;
+    let namespace = connected.namespace.as_str();
+    let scope = Scope::Namespace(namespace.to_owned());
+    let snapshot = Box::pin(read(&connected.client, &scope, WANTED)).await?;
+    let refusals = match wanting(&snapshot, namespace, &args.pod) {
+        Some(workload) if snapshot.pod(namespace, &args.pod).is_none() => {
+            refusals(&connected.client, namespace, workload.name()).await
+        }
+        _ => None,
+    };
+    let hand = hand(connection, namespace);
+    let question = Question {
+        snapshot: &snapshot,
+        namespace,
+        pod: &args.pod,
+        refusals: refusals.as_deref(),
+        hand: &hand,
+    };
+    let answer = explain(&question)?;
+    let text = print::for_programs(args.output.output, &answer)
+        .unwrap_or_else(|| print::explanation::explanation(&answer, terminal.style()));
+    terminal.print(&text)?;
+    Ok(answer.outcome())
+}
+
+/// Why a workload could not create Pods, the newest first; none if Events cannot be read.
+async fn refusals(client: &Client, namespace: &str, workload: &str) -> Option<Vec<String>> {
+    let right = Right::new("list", "", "events").within(namespace);
+    let selector = format!("involvedObject.name%3D{workload}%2Creason%3DFailedCreate");
+    let path = format!("/api/v1/namespaces/{namespace}/events?fieldSelector={selector}&limit=500");
+    let events = get(client, right, &path).await.ok()??;
+    let when = |event: &Value| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let series = text(&event["series"]["lastObservedTime"]);
+        series.max(text(&event["lastTimestamp"])).max(text(&event["eventTime"]))
+    };
+    let mut found: Vec<(String, String)> = events["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|event| Some((when(event), event["message"].as_str()?.to_owned())))
+        .collect();
+    found.sort();
+    Some(found.into_iter().rev().map(|(_, message)| message).collect())
 }

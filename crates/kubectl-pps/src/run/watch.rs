@@ -1,14 +1,181 @@
 //! `watch`: the table of `status`, again whenever something changes.
 
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use futures::StreamExt;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::status::{WANTED, hand, scope};
 use crate::args::{Connection, Watch};
-use crate::print::Terminal;
+use crate::cluster::read::read;
+use crate::cluster::watch::{News, watch};
+use crate::cluster::{connect, now};
+use crate::decide::changes::{changes, is_ready};
+use crate::decide::hand::Hand;
+use crate::decide::status::{Status, status};
+use crate::print::screen::{Screen, style_for};
+use crate::print::{self, Role, Terminal, printable};
+use crate::snapshot::{Live, Scope};
 use crate::{Failure, Outcome};
 
-#[allow(clippy::unused_async, reason = "it will read")]
+/// How long changes are gathered before they are shown.
+const PAUSE: Duration = Duration::from_millis(300);
+/// How often everything is read again where a watch is not allowed.
+const POLL: Duration = Duration::from_secs(5);
+/// About a hundred years.
+const NEVER: Duration = Duration::from_hours(24 * 365 * 100);
+
+/// What is shown, and to whom.
+struct Show<'a> {
+    args: &'a Watch,
+    terminal: &'a Terminal,
+    scope: Scope,
+    hand: Hand,
+    screen: Screen,
+    shown: Option<Status>,
+    /// Why it is not known whether this is how it is now.
+    lost: Option<String>,
+    notes: Vec<String>,
+}
+
 pub(super) async fn run(
-    _args: &Watch,
-    _connection: &Connection,
-    _terminal: &Terminal,
+    args: &Watch,
+    connection: &Connection,
+    terminal: &Terminal,
 ) -> Result<Outcome, Failure> {
-    Err(Failure::Usage("this command is not there yet".into()))
+    let connected = connect(connection).await?;
+    let scope = scope(args.all.all_namespaces, &connected.namespace);
+    let first = Box::pin(read(&connected.client, &scope, WANTED)).await?;
+    let mut show = Show {
+        args,
+        terminal,
+        scope: scope.clone(),
+        hand: hand(connection, &connected.namespace),
+        screen: Screen::default(),
+        shown: None,
+        lost: None,
+        notes: Vec::new(),
+    };
+    let answer = status(&first, args.workload.as_deref(), &show.hand)?;
+    show.notes = print::status::unseen(&answer);
+    if answer.pods.is_empty() && !answer.unpinned.is_empty() {
+        terminal.print(&print::status::status(&answer, terminal.style(), false, false))?;
+        return Ok(Outcome::NotWell);
+    }
+    show.update(answer)?;
+    let mut news = watch(&connected.client, &scope, &first);
+    let mut live = Live::new(first);
+    let deadline = Instant::now() + args.until_ready.unwrap_or(NEVER);
+    let mut ticks = interval(PAUSE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut is_changed, mut is_polled, mut polled) = (false, false, Instant::now());
+    loop {
+        if args.until_ready.is_some() && show.shown.as_ref().is_some_and(is_ready) {
+            return Ok(Outcome::Well);
+        }
+        tokio::select! {
+            one = news.next() => match one {
+                Some(News::Report(watched, report)) => {
+                    is_changed |= live.apply(watched, report);
+                    is_changed |= show.lost.take().is_some();
+                }
+                Some(News::Forbidden(watched)) => {
+                    let note = format!("you may not watch {watched:?}, so everything is read again each {POLL:?}");
+                    if !show.notes.contains(&note) {
+                        show.notes.push(note);
+                    }
+                    is_polled = true;
+                }
+                Some(News::Lost(why)) => {
+                    is_changed = true;
+                    show.lost = Some(why);
+                }
+                None => return Err(Failure::Unreadable("the API server ends all watches".into())),
+            },
+            _ = ticks.tick() => {
+                if is_polled && polled.elapsed() > POLL {
+                    match Box::pin(read(&connected.client, &scope, WANTED)).await {
+                        Ok(snapshot) => live = Live::new(snapshot),
+                        Err(failure) => show.lost = Some(failure.to_string()),
+                    }
+                    (is_changed, polled) = (true, Instant::now());
+                }
+                let is_resized = terminal.is_terminal() && show.screen.is_of_another_size(terminal.size());
+                if is_changed || is_resized {
+                    is_changed = false;
+                    match status(&live.snapshot(), args.workload.as_deref(), &show.hand) {
+                        Ok(answer) => show.update(answer)?,
+                        // It was deleted meanwhile.
+                        Err(failure) => show.gone(&failure)?,
+                    }
+                }
+            },
+            () = sleep_until(deadline) => {
+                terminal.say(&terminal.style_of_errors().error("not all Pods are Ready in time"));
+                return Ok(Outcome::NotWell);
+            }
+            _ = tokio::signal::ctrl_c() => return Ok(Outcome::Well),
+        }
+    }
+}
+
+impl Show<'_> {
+    fn update(&mut self, answer: Status) -> Result<(), Failure> {
+        if self.terminal.is_terminal() {
+            let size = self.terminal.size();
+            let style = style_for(self.terminal.style(), size);
+            let mut text = print::status::status(&answer, style, false, self.scope == Scope::All);
+            text.push('\n');
+            for note in &self.notes {
+                text.push_str(&(style.note(note) + "\n"));
+            }
+            if let Some(why) = &self.lost {
+                let sentence = format!("connection lost, trying again: {}", printable(why));
+                text.push_str(&(style.paint(Role::Bad, &sentence) + "\n"));
+            }
+            let end =
+                if self.args.until_ready.is_some() { "ends when all Pods are Ready" } else { "Ctrl-C ends" };
+            let time = now();
+            let time = time.get(11..19).unwrap_or_default();
+            text.push_str(&(style.paint(Role::Dim, &format!("{time} UTC; {end}")) + "\n"));
+            let frame = self.screen.draw(&text, size);
+            self.terminal.print(&frame)?;
+        } else {
+            if self.shown.is_none() {
+                for note in &self.notes {
+                    self.terminal.say(&self.terminal.style_of_errors().note(note));
+                }
+            }
+            if let Some(why) = &self.lost {
+                let note = format!("connection lost, trying again: {why}");
+                self.terminal.say(&self.terminal.style_of_errors().note(&note));
+            }
+            let time = now();
+            let time = time.get(..19).unwrap_or_default();
+            let mut text = String::new();
+            for change in changes(self.shown.as_ref(), &answer) {
+                let namespace =
+                    if self.scope == Scope::All { format!("{}/", change.namespace) } else { String::new() };
+                let change = printable(&format!("{namespace}{} {}", change.pod, change.text));
+                let _ = writeln!(text, "{time}Z {change}");
+            }
+            self.terminal.print(&text)?;
+        }
+        self.shown = Some(answer);
+        Ok(())
+    }
+
+    fn gone(&mut self, failure: &Failure) -> Result<(), Failure> {
+        if self.shown.take().is_some() {
+            let text = printable(&failure.to_string()) + "\n";
+            let text = if self.terminal.is_terminal() {
+                self.screen.draw(&text, self.terminal.size())
+            } else {
+                text
+            };
+            self.terminal.print(&text)?;
+        }
+        Ok(())
+    }
 }

@@ -25,7 +25,8 @@ impl Pod {
             }
         }
         for field in ["containers", "initContainers"] {
-            for container in object["spec"][field].as_array_mut().into_iter().flatten() {
+            let containers = object.pointer_mut(&format!("/spec/{field}")).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten() {
                 keep(container, &CONTAINER);
             }
         }

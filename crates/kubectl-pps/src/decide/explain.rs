@@ -1,0 +1,180 @@
+//! `explain`: why a Pod is where it is, or why it is nowhere, and what would let it go.
+
+mod absent;
+mod bound;
+mod facts;
+mod groups;
+mod pending;
+mod remedies;
+mod subject;
+
+use serde::Serialize;
+
+pub use self::absent::wanting;
+pub use self::groups::Group;
+pub use self::remedies::Remedy;
+use self::subject::Subject;
+use super::hand::Hand;
+use super::similar::similar;
+use super::status::API_VERSION;
+use crate::snapshot::{Index, Pod, Snapshot};
+use crate::{Failure, Outcome};
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// What was read.
+    pub snapshot: &'a Snapshot,
+    /// The Pod's namespace.
+    pub namespace: &'a str,
+    /// The Pod.
+    pub pod: &'a str,
+    /// Why its controller could not create it, the newest first. None if Events were not read.
+    pub refusals: Option<&'a [String]>,
+    /// How to write commands.
+    pub hand: &'a Hand,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// `kubectl-pps/v1`. Fields may be added to it.
+    pub api_version: &'static str,
+    /// `Explanation`
+    pub kind: &'static str,
+    /// The Pod's namespace.
+    pub namespace: String,
+    /// The Pod.
+    pub pod: String,
+    /// In one word.
+    pub verdict: Verdict,
+    /// The answer in a sentence.
+    pub answer: String,
+    /// The nodes that cannot take the Pod now, by reason: of a Pod that runs, if it had to be placed again.
+    pub excluded: Vec<Group>,
+    /// The nodes that can take the Pod now: of a Pod that runs, if it had to be placed again.
+    pub may_land_on: Vec<String>,
+    /// What it follows from, the most important first.
+    pub facts: Vec<String>,
+    /// What would let the Pod go. Each was tried in the simulation of the scheduler.
+    pub remedies: Vec<Remedy>,
+    /// What is not known, and what follows from that.
+    pub notes: Vec<String>,
+}
+
+/// The answer in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Verdict {
+    /// It has a node, and runs.
+    Running,
+    /// It has a node, and does not run there yet, or any more.
+    NotRunning,
+    /// It runs where it must not be.
+    Misplaced,
+    /// No node can take it, because of what is recorded.
+    Pinned,
+    /// No node can take it, whatever is recorded.
+    Unschedulable,
+    /// It has no node yet.
+    Unscheduled,
+    /// It is being deleted.
+    Terminating,
+    /// It was not created: it was refused.
+    Refused,
+    /// It was not created: its controller waits for another Pod, or has not come to it.
+    NotCreated,
+    /// Its workload does not want it now.
+    NotWanted,
+    /// It could not be found out.
+    Unknown,
+}
+
+impl Explanation {
+    fn new(question: &Question, verdict: Verdict, answer: impl Into<String>) -> Self {
+        Self {
+            api_version: API_VERSION,
+            kind: "Explanation",
+            namespace: question.namespace.to_owned(),
+            pod: question.pod.to_owned(),
+            verdict,
+            answer: answer.into(),
+            excluded: Vec::new(),
+            may_land_on: Vec::new(),
+            facts: Vec::new(),
+            remedies: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// The exit code's meaning.
+    pub fn outcome(&self) -> Outcome {
+        match self.verdict {
+            Verdict::Running | Verdict::Terminating | Verdict::NotWanted => Outcome::Well,
+            Verdict::Unknown => Outcome::Incomplete,
+            _ => Outcome::NotWell,
+        }
+    }
+}
+
+/// Answers.
+///
+/// # Errors
+///
+/// If there is no such Pod and nothing wants it, or Pods could not be read.
+pub fn explain(question: &Question) -> Result<Explanation, Failure> {
+    let snapshot = question.snapshot;
+    let index = Index::of(snapshot);
+    let mut explanation = match index.pod(question.namespace, question.pod) {
+        Some(pod) => {
+            let subject = Subject::of(question, &index, pod);
+            let mut explanation = match pod.node() {
+                _ if pod.is_terminating() || pod.is_finished() => bound::ending(question, &subject),
+                Some(node) => bound::explain(question, &subject, node),
+                None => pending::explain(question, &subject),
+            };
+            explanation.facts.extend(facts::of(question, &index, &subject));
+            explanation
+        }
+        None => absent::explain(question, &index).ok_or_else(|| unknown(question, &index))?,
+    };
+    explanation.notes.extend(unseen(snapshot));
+    Ok(explanation)
+}
+
+fn unknown(question: &Question, index: &Index) -> Failure {
+    let Question { snapshot, namespace, pod, .. } = question;
+    if let Some(unseen) = snapshot.unseen.iter().find(|unseen| unseen.what.contains("pods")) {
+        return Failure::Unreadable(format!("cannot explain Pod {pod}: {unseen}"));
+    }
+    let in_namespace = snapshot.pods.iter().filter(|pod| pod.namespace() == *namespace).map(Pod::name);
+    let recorded = index.targeted().filter(|(key, _)| key.namespace == *namespace);
+    let recorded: Vec<String> = recorded
+        .filter_map(|(_, all)| all.first()?.states().ok())
+        .flat_map(std::collections::BTreeMap::into_keys)
+        .collect();
+    let near = similar(pod, in_namespace.chain(recorded.iter().map(String::as_str)));
+    let hint = if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
+    Failure::Refused(format!(
+        "there is no Pod {pod} in namespace {namespace}, and no workload wants one{hint}"
+    ))
+}
+
+/// What could not be read, and what could not be said therefore.
+fn unseen(snapshot: &Snapshot) -> Vec<String> {
+    let lost = |what: &str| match what {
+        _ if what.contains("nodes") => {
+            "so it is not known which nodes can take the Pod; somebody who has it gets the whole answer from the same command"
+        }
+        _ if what.contains("persistentpodstates") => "so it is not known what is recorded",
+        _ if what.contains("persistentvolume") => "so it is not known where volumes keep the Pod",
+        _ if what.contains("statefulsets") => "so it is not known what the Pod's own template asks for",
+        _ if what.contains("pods") => "so it is not known how much room the Pods of other namespaces take",
+        _ => "",
+    };
+    let note = |unseen: &crate::snapshot::Unseen| match lost(&unseen.what) {
+        "" => unseen.to_string(),
+        lost => format!("{unseen}, {lost}"),
+    };
+    snapshot.unseen.iter().map(note).collect()
+}

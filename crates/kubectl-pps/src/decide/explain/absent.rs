@@ -1,0 +1,156 @@
+//! A Pod that does not exist.
+
+use pps_core::demand::{Demand, Naming, Wanted};
+use pps_core::workload::ordinal;
+
+use super::{Explanation, Question, Verdict};
+use crate::snapshot::{Index, Pps, Snapshot, Workload, WorkloadKey};
+
+/// How many Pods before this one are looked at.
+const MAX_BEFORE: u64 = 10_000;
+/// How many characters of a refusal are repeated.
+const MAX_MESSAGE: usize = 500;
+
+/// The workload that wants a Pod of this name.
+pub fn wanting<'a>(snapshot: &'a Snapshot, namespace: &str, pod: &str) -> Option<&'a Workload> {
+    let of_this_name =
+        |workload: &&Workload| workload.namespace() == namespace && ordinal(workload.name(), pod).is_some();
+    snapshot.workloads.iter().filter(of_this_name).max_by_key(|workload| wants(workload, pod))
+}
+
+fn wants(workload: &Workload, pod: &str) -> bool {
+    let demand = Demand::read(&workload.object()["spec"], &Naming::StatefulSet);
+    let is_deleted = workload.object()["metadata"]["deletionTimestamp"].is_string();
+    !is_deleted && demand.wants(workload.name(), pod, 0) == Wanted::Yes
+}
+
+/// Why it does not exist; none if nothing knows it.
+pub(super) fn explain(question: &Question, index: &Index) -> Option<Explanation> {
+    let Question { snapshot, namespace, pod, hand, .. } = question;
+    if snapshot.unseen.iter().any(|unseen| unseen.what.contains("list pods")) {
+        return None;
+    }
+    let workload = wanting(snapshot, namespace, pod);
+    let key = workload.map(|workload| WorkloadKey::of(namespace, &workload.target()));
+    let governing = key.as_ref().and_then(|key| index.governing(key));
+    let holding = governing.or_else(|| recording(index, namespace, pod));
+    let mut explanation = match workload {
+        Some(workload) if wants(workload, pod) => wanted(question, index, workload),
+        Some(workload) => {
+            let Workload { .. } = workload;
+            let text = format!(
+                "{pod} does not exist, and StatefulSet {} does not want it: it has {} replicas.",
+                workload.name(),
+                workload.replicas()
+            );
+            Explanation::new(question, Verdict::NotWanted, text)
+        }
+        None => {
+            let pps = holding?;
+            let text = format!("{pod} does not exist, and no workload that was read wants it.");
+            let mut explanation = Explanation::new(question, Verdict::NotWanted, text);
+            let target = pps.target();
+            explanation.facts.push(format!(
+                "PersistentPodState {} has a state of it, for {} {}.",
+                pps.name(),
+                target.kind,
+                target.name
+            ));
+            explanation
+        }
+    };
+    if let Some(pps) = holding {
+        explanation.facts.extend(recorded(pps, pod));
+        if explanation.verdict == Verdict::NotWanted {
+            let command = hand.pps(&format!("forget {pod}"), namespace);
+            explanation.facts.push(format!(
+                "A Pod of this name that is created later gets that back. {command} drops it."
+            ));
+        }
+    }
+    Some(explanation)
+}
+
+/// The PersistentPodState that has a state of this Pod.
+fn recording<'a>(index: &Index<'a>, namespace: &str, pod: &str) -> Option<&'a Pps> {
+    let of_namespace = index.targeted().filter(|(key, _)| key.namespace == namespace);
+    of_namespace.filter_map(|(_, all)| all.first().copied()).find(|pps| matches!(pps.state(pod), Ok(Some(_))))
+}
+
+fn recorded(pps: &Pps, pod: &str) -> Option<String> {
+    match pps.state(pod) {
+        Err(damaged) => Some(format!("What is recorded cannot be read: {damaged}.")),
+        Ok(None) => None,
+        Ok(Some(state)) => {
+            let all = state.node_topology_labels.iter().chain(&state.annotations);
+            let mut parts: Vec<String> = all.map(|(key, value)| format!("{key}={value}")).collect();
+            parts.insert(0, format!("on {}", state.node_name));
+            Some(format!("Recorded: {}.", parts.join("; ")))
+        }
+    }
+}
+
+fn wanted(question: &Question, index: &Index, workload: &Workload) -> Explanation {
+    let Question { namespace, pod, hand, refusals, .. } = question;
+    let name = workload.name();
+    let mentions = |message: &&String| {
+        message.split(|c: char| c.is_whitespace() || "\"',:".contains(c)).any(|word| word == *pod)
+    };
+    if let Some(blocker) = blocker(index, workload, namespace, pod) {
+        let text = format!(
+            "{pod} is not created yet: StatefulSet {name} creates one Pod after the other, and {blocker} is not Ready."
+        );
+        let mut explanation = Explanation::new(question, Verdict::NotCreated, text);
+        explanation.facts.push("podManagementPolicy is OrderedReady.".into());
+        explanation.remedies.push(super::Remedy {
+            text: format!("Find out what {blocker} waits for"),
+            command: Some(hand.pps(&format!("explain {blocker}"), namespace)),
+            may_land_on: Vec::new(),
+        });
+        return explanation;
+    }
+    if let Some(message) = refusals.and_then(|all| all.iter().find(mentions)) {
+        let text = format!("{pod} does not exist: its creation is refused.");
+        let mut explanation = Explanation::new(question, Verdict::Refused, text);
+        let message: String = message.chars().take(MAX_MESSAGE).collect();
+        explanation.facts.push(format!("StatefulSet {name} was told: {message}"));
+        let is_of_policy = message.contains("PersistentPodState") || message.contains("persistentpodstate");
+        if message.contains("webhook") || is_of_policy {
+            explanation
+                .facts
+                .push(format!("{} says what is wrong with the installation.", hand_check(question)));
+        }
+        return explanation;
+    }
+    let text = format!("{pod} does not exist, although StatefulSet {name} wants it.");
+    let mut explanation = Explanation::new(question, Verdict::NotCreated, text);
+    let command = hand.kubectl_in(&format!("describe statefulset {name}"), namespace);
+    explanation.facts.push(match refusals {
+        Some(_) => {
+            format!("No Event says why. The controller may be about to create it; if this lasts: {command}")
+        }
+        None => format!("Events could not be read; {command} may show why."),
+    });
+    explanation
+}
+
+fn hand_check(question: &Question) -> String {
+    let hand = crate::decide::hand::Hand { own_namespace: Some(String::new()), ..question.hand.clone() };
+    hand.pps("check", "")
+}
+
+/// The Pod for which an ordered workload waits before it creates this one.
+fn blocker(index: &Index, workload: &Workload, namespace: &str, pod: &str) -> Option<String> {
+    let spec = &workload.object()["spec"];
+    let name = workload.name();
+    let last = ordinal(name, pod)?;
+    if spec["podManagementPolicy"] == "Parallel" {
+        return None;
+    }
+    let start = spec["ordinals"]["start"].as_u64().unwrap_or_default();
+    let before = (start..last)
+        .take(usize::try_from(MAX_BEFORE).unwrap_or_default())
+        .map(|ordinal| format!("{name}-{ordinal}"));
+    let is_unready = |pod: &String| !index.pod(namespace, pod).is_some_and(crate::snapshot::Pod::is_ready);
+    before.filter(|pod| wants(workload, pod)).find(is_unready)
+}

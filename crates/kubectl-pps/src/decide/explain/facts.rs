@@ -1,0 +1,173 @@
+//! What concerns a Pod, in sentences.
+
+use pps_core::plan::{Preference, Requirement};
+use pps_core::{RECORD_ANNOTATION, forbids_recording};
+use serde_json::Value;
+
+use super::Question;
+use super::subject::{Subject, words};
+use crate::snapshot::{FoundBy, Index};
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
+/// All sentences, the most important first.
+pub(super) fn of(question: &Question, index: &Index, subject: &Subject) -> Vec<String> {
+    let mut facts = Vec::new();
+    facts.extend(governing(index, subject));
+    facts.extend(recorded(question, subject));
+    facts.extend(injected(subject));
+    facts.extend(changed(subject));
+    facts.extend(unfinished(question, subject));
+    facts.extend(own_rules(subject));
+    facts.extend(condition(subject));
+    facts
+}
+
+/// Which PersistentPodState governs the workload, and how the policy finds it.
+fn governing(index: &Index, subject: &Subject) -> Vec<String> {
+    let Some(owner) = &subject.owner else {
+        return vec![
+            "No PersistentPodState concerns it: it has no controller, so no other Pod takes its name.".into(),
+        ];
+    };
+    let kind_and_name = format!("{} {}", owner.kind, owner.name);
+    let Some(pps) = subject.pps else {
+        let api_version =
+            if owner.group.is_empty() { "v1".to_owned() } else { format!("{}/v1", owner.group) };
+        if !pps_core::owner::has_stable_names(&api_version, &owner.kind) {
+            return vec![format!(
+                "No PersistentPodState concerns it: the Pods of {kind_and_name} get new names each time."
+            )];
+        }
+        return vec![format!("No PersistentPodState governs {kind_and_name}, so the Pod is not recorded.")];
+    };
+    let name = pps.name();
+    let how = match index.found_by(owner, pps) {
+        FoundBy::OwnName if name == owner.name => String::new(),
+        FoundBy::OwnName => ", by its name".into(),
+        FoundBy::SecondName => ", by the workload's second name".into(),
+        FoundBy::Alias(alias) => format!(", which the policy finds by the alias {alias}"),
+        FoundBy::Nothing(alias) => {
+            format!(", but the policy does not find it and injects nothing: there is no alias {alias}")
+        }
+    };
+    vec![format!("PersistentPodState {name} governs {kind_and_name}{how}.")]
+}
+
+/// What is recorded under the Pod's name, and in which form.
+fn recorded(question: &Question, subject: &Subject) -> Option<String> {
+    let pps = subject.pps?;
+    let state = match &subject.state {
+        Err(damaged) => return Some(format!("What is recorded cannot be read: {damaged}.")),
+        Ok(_) => subject.recorded(),
+    };
+    let Some(state) = state else {
+        return Some("Nothing is recorded of the Pod; it is recorded when it is Ready.".into());
+    };
+    let mut parts = Vec::new();
+    if !state.node_name.is_empty() {
+        let is_gone =
+            question.snapshot.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(&state.node_name));
+        let gone = if is_gone { ", which does not exist any more" } else { "" };
+        parts.push(format!("on {}{gone}", state.node_name));
+    }
+    let all = state.node_topology_labels.iter().chain(&state.annotations);
+    parts.extend(all.map(|(key, value)| format!("{key}={value}")));
+    let is_plain = pps.object()["status"]["podStates"][subject.pod.name()].is_object();
+    let form = if is_plain { "status.podStates" } else { "status.packed" };
+    Some(format!("Recorded in {form}: {}.", parts.join("; ")))
+}
+
+/// What the policy has injected, and when.
+fn injected(subject: &Subject) -> Option<String> {
+    let when = match subject.pod.created() {
+        "" => "when the Pod was created".to_owned(),
+        created => format!("when the Pod was created, {created}"),
+    };
+    let Some(injected) = &subject.injected else {
+        subject.pps?;
+        return Some(format!(
+            "Nothing was injected {when}: nothing was recorded then, or the policy was not asked."
+        ));
+    };
+    let mut parts = Vec::new();
+    if !injected.required.is_empty() {
+        parts.push(format!("requires {}", words(&injected.required)));
+    }
+    parts.extend(injected.preferred.iter().map(preference));
+    parts.extend(injected.annotations.iter().map(|(key, value)| format!("annotation {key}={value}")));
+    let what = if parts.is_empty() { "it is not known which fields".to_owned() } else { parts.join("; ") };
+    let foreign = subject.pps.is_none_or(|pps| pps.name() != injected.pps);
+    let from = if foreign { format!(" from PersistentPodState {}", injected.pps) } else { String::new() };
+    Some(format!("Injected{from} {when}: {what}."))
+}
+
+/// `prefers zone=a (weight 100)`
+pub(super) fn preference(preference: &Preference) -> String {
+    format!("prefers {} (weight {})", words(&preference.requirements), preference.weight)
+}
+
+/// Whether a Pod that were created now would get something else.
+fn changed(subject: &Subject) -> Option<String> {
+    if !subject.has_changed() {
+        return None;
+    }
+    let now: Vec<Requirement> = subject.plan().map(|plan| plan.required).unwrap_or_default();
+    let now = if now.is_empty() { "nothing".to_owned() } else { words(&now) };
+    Some(format!(
+        "What is recorded or asked for has changed since: a Pod that is created now would require {now}."
+    ))
+}
+
+/// Whether a move was interrupted.
+fn unfinished(question: &Question, subject: &Subject) -> Option<String> {
+    (subject.pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording)).then(|| {
+        let command = question.hand.pps(&format!("move {}", subject.pod.name()), question.namespace);
+        format!(
+            "A move of this Pod is not finished, and the sidecar does not record it (annotation {RECORD_ANNOTATION}: \"false\"). \
+             The same command finishes it: {command} --anywhere, or --to NODE."
+        )
+    })
+}
+
+/// What the Pod asks for itself.
+fn own_rules(subject: &Subject) -> Option<String> {
+    let before = subject.before();
+    let spec = &before["spec"];
+    let mut rules: Vec<String> = Vec::new();
+    let selector = spec["nodeSelector"].as_object().into_iter().flatten();
+    rules.extend(
+        selector.map(|(key, value)| format!("nodeSelector {key}={}", value.as_str().unwrap_or_default())),
+    );
+    let is_set = |value: &Value| match value {
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => fields.values().any(|value| !value.is_null()),
+        _ => false,
+    };
+    let affinity = &spec["affinity"];
+    for (field, name) in [
+        ("nodeAffinity", "required node affinity"),
+        ("podAffinity", "required Pod affinity"),
+        ("podAntiAffinity", "required Pod anti-affinity"),
+    ] {
+        if is_set(&affinity[field][REQUIRED]) {
+            rules.push(name.to_owned());
+        }
+    }
+    if is_set(&spec["topologySpreadConstraints"]) {
+        rules.push("topology spread constraints".to_owned());
+    }
+    (!rules.is_empty()).then(|| format!("Its own template also asks for: {}.", rules.join(", ")))
+}
+
+/// What the condition of the PersistentPodState says, unless that is True.
+fn condition(subject: &Subject) -> Option<String> {
+    let pps = subject.pps?;
+    match pps.recording() {
+        Some((true, ..)) => None,
+        Some((false, reason, message)) => {
+            Some(format!("PersistentPodState {} has a problem: {reason}: {message}.", pps.name()))
+        }
+        None => Some(format!("No sidecar has looked at PersistentPodState {} yet.", pps.name())),
+    }
+}

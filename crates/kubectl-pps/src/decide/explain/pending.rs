@@ -1,0 +1,159 @@
+//! A Pod without a node.
+
+use pps_simulation::scheduler::{ExclusionKind, Selection, Verdict as Node};
+
+use super::groups::{CORDONED, groups};
+use super::subject::{Subject, list, words};
+use super::{Explanation, Question, Verdict, remedies};
+
+/// Why it has no node, and what would give it one.
+pub(super) fn explain(question: &Question, subject: &Subject) -> Explanation {
+    let name = subject.pod.name();
+    let message = subject.pod.unschedulable();
+    let (Some(nodes), present) = (&subject.nodes, subject.present()) else {
+        return without_nodes(question, subject, message);
+    };
+    let before = subject.before();
+    let selection = nodes.select(&present, Some(&before), subject.selector());
+    let (verdict, answer) = if has_gates(subject) {
+        (
+            Verdict::Unscheduled,
+            format!("{name} is Pending: its scheduling gates keep it until they are removed."),
+        )
+    } else if selection.may_land_on.is_empty() || selection.chosen.is_none() {
+        why(question, subject, &selection)
+    } else {
+        (Verdict::Unscheduled, not_yet(name, message, &selection))
+    };
+    let mut explanation = Explanation::new(question, verdict, answer);
+    explanation.excluded = groups(&selection.verdicts);
+    explanation.may_land_on =
+        if selection.chosen.is_some() { selection.may_land_on.clone() } else { Vec::new() };
+    if let Some(message) = message.filter(|message| !message.is_empty() && nodes.count() == 0) {
+        explanation.facts.push(format!("The scheduler says: {message}"));
+    }
+    if selection.chosen.is_none() {
+        explanation.remedies = remedies::remedies(question, subject, &selection);
+        if explanation.remedies.is_empty() {
+            explanation.notes.push(remedies::nothing_helps(subject));
+        }
+    }
+    explanation.notes.extend(selection.caveats.iter().map(|caveat| format!("Not known: {caveat}.")));
+    explanation
+}
+
+fn has_gates(subject: &Subject) -> bool {
+    subject.pod.object()["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty())
+}
+
+fn not_yet(name: &str, message: Option<&str>, selection: &Selection) -> String {
+    let can = list(&selection.may_land_on, "or");
+    match message.filter(|message| !message.is_empty()) {
+        Some(message) => format!(
+            "{name} is Pending, although {can} could take it as far as is known here. The scheduler says: {message}"
+        ),
+        None => format!("{name} has no node yet: the scheduler has not looked at it. {can} can take it."),
+    }
+}
+
+/// The decisive reason.
+fn why(question: &Question, subject: &Subject, selection: &Selection) -> (Verdict, String) {
+    let name = subject.pod.name();
+    let required = subject.required();
+    if required.is_empty() {
+        let reason = match selection.verdicts.as_slice() {
+            [] => "there is no node".to_owned(),
+            verdicts => common(verdicts, "no node can take it"),
+        };
+        let whether = if subject.pps.is_some() { ". No recorded state keeps it from a node" } else { "" };
+        return (Verdict::Unschedulable, format!("{name} is Pending because {reason}{whether}."));
+    }
+    let pinned = format!("{name} is Pending: its recorded state requires {}", words(required));
+    let matching: Vec<&Node> =
+        selection.verdicts.iter().filter(|node| !node.exclusions.iter().any(|one| one.from_pps)).collect();
+    let answer = match matching.as_slice() {
+        [] => {
+            let gone = subject.recorded().filter(|state| {
+                let nodes = question.snapshot.nodes.as_ref();
+                !state.node_name.is_empty()
+                    && nodes.is_some_and(|nodes| !nodes.contains_key(&state.node_name))
+            });
+            match gone {
+                Some(state) => {
+                    format!("{pinned}, and no node has that: {} does not exist any more.", state.node_name)
+                }
+                None => format!("{pinned}, and no node has that."),
+            }
+        }
+        [node] => {
+            let group = groups(std::slice::from_ref(*node)).into_iter().next();
+            let reasons = group.map(|group| group.reasons.join(", and ")).unwrap_or_default();
+            let reasons = match reasons.as_str() {
+                CORDONED => ", and it is cordoned".to_owned(),
+                other => format!(": {other}"),
+            };
+            format!("{pinned}. Only {} has that{reasons}.", node.node)
+        }
+        several => {
+            let names: Vec<String> = several.iter().map(|node| node.node.clone()).collect();
+            let verdicts: Vec<Node> = several.iter().map(|node| (*node).clone()).collect();
+            let reason = common(&verdicts, "none of them can take it");
+            format!("{pinned}. {} have that, and {reason}.", list(&names, "and"))
+        }
+    };
+    // Without the recorded state it may be Pending as well.
+    let is_free = remedies::freed(subject).is_some_and(|freed| freed.chosen.is_some());
+    (if is_free { Verdict::Pinned } else { Verdict::Unschedulable }, answer)
+}
+
+/// What keeps all of these nodes out, if it is one thing.
+fn common(nodes: &[Node], otherwise: &str) -> String {
+    let all = |is_meant: &dyn Fn(ExclusionKind) -> bool| {
+        nodes.iter().all(|node| node.exclusions.iter().any(|exclusion| is_meant(exclusion.what)))
+    };
+    let reason = if all(&|what| what == ExclusionKind::Cordon) {
+        "are cordoned"
+    } else if all(&|what| what == ExclusionKind::Room) {
+        "have too little room for it"
+    } else if all(&|what| what == ExclusionKind::Taint) {
+        "have taints that it does not tolerate"
+    } else if all(&|what| what == ExclusionKind::NodeSelector) {
+        "lack what its nodeSelector asks for"
+    } else if all(&|what| what == ExclusionKind::RequiredAffinity) {
+        "lack what its required node affinity asks for"
+    } else {
+        return otherwise.to_owned();
+    };
+    if otherwise.starts_with("no node") {
+        format!("all nodes {reason}")
+    } else {
+        format!("all of them {reason}")
+    }
+}
+
+/// Without the right to read nodes only the scheduler's own message is known.
+fn without_nodes(question: &Question, subject: &Subject, message: Option<&str>) -> Explanation {
+    let name = subject.pod.name();
+    let required = subject.required();
+    let pinned = if required.is_empty() {
+        String::new()
+    } else {
+        format!(": its recorded state requires {}", words(required))
+    };
+    let Some(message) = message else {
+        let answer = format!("{name} has no node yet: the scheduler has not looked at it.");
+        return Explanation::new(question, Verdict::Unscheduled, answer);
+    };
+    let verdict = if required.is_empty() { Verdict::Unschedulable } else { Verdict::Pinned };
+    let mut explanation = Explanation::new(question, verdict, format!("{name} is Pending{pinned}."));
+    if !message.is_empty() {
+        explanation.facts.push(format!("The scheduler says: {message}"));
+    }
+    if !required.is_empty() {
+        let command = question.hand.pps(&format!("move {name} --anywhere"), question.namespace);
+        explanation.notes.push(format!(
+            "{command} gives its place up; whether a node can take it then is only known to somebody who may list nodes."
+        ));
+    }
+    explanation
+}

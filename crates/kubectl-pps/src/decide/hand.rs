@@ -1,0 +1,68 @@
+//! Commands that an answer names: they reach the same cluster and namespace as the one that answers.
+
+/// How to write a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hand {
+    /// The namespace that needs not be named.
+    pub own_namespace: Option<String>,
+    /// The context, if it was named.
+    pub context: Option<String>,
+    /// The kubeconfig file, if it was named.
+    pub kubeconfig: Option<String>,
+}
+
+impl Hand {
+    /// `kubectl pps VERB`, with what reaches this namespace.
+    pub fn pps(&self, words: &str, namespace: &str) -> String {
+        format!("kubectl pps {words}{}{}", self.within(namespace), self.cluster())
+    }
+
+    /// `kubectl VERB` about something in a namespace.
+    pub fn kubectl_in(&self, words: &str, namespace: &str) -> String {
+        format!("kubectl {words}{}{}", self.within(namespace), self.cluster())
+    }
+
+    /// `kubectl VERB` about something without a namespace.
+    pub fn kubectl(&self, words: &str) -> String {
+        format!("kubectl {words}{}", self.cluster())
+    }
+
+    fn within(&self, namespace: &str) -> String {
+        if self.own_namespace.as_deref() == Some(namespace) {
+            String::new()
+        } else {
+            format!(" -n {namespace}")
+        }
+    }
+
+    fn cluster(&self) -> String {
+        let quoted = |text: &str| {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./@:~".contains(c);
+            if text.chars().all(is_plain) {
+                text.to_owned()
+            } else {
+                format!("'{}'", text.replace('\'', r"'\''"))
+            }
+        };
+        let flag = |name: &str, value: &Option<String>| {
+            value.as_ref().map(|value| format!(" --{name} {}", quoted(value))).unwrap_or_default()
+        };
+        flag("context", &self.context) + &flag("kubeconfig", &self.kubeconfig)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_reaches_the_namespace_and_cluster_of_the_answer() {
+        let own = Hand { own_namespace: Some("shop".into()), ..Hand::default() };
+        assert_eq!(own.pps("explain db-0", "shop"), "kubectl pps explain db-0");
+        assert_eq!(own.pps("explain db-0", "other"), "kubectl pps explain db-0 -n other");
+        let named =
+            Hand { context: Some("my cluster".into()), kubeconfig: Some("a/b".into()), own_namespace: None };
+        let command = "kubectl uncordon n --context 'my cluster' --kubeconfig a/b";
+        assert_eq!(named.kubectl("uncordon n"), command);
+    }
+}

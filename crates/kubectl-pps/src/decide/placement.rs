@@ -1,0 +1,81 @@
+//! Asks the simulation of the scheduler about a snapshot.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use pps_simulation::scheduler::{NodeView, Placement, Selection, Volumes, select};
+use serde_json::Value;
+
+use crate::snapshot::{Pod, Snapshot};
+
+/// The nodes of a snapshot with the Pods on them.
+#[derive(Clone, Debug)]
+pub struct Nodes<'a> {
+    views: Vec<NodeView<'a>>,
+    volumes: Rc<Volumes>,
+}
+
+impl<'a> Nodes<'a> {
+    /// All nodes; none if they may not be read. This Pod is left out: it is the one that needs a node.
+    pub fn of(snapshot: &'a Snapshot, without: Option<&Pod>) -> Option<Self> {
+        let nodes = snapshot.nodes.as_ref()?;
+        let mut on: HashMap<&str, Vec<&Value>> = HashMap::new();
+        for pod in &snapshot.pods {
+            let is_left_out = without.is_some_and(|without| {
+                without.name() == pod.name() && without.namespace() == pod.namespace()
+            });
+            if let Some(node) = pod.node()
+                && !pod.is_finished()
+                && !is_left_out
+            {
+                on.entry(node).or_default().push(pod.object());
+            }
+        }
+        let view = |(name, node): (&'a String, &'a crate::snapshot::Node)| NodeView {
+            node: node.object(),
+            pods: on.remove(name.as_str()).unwrap_or_default(),
+        };
+        let volumes = Volumes::of(snapshot.claims.iter().chain(&snapshot.volumes));
+        Some(Self { views: nodes.iter().map(view).collect(), volumes: Rc::new(volumes) })
+    }
+
+    /// What the scheduler decides about a Pod. `before` is the Pod without what the policy has injected, `selector` that
+    /// of its controller.
+    pub fn select(&self, pod: &Value, before: Option<&Value>, selector: Option<&Value>) -> Selection {
+        select(&Placement { pod, before, selector, volumes: Some(&self.volumes) }, &self.views)
+    }
+
+    /// The same with another Node in place of the one of its name, or beside all others.
+    #[must_use]
+    pub fn with(&self, node: &'a Value, pods: Vec<&'a Value>) -> Self {
+        let mut views = self.views.clone();
+        let view = NodeView { node, pods };
+        match views.iter_mut().find(|one| one.node["metadata"]["name"] == node["metadata"]["name"]) {
+            Some(own) => *own = view,
+            None => views.push(view),
+        }
+        Self { views, volumes: Rc::clone(&self.volumes) }
+    }
+
+    /// A Node and the Pods on it.
+    pub fn view(&self, name: &str) -> Option<&NodeView<'a>> {
+        self.views.iter().find(|view| view.node["metadata"]["name"] == name)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.views.len()
+    }
+}
+
+/// A Pod as it is before it has a node.
+pub fn unbound(pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("nodeName");
+    }
+    if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("deletionTimestamp");
+    }
+    pod
+}

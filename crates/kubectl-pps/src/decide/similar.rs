@@ -1,0 +1,57 @@
+//! Names that a user may have meant.
+
+/// How many names are shown.
+const SHOWN: usize = 3;
+/// Longer texts are not compared: that would take time for nothing.
+const MAX_LENGTH: usize = 80;
+
+/// The names that are most like this one, the best first.
+pub fn similar<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let allowed = name.chars().count() / 3 + 1;
+    let mut near: Vec<(usize, &str)> = names
+        .into_iter()
+        .filter_map(|other| {
+            let distance = distance(name, other)?;
+            let is_part = name.len() > 2 && (other.starts_with(name) || name.starts_with(other));
+            (distance <= allowed || is_part).then_some((distance, other))
+        })
+        .collect();
+    near.sort_unstable();
+    near.dedup();
+    near.into_iter().take(SHOWN).map(|(_, name)| name.to_owned()).collect()
+}
+
+/// How many characters have to be inserted, removed or replaced.
+fn distance(one: &str, other: &str) -> Option<usize> {
+    if one.len() > MAX_LENGTH || other.len() > MAX_LENGTH {
+        return None;
+    }
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (index, from) in one.chars().enumerate() {
+        let mut before = index;
+        row[0] = index + 1;
+        for (place, to) in other.iter().enumerate() {
+            let replaced = before + usize::from(from != *to);
+            before = row[place + 1];
+            row[place + 1] = replaced.min(before + 1).min(row[place] + 1);
+        }
+    }
+    row.last().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_what_a_user_may_have_meant_and_nothing_else() {
+        let pods = ["db-0", "db-1", "web-0", "coredns-x"];
+        assert_eq!(similar("db0", pods), ["db-0", "db-1"]);
+        assert_eq!(similar("dbb-1", pods), ["db-1", "db-0"]);
+        assert_eq!(similar("coredns", pods), ["coredns-x"]);
+        assert_eq!(similar("something-else-0", pods), [""; 0]);
+        assert_eq!(similar("", pods), [""; 0]);
+        assert_eq!(distance("kitten", "sitting"), Some(3));
+    }
+}

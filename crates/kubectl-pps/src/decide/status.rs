@@ -1,0 +1,165 @@
+//! `status`: where each Pod is, where it is recorded, and what pins it.
+
+mod advice;
+mod drift;
+mod row;
+mod wanted;
+
+use pps_core::{PodState, Spec};
+use serde::Serialize;
+
+pub use self::advice::Advice;
+pub use self::drift::{Drift, DriftKind, of as drift_of, short};
+pub use self::row::{Phase, Pin, Recorded, Row, Strength};
+use super::hand::Hand;
+use super::workload_name::named;
+use crate::snapshot::{FoundBy, Index, Pps, Snapshot, WorkloadKey};
+use crate::{Failure, Outcome};
+
+/// The version of the answer for programs.
+pub const API_VERSION: &str = "kubectl-pps/v1";
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// `kubectl-pps/v1`. Fields may be added to it.
+    pub api_version: &'static str,
+    /// `Status`
+    pub kind: &'static str,
+    /// Each Pod, by namespace, workload and ordinal.
+    pub pods: Vec<Row>,
+    /// Each PersistentPodState whose condition is not True, or that cannot serve its workload.
+    pub problems: Vec<Problem>,
+    /// What to do, one line for each kind of problem.
+    pub advice: Vec<Advice>,
+    /// Workloads that were asked for and have no PersistentPodState.
+    pub unpinned: Vec<Unpinned>,
+    /// How many Pods that are wanted and do not exist are left out, because there are too many.
+    pub left_out: u64,
+    /// What could not be read.
+    pub unseen: Vec<String>,
+    /// Whether all is well, as far as it was seen.
+    pub is_well: bool,
+}
+
+/// A PersistentPodState with a problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub persistent_pod_state: String,
+    /// The reason of its condition, or a word of this program.
+    pub reason: String,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+/// A workload without a PersistentPodState.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unpinned {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// What gives it one.
+    pub command: String,
+}
+
+impl Status {
+    /// The exit code's meaning.
+    pub fn outcome(&self) -> Outcome {
+        let well = if self.is_well { Outcome::Well } else { Outcome::NotWell };
+        well.and(if self.unseen.is_empty() { Outcome::Well } else { Outcome::Incomplete })
+    }
+}
+
+/// A workload with what governs it.
+struct Governed<'a> {
+    key: &'a WorkloadKey,
+    pps: &'a Pps,
+    spec: Spec,
+    states: std::collections::BTreeMap<String, PodState>,
+}
+
+/// Answers.
+///
+/// # Errors
+///
+/// If a workload is named that does not exist.
+pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Result<Status, Failure> {
+    let index = Index::of(snapshot);
+    let chosen = workload.map(|text| named(snapshot, &index, text)).transpose()?;
+    let mut status = Status {
+        api_version: API_VERSION,
+        kind: "Status",
+        pods: Vec::new(),
+        problems: Vec::new(),
+        advice: Vec::new(),
+        unpinned: Vec::new(),
+        left_out: 0,
+        unseen: snapshot.unseen.iter().map(ToString::to_string).collect(),
+        is_well: true,
+    };
+    for (key, all) in index.targeted() {
+        let is_chosen = chosen.as_ref().is_none_or(|chosen| chosen.contains(key));
+        if !is_chosen || !snapshot.scope.contains(&key.namespace) {
+            continue;
+        }
+        status.problems.extend(all.iter().filter_map(|pps| condition(pps)));
+        let Some(pps) = all.first() else { continue };
+        match (pps.spec(), pps.states()) {
+            (Ok(spec), Ok(states)) => {
+                status.problems.extend(not_found(&index, key, pps));
+                let governed = Governed { key, pps, spec, states };
+                status.left_out += row::rows(snapshot, &index, &governed, &mut status.pods);
+            }
+            (Err(error), _) => status.problems.push(problem(pps, "Unreadable", &error)),
+            (_, Err(damaged)) => status.problems.push(problem(pps, "Damaged", &damaged.to_string())),
+        }
+    }
+    for key in chosen.iter().flatten().filter(|key| index.governing(key).is_none()) {
+        status.unpinned.push(Unpinned {
+            namespace: key.namespace.clone(),
+            kind: key.kind.clone(),
+            name: key.name.clone(),
+            command: hand.pps(&format!("pin {} --required zone", key.name), &key.namespace),
+        });
+    }
+    status.advice = advice::advice(&status, hand);
+    status.is_well = status.problems.is_empty() && !status.pods.iter().any(Row::is_bad);
+    Ok(status)
+}
+
+fn problem(pps: &Pps, reason: &str, message: &str) -> Problem {
+    Problem {
+        namespace: pps.namespace().to_owned(),
+        persistent_pod_state: pps.name().to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+/// What its condition says, unless that is True.
+fn condition(pps: &Pps) -> Option<Problem> {
+    match pps.recording() {
+        Some((true, ..)) => None,
+        Some((false, reason, message)) => Some(problem(pps, reason, message)),
+        None => Some(problem(pps, "NotSeen", "no sidecar has looked at it yet, so nothing is recorded")),
+    }
+}
+
+/// Whether the policy cannot find it.
+fn not_found(index: &Index, key: &WorkloadKey, pps: &Pps) -> Option<Problem> {
+    let FoundBy::Nothing(alias) = index.found_by(key, pps) else { return None };
+    let message = format!(
+        "the policy does not find it, so nothing is injected: there is no alias {alias}, which the sidecar should keep"
+    );
+    // A condition that is not True says it already, or why.
+    pps.recording().is_some_and(|(ok, ..)| ok).then(|| problem(pps, "NotFound", &message))
+}

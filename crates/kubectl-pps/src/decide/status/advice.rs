@@ -1,0 +1,94 @@
+//! One line for each kind of problem, with the next command.
+
+use serde::Serialize;
+
+use super::{DriftKind, Phase, Row, Status};
+use crate::decide::hand::Hand;
+
+/// How many Pods a line names.
+const SHOWN: usize = 3;
+
+/// What to do about one kind of problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Advice {
+    /// How many there are of it, and which.
+    pub text: String,
+    /// The next command.
+    pub command: String,
+}
+
+/// The advice for a status, the most important first.
+pub(super) fn advice(status: &Status, hand: &Hand) -> Vec<Advice> {
+    let mut all = Vec::new();
+    let rows =
+        |is_meant: &dyn Fn(&Row) -> bool| status.pods.iter().filter(|row| is_meant(row)).collect::<Vec<_>>();
+    let mut add = |rows: &[&Row], one: &str, several: &str, command: &str| {
+        if let Some(first) = rows.first() {
+            let words = if rows.len() == 1 { one } else { several };
+            let command = hand.pps(&command.replace("POD", &first.pod), &first.namespace);
+            all.push(Advice { text: format!("{} {words}", names(rows)), command });
+        }
+    };
+    let has = |kind: DriftKind| move |row: &Row| row.drift.iter().any(|one| one.kind == kind);
+    let is_pending = |row: &Row| row.phase == Phase::Pending && row.message.is_some();
+    add(&rows(&is_pending), "is Pending", "are Pending", "explain POD");
+    add(&rows(&|row| row.phase == Phase::Missing), "does not exist", "do not exist", "explain POD");
+    let required = has(DriftKind::RequiredTopology);
+    add(&rows(&required), "is not where it must be", "are not where they must be", "explain POD");
+    let unfinished = rows(&has(DriftKind::NotRecorded));
+    add(
+        &unfinished,
+        "has an unfinished move; run the same command again, such as",
+        "have unfinished moves; run the same command again, such as",
+        "move POD --anywhere",
+    );
+    let moved = |row: &Row| {
+        row.phase == Phase::Ready && has(DriftKind::Node)(row) && !has(DriftKind::NotRecorded)(row)
+    };
+    add(
+        &rows(&moved),
+        "is Ready, and recorded elsewhere; if this lasts, the sidecar does not record",
+        "are Ready, and recorded elsewhere; if this lasts, the sidecar does not record",
+        "check",
+    );
+    let differs = |row: &Row| has(DriftKind::Address)(row) || has(DriftKind::Annotation)(row);
+    add(
+        &rows(&differs),
+        "has another address or annotation than recorded",
+        "have other addresses or annotations than recorded",
+        "explain POD",
+    );
+    let gone = |row: &Row| {
+        row.phase != Phase::Pending && row.phase != Phase::Missing && has(DriftKind::NodeGone)(row)
+    };
+    if let Some(row) = rows(&gone).first() {
+        let node = row.recorded.as_ref().map(|recorded| recorded.node.clone()).unwrap_or_default();
+        add(
+            &rows(&gone),
+            "is recorded on a node that is gone",
+            "are recorded on nodes that are gone",
+            &format!("forget --node {node}"),
+        );
+    }
+    if !status.problems.is_empty() {
+        let text = match status.problems.as_slice() {
+            [one] => format!("PersistentPodState {} has a problem", one.persistent_pod_state),
+            several => format!("{} PersistentPodStates have problems", several.len()),
+        };
+        // The namespace of the check is that of the sidecar.
+        let own = Hand { own_namespace: Some(String::new()), ..hand.clone() };
+        all.push(Advice { text, command: own.pps("check", "") });
+    }
+    all
+}
+
+/// `db-0`, or `3 Pods (db-0, db-1, db-2)`.
+fn names(rows: &[&Row]) -> String {
+    if let [row] = rows {
+        return row.pod.clone();
+    }
+    let shown: Vec<&str> = rows.iter().take(SHOWN).map(|row| row.pod.as_str()).collect();
+    let more = if rows.len() > SHOWN { ", …" } else { "" };
+    format!("{} Pods ({}{more})", rows.len(), shown.join(", "))
+}

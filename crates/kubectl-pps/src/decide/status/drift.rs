@@ -1,0 +1,133 @@
+//! How a Pod differs from what is recorded under its name.
+
+use pps_core::{AnnotationRules, PodState, RECORD_ANNOTATION, Spec, forbids_recording, plan};
+use serde::Serialize;
+
+use crate::snapshot::{Pod, Snapshot};
+
+/// A difference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Drift {
+    /// What differs.
+    pub kind: DriftKind,
+    /// How.
+    pub text: String,
+}
+
+/// What differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum DriftKind {
+    /// The node of the Pod lacks a label that it must have.
+    RequiredTopology,
+    /// The Pod is not where it is recorded.
+    Node,
+    /// The recorded node does not exist any more.
+    NodeGone,
+    /// The addresses of the Pod are not the recorded ones.
+    Address,
+    /// An annotation of the Pod has another value than the recorded one.
+    Annotation,
+    /// The sidecar does not record the Pod: a move has not been finished.
+    NotRecorded,
+    /// The Pod is Ready, and nothing is recorded of it.
+    NoState,
+}
+
+fn drift(kind: DriftKind, text: impl Into<String>) -> Drift {
+    Drift { kind, text: text.into() }
+}
+
+/// The recorded node does not exist.
+pub(super) fn node_gone(snapshot: &Snapshot, state: Option<&PodState>) -> Option<Drift> {
+    let name = state.map(|state| state.node_name.as_str()).filter(|name| !name.is_empty())?;
+    let nodes = snapshot.nodes.as_ref()?;
+    (!nodes.contains_key(name)).then(|| drift(DriftKind::NodeGone, format!("{name} is gone")))
+}
+
+/// All differences of a Pod.
+pub fn of(snapshot: &Snapshot, spec: &Spec, pod: &Pod, state: Option<&PodState>) -> Vec<Drift> {
+    let mut found = Vec::new();
+    if pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording) {
+        found.push(drift(DriftKind::NotRecorded, "a move is unfinished"));
+    }
+    let Some(state) = state else {
+        let is_lasting = pod.is_ready() && !pod.is_terminating();
+        found.extend(is_lasting.then(|| drift(DriftKind::NoState, "nothing is recorded")));
+        return found;
+    };
+    let Some(name) = pod.node() else {
+        found.extend(node_gone(snapshot, Some(state)));
+        return found;
+    };
+    if let Some(node) = snapshot.node(name) {
+        for requirement in plan("", spec, state, &AnnotationRules::default()).required {
+            let label = node.label(&requirement.key);
+            if label != Some(&requirement.value) {
+                let key = short(&requirement.key);
+                let text = format!("{key} is {}, not {}", label.unwrap_or("missing"), requirement.value);
+                found.push(drift(DriftKind::RequiredTopology, text));
+            }
+        }
+    }
+    if !state.node_name.is_empty() && state.node_name != name {
+        found.push(drift(DriftKind::Node, format!("recorded on {}", state.node_name)));
+    }
+    found.extend(annotations(spec, pod, state));
+    found
+}
+
+fn annotations(spec: &Spec, pod: &Pod, state: &PodState) -> Vec<Drift> {
+    let mut found = Vec::new();
+    let ips = pod.ips();
+    for annotation in &spec.persistent_pod_annotations {
+        let Some(recorded) = state.annotations.get(&annotation.key).filter(|value| !value.is_empty()) else {
+            continue;
+        };
+        let own = pod.annotation(&annotation.key).filter(|value| !value.is_empty());
+        let wanted = addresses(recorded);
+        if own.is_some_and(|own| own != recorded) {
+            let text = format!("{} is not as recorded", short(&annotation.key));
+            found.push(drift(DriftKind::Annotation, text));
+        } else if !wanted.is_empty() && !ips.is_empty() && !wanted.iter().any(|ip| ips.contains(ip)) {
+            found.push(drift(DriftKind::Address, format!("its IP was {}", wanted.join(", "))));
+        }
+    }
+    found
+}
+
+/// The addresses in the value of an annotation: a JSON list, or a list with commas. None if something else is in it.
+fn addresses(value: &str) -> Vec<String> {
+    let listed: Vec<String> = serde_json::from_str(value)
+        .unwrap_or_else(|_| value.split(',').map(|one| one.trim().to_owned()).collect());
+    let without_length = |ip: &String| ip.split('/').next().unwrap_or_default().to_owned();
+    let ips: Vec<String> = listed.iter().map(without_length).collect();
+    if ips.iter().all(|ip| is_address(ip)) { ips } else { Vec::new() }
+}
+
+fn is_address(text: &str) -> bool {
+    let is_v4 = text.split('.').count() == 4 && text.split('.').all(|part| part.parse::<u8>().is_ok());
+    let is_v6 =
+        text.matches(':').count() >= 2 && text.chars().all(|c| c.is_ascii_hexdigit() || c == ':' || c == '.');
+    is_v4 || is_v6
+}
+
+/// The last part of a key: `zone` for `topology.kubernetes.io/zone`.
+pub fn short(key: &str) -> &str {
+    key.rsplit_once('/').map_or(key, |(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_from_a_list_and_from_nothing_else() {
+        assert_eq!(addresses("10.0.0.7"), ["10.0.0.7"]);
+        assert_eq!(addresses("10.0.0.7/24, fd00::7"), ["10.0.0.7", "fd00::7"]);
+        assert_eq!(addresses(r#"["10.0.0.7","fd00::7"]"#), ["10.0.0.7", "fd00::7"]);
+        for other in ["", "pool-a", "10.0.0", "10.0.0.300", "[]x", "10.0.0.1,pool"] {
+            assert_eq!(addresses(other), [""; 0], "{other}");
+        }
+    }
+}

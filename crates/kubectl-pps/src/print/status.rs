@@ -1,0 +1,162 @@
+//! Shows the answer of `status`.
+
+use super::text::Text;
+use super::{Role, Style, Table};
+use crate::decide::status::{Drift, DriftKind, Phase, Pin, Problem, Row, Status, Strength, short};
+
+/// The answer for people. `with_namespaces` adds a column.
+pub fn status(status: &Status, style: Style, is_wide: bool, with_namespaces: bool) -> String {
+    let mut text = Text::new(style);
+    text.push(&table(&status.pods, style, is_wide, with_namespaces));
+    if status.left_out > 0 {
+        let pods = if status.left_out == 1 { "Pod does" } else { "Pods do" };
+        text.sentence("", None, &format!("{} more {pods} not exist.", status.left_out));
+    }
+    for one in &status.unpinned {
+        let sentence = format!(
+            "{} {} has no PersistentPodState: its Pods are not recorded, and start wherever the scheduler puts them.",
+            one.kind, one.name
+        );
+        text.sentence("", None, &sentence);
+        text.command("", "To have them return to their zone", &one.command);
+    }
+    let is_empty = status.pods.is_empty() && status.unpinned.is_empty();
+    if is_empty && status.problems.is_empty() && status.unseen.is_empty() {
+        text.command(
+            "",
+            "No workload here has a PersistentPodState. To give one to a workload",
+            "kubectl pps pin WORKLOAD --required zone",
+        );
+    }
+    for problem in &status.problems {
+        let Problem { persistent_pod_state, reason, message, .. } = problem;
+        let sentence = format!("PersistentPodState {persistent_pod_state}: {reason}: {message}");
+        text.marked(Role::Warning, "problem:", &sentence);
+    }
+    for advice in &status.advice {
+        text.command("", &advice.text, &advice.command);
+    }
+    text.into_lines()
+}
+
+/// What could not be read, for the error output.
+pub fn unseen(status: &Status) -> Vec<String> {
+    status
+        .unseen
+        .iter()
+        .map(|unseen| {
+            let lost = if unseen.contains("nodes") {
+                ": zones are those recorded, and it is not known whether nodes still are as recorded"
+            } else if unseen.contains("statefulsets") {
+                ": it is not known which Pods are wanted"
+            } else if unseen.contains("pods") {
+                ": it is not known where Pods are"
+            } else {
+                ""
+            };
+            format!("{unseen}{lost}")
+        })
+        .collect()
+}
+
+/// The columns of a table: titles, and what is in them.
+type Cell = (String, Option<Role>);
+
+fn table(rows: &[Row], style: Style, is_wide: bool, with_namespaces: bool) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let has_drift = rows.iter().any(|row| !row.drift.is_empty());
+    let mut header = Vec::new();
+    header.extend(with_namespaces.then_some("NAMESPACE"));
+    header.extend(["POD", "PHASE", "NODE", "RECORDED", "ZONE"]);
+    header.extend(is_wide.then_some("IP"));
+    header.push("PINNED BY");
+    header.extend(is_wide.then_some("INJECTED"));
+    header.extend((is_wide || has_drift).then_some("DRIFT"));
+    let mut table = Table::new(style, &header);
+    for row in rows {
+        let mut cells: Vec<Cell> = Vec::new();
+        cells.extend(with_namespaces.then(|| (row.namespace.clone(), None)));
+        cells.push((row.pod.clone(), None));
+        cells.push((row.phase.as_str().to_owned(), Some(phase_role(row))));
+        cells.push((row.node.clone().unwrap_or_default(), None));
+        cells.push(recorded(row));
+        let unknown = if row.node.is_some() { "?" } else { "" };
+        cells.push((row.zone.clone().unwrap_or_else(|| unknown.to_owned()), None));
+        if is_wide {
+            cells.push((row.ips.join(","), None));
+        }
+        cells.push((pinned_by(row, is_wide), None));
+        if is_wide {
+            let injected = if row.injected_from.is_some() { "yes" } else { "no" };
+            let exists = !matches!(row.phase, Phase::Missing | Phase::NotWanted | Phase::Unknown);
+            cells.push((if exists { injected.to_owned() } else { String::new() }, None));
+        }
+        if is_wide || has_drift {
+            cells.push((drift(&row.drift), row.drift.iter().map(drift_role).next()));
+        }
+        let cells: Vec<(&str, Option<Role>)> =
+            cells.iter().map(|(text, role)| (text.as_str(), *role)).collect();
+        table.row(&cells);
+    }
+    table.render()
+}
+
+fn phase_role(row: &Row) -> Role {
+    match row.phase {
+        Phase::Ready => Role::Good,
+        Phase::Pending if row.message.is_some() => Role::Bad,
+        Phase::Missing => Role::Bad,
+        Phase::NotReady | Phase::Pending | Phase::Ended => Role::Warning,
+        Phase::Terminating | Phase::NotWanted | Phase::Unknown => Role::Dim,
+    }
+}
+
+/// The recorded node; dim if the Pod is there.
+fn recorded(row: &Row) -> Cell {
+    let node = row.recorded.as_ref().map(|recorded| recorded.node.clone()).unwrap_or_default();
+    let role = match &row.node {
+        Some(own) if *own == node => Some(Role::Dim),
+        Some(_) if !node.is_empty() => Some(Role::Warning),
+        _ => None,
+    };
+    (node, role)
+}
+
+/// `zone=eu-1 required, hostname preferred 100`
+fn pinned_by(row: &Row, is_wide: bool) -> String {
+    let one = |pin: &Pin| {
+        let key = short(&pin.key);
+        // The value of a host name is the recorded node, which has a column.
+        let shown = pin
+            .value
+            .as_ref()
+            .filter(|_| key != "hostname" && (pin.strength != Strength::Annotation || is_wide));
+        let value = match (shown, &pin.value) {
+            (Some(value), _) => format!("={value}"),
+            (None, Some(_)) => String::new(),
+            // Without any state, the column RECORDED says so.
+            (None, None) if row.recorded.is_none() || pin.strength == Strength::Annotation => String::new(),
+            (None, None) => " (not recorded)".to_owned(),
+        };
+        let strength = match pin.strength {
+            Strength::Required => "required".to_owned(),
+            Strength::Preferred => format!("preferred {}", pin.weight.unwrap_or_default()),
+            Strength::Annotation => "kept".to_owned(),
+        };
+        format!("{key}{value} {strength}")
+    };
+    row.pinned_by.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn drift(drift: &[Drift]) -> String {
+    drift.iter().map(|one| one.text.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+fn drift_role(drift: &Drift) -> Role {
+    match drift.kind {
+        DriftKind::RequiredTopology => Role::Bad,
+        _ => Role::Warning,
+    }
+}

@@ -1,0 +1,146 @@
+//! Finds objects of a snapshot by what refers to them. Building it takes linear time, however many objects there are.
+
+use std::collections::{BTreeMap, HashMap};
+
+use pps_core::alias::{aliased, precedence};
+use pps_core::generate::second_name;
+use pps_core::{TargetReference, owner};
+
+use super::{Pod, Pps, Snapshot, Workload};
+
+/// Group, kind and name of a workload in its namespace. The version does not count.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkloadKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its API group.
+    pub group: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl WorkloadKey {
+    /// Of a reference within a namespace.
+    pub fn of(namespace: &str, target: &TargetReference) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            group: target.group().to_owned(),
+            kind: target.kind.clone(),
+            name: target.name.clone(),
+        }
+    }
+}
+
+/// All workloads, Pods and PersistentPodStates of a snapshot by what names them.
+#[derive(Debug, Default)]
+pub struct Index<'a> {
+    targeting: BTreeMap<WorkloadKey, Vec<&'a Pps>>,
+    workloads: HashMap<WorkloadKey, &'a Workload>,
+    owned: HashMap<WorkloadKey, Vec<&'a Pod>>,
+    pods: HashMap<(&'a str, &'a str), &'a Pod>,
+    pps: HashMap<(&'a str, &'a str), &'a Pps>,
+}
+
+impl<'a> Index<'a> {
+    /// Of a snapshot.
+    pub fn of(snapshot: &'a Snapshot) -> Self {
+        let mut index = Self::default();
+        for pps in &snapshot.pps {
+            index.pps.insert((pps.namespace(), pps.name()), pps);
+            if !pps.is_alias() {
+                let key = WorkloadKey::of(pps.namespace(), &pps.target());
+                index.targeting.entry(key).or_default().push(pps);
+            }
+        }
+        for (key, all) in &mut index.targeting {
+            let target = TargetReference {
+                api_version: format!("{}/v1", key.group),
+                kind: key.kind.clone(),
+                name: key.name.clone(),
+            };
+            let second = second_name(&target);
+            all.sort_by(|one, other| {
+                precedence(&key.name, &second, one.name(), one.created()).cmp(&precedence(
+                    &key.name,
+                    &second,
+                    other.name(),
+                    other.created(),
+                ))
+            });
+        }
+        for workload in &snapshot.workloads {
+            index.workloads.insert(WorkloadKey::of(workload.namespace(), &workload.target()), workload);
+        }
+        for pod in &snapshot.pods {
+            index.pods.insert((pod.namespace(), pod.name()), pod);
+            if let Some((owner, _)) = pod.owner()
+                && owner::has_stable_names(&owner.api_version, &owner.kind)
+            {
+                index.owned.entry(WorkloadKey::of(pod.namespace(), &owner)).or_default().push(pod);
+            }
+        }
+        index
+    }
+
+    /// All workloads that a PersistentPodState names, in order, each with those that name it: the first one governs.
+    pub fn targeted(&self) -> impl Iterator<Item = (&WorkloadKey, &[&'a Pps])> {
+        self.targeting.iter().map(|(key, all)| (key, all.as_slice()))
+    }
+
+    /// The PersistentPodState that governs a workload.
+    pub fn governing(&self, workload: &WorkloadKey) -> Option<&'a Pps> {
+        self.targeting.get(workload)?.first().copied()
+    }
+
+    /// A workload, if it was read.
+    pub fn workload(&self, key: &WorkloadKey) -> Option<&'a Workload> {
+        self.workloads.get(key).copied()
+    }
+
+    /// The Pods whose controller this workload is, in order.
+    pub fn pods_of(&self, key: &WorkloadKey) -> &[&'a Pod] {
+        self.owned.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// A Pod.
+    pub fn pod(&self, namespace: &str, name: &str) -> Option<&'a Pod> {
+        self.pods.get(&(namespace, name)).copied()
+    }
+
+    /// A PersistentPodState.
+    pub fn pps(&self, namespace: &str, name: &str) -> Option<&'a Pps> {
+        self.pps.get(&(namespace, name)).copied()
+    }
+
+    /// How the policy finds the PersistentPodState of a workload.
+    pub fn found_by(&self, key: &WorkloadKey, pps: &Pps) -> FoundBy {
+        if pps.name() == key.name {
+            return FoundBy::OwnName;
+        }
+        let second = second_name(&pps.target());
+        if pps.name() == second {
+            return FoundBy::SecondName;
+        }
+        let target = self.pps(&key.namespace, &second).map(Pps::target);
+        if target.as_ref().and_then(aliased) == Some(pps.name()) {
+            FoundBy::Alias(second)
+        } else {
+            FoundBy::Nothing(second)
+        }
+    }
+}
+
+/// How the policy, which only gets objects by name, finds the PersistentPodState of a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoundBy {
+    /// It has the workload's name.
+    OwnName,
+    /// It has the workload's second name.
+    SecondName,
+    /// The object of this name, the workload's second one, is an alias of it.
+    Alias(String),
+    /// Not at all: no object of this name, the workload's second one, is an alias of it.
+    Nothing(String),
+}

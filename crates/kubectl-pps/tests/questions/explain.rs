@@ -1,0 +1,276 @@
+use kubectl_pps::decide::explain::{Explanation, Question, Verdict, explain};
+use kubectl_pps::print::{self, Style};
+use kubectl_pps::{Failure, Outcome};
+use serde_json::json;
+
+use crate::world::{HOSTNAME, World, ZONE, hand, injected, preferred, ready, required};
+use crate::{assert_fits, assert_golden};
+
+fn ask_with(world: &mut World, pod: &str, refusals: Option<&[String]>) -> Result<Explanation, Failure> {
+    world.snapshot.sort();
+    let hand = hand();
+    explain(&Question { snapshot: &world.snapshot, namespace: "shop", pod, refusals, hand: &hand })
+}
+
+fn ask(world: &mut World, pod: &str) -> Explanation {
+    ask_with(world, pod, None).unwrap()
+}
+
+fn shown(name: &str, answer: &Explanation) -> String {
+    let text = print::explanation::explanation(answer, Style { has_color: false, width: Some(80) });
+    assert_fits(&text, 80);
+    assert_golden(&format!("{name}.txt"), &text);
+    text
+}
+
+/// A Pod that waits for `node-3`.
+fn pinned() -> World {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[HOSTNAME]));
+    world.record("db", "db-0", "node-3");
+    world.pending_pod("db", 0, &[(HOSTNAME, "node-3")]);
+    world
+}
+
+fn commands(answer: &Explanation) -> Vec<&str> {
+    answer.remedies.iter().filter_map(|remedy| remedy.command.as_deref()).collect()
+}
+
+#[test]
+fn a_pod_whose_node_is_cordoned_waits_for_it_or_is_let_go() {
+    let mut world = pinned();
+    world.change_node(
+        "node-3",
+        &json!({"spec": {"unschedulable": true,
+        "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}}),
+    );
+    let answer = ask(&mut world, "db-0");
+    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Pinned, Outcome::NotWell));
+    assert_eq!(commands(&answer), ["kubectl uncordon node-3", "kubectl pps move db-0 --anywhere"]);
+    shown("pending-cordoned", &answer);
+    let coloured = print::explanation::explanation(&answer, Style { has_color: true, width: Some(80) });
+    assert_golden("pending-cordoned-colour.txt", &coloured);
+    assert_golden("pending-cordoned.json", &(serde_json::to_string_pretty(&answer).unwrap() + "\n"));
+    assert_golden(
+        "pending-cordoned.yaml",
+        &print::for_programs(kubectl_pps::args::Output::Yaml, &answer).unwrap(),
+    );
+}
+
+#[test]
+fn a_pod_whose_node_is_gone_waits_for_it_or_is_let_go() {
+    let mut world = pinned();
+    world.lose_node("node-3");
+    let answer = ask(&mut world, "db-0");
+    assert_eq!(answer.verdict, Verdict::Pinned);
+    assert_eq!(commands(&answer), ["kubectl pps move db-0 --anywhere"]);
+    let text = shown("pending-gone", &answer);
+    assert!(text.starts_with("db-0 is Pending: its recorded state requires"), "{text}");
+    assert!(text.contains("Bring node-3 back"), "{text}");
+}
+
+#[test]
+fn a_pod_whose_node_is_full_needs_room_or_is_let_go() {
+    let mut world = pinned();
+    world.bare_workload("big", 1, &json!({}));
+    let mut big = ready("node-3", 9);
+    big["spec"]["containers"] = json!([{"name": "main", "resources": {"requests": {"cpu": "3500m"}}}]);
+    world.pod("big", 0, &big);
+    let answer = ask(&mut world, "db-0");
+    let text = shown("pending-full", &answer);
+    assert!(text.contains("Free capacity on node-3"), "{text}");
+    assert_eq!(commands(&answer), ["kubectl pps move db-0 --anywhere"]);
+}
+
+#[test]
+fn a_pod_whose_node_is_tainted_needs_the_taint_away_or_is_let_go() {
+    let mut world = pinned();
+    world.change_node(
+        "node-3",
+        &json!({"spec": {"taints": [{"key": "disk", "value": "bad", "effect": "NoSchedule"}]}}),
+    );
+    let answer = ask(&mut world, "db-0");
+    shown("pending-tainted", &answer);
+    assert_eq!(
+        commands(&answer),
+        ["kubectl taint nodes node-3 disk:NoSchedule-", "kubectl pps move db-0 --anywhere"]
+    );
+    // Kubernetes itself sets this one, and again if a user removes it.
+    world.change_node(
+        "node-3",
+        &json!({"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}}),
+    );
+    let answer = ask(&mut world, "db-0");
+    assert_eq!(commands(&answer), ["kubectl pps move db-0 --anywhere"]);
+    assert!(answer.remedies[0].text.starts_with("Make node-3 Ready again"), "{:?}", answer.remedies);
+}
+
+#[test]
+fn a_pod_whose_volume_is_elsewhere_is_not_told_that_a_move_helps() {
+    let mut world = pinned();
+    world.lose_node("node-3");
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]);
+    let pod = world.snapshot.pods.pop().unwrap();
+    let mut object = pod.object().clone();
+    object["spec"]["volumes"] = volumes;
+    world.snapshot.pods.push(kubectl_pps::snapshot::Pod::read(object).unwrap());
+    world.snapshot.claims.push(json!({"kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data-db-0", "namespace": "shop"}, "spec": {"volumeName": "pv-7"}, "status": {"phase": "Bound"}}));
+    let terms = json!([{"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": ["node-3"]}]}]);
+    world.snapshot.volumes.push(json!({"kind": "PersistentVolume", "metadata": {"name": "pv-7"},
+        "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}}));
+    let answer = ask(&mut world, "db-0");
+    assert_eq!(answer.verdict, Verdict::Unschedulable);
+    assert_eq!(commands(&answer), [""; 0], "{:?}", answer.remedies);
+    shown("pending-volume", &answer);
+}
+
+#[test]
+fn a_pod_that_nothing_recorded_keeps_is_told_what_else_does() {
+    let mut world = World::new();
+    world.bare_workload("web", 1, &json!({}));
+    world.pending_pod("web", 0, &[]);
+    for node in ["node-0", "node-1", "node-2", "node-3"] {
+        world.change_node(node, &json!({"spec": {"unschedulable": true}}));
+    }
+    let answer = ask(&mut world, "web-0");
+    assert_eq!(answer.verdict, Verdict::Unschedulable);
+    let text = shown("pending-unpinned", &answer);
+    assert!(text.contains("No PersistentPodState governs StatefulSet web"), "{text}");
+    assert!(!text.contains("kubectl pps move"), "{text}");
+}
+
+#[test]
+fn a_pod_with_an_outdated_state_is_told_to_be_created_again() {
+    let mut world = pinned();
+    world.lose_node("node-3");
+    world.change_pps("db", &json!({"status": {"podStates": {"db-0": null}}}));
+    world.record("db", "db-0", "node-1");
+    let answer = ask(&mut world, "db-0");
+    assert!(commands(&answer).contains(&"kubectl delete pod db-0"), "{:?}", answer.remedies);
+    shown("pending-outdated", &answer);
+}
+
+#[test]
+fn without_the_right_to_read_nodes_the_scheduler_and_the_pin_are_told() {
+    let mut world = pinned();
+    world.forbid("list nodes");
+    let answer = ask(&mut world, "db-0");
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+    let text = shown("pending-without-nodes", &answer);
+    assert!(text.contains("you have no permission to list nodes"), "{text}");
+}
+
+#[test]
+fn a_running_pod_is_told_whether_it_would_come_back() {
+    let mut world = World::new();
+    world.workload("db", 2, &required(&[HOSTNAME]));
+    world.record("db", "db-0", "node-3");
+    let mut pod = injected("db", &[(HOSTNAME, "node-3")]);
+    json_patch::merge(&mut pod, &ready("node-3", 5));
+    world.pod("db", 0, &pod);
+    world.ready_pod("db", 1, "node-1");
+    let answer = ask(&mut world, "db-0");
+    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Running, Outcome::Well));
+    let text = shown("running", &answer);
+    assert!(text.contains("it would come back to node-3"), "{text}");
+    world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
+    let text = shown("running-cordoned", &ask(&mut world, "db-0"));
+    assert!(text.contains("its successor would be Pending"), "{text}");
+}
+
+#[test]
+fn a_preference_does_not_keep_a_pod_from_another_node() {
+    let mut world = World::new();
+    world.workload("db", 1, &preferred(HOSTNAME));
+    world.record("db", "db-0", "node-3");
+    world.ready_pod("db", 0, "node-3");
+    world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
+    let answer = ask(&mut world, "db-0");
+    let text = shown("running-preferred", &answer);
+    assert!(text.contains("it would not come back here (node-3: cordoned)"), "{text}");
+}
+
+#[test]
+fn a_pod_that_runs_where_it_must_not_is_misplaced() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[ZONE]));
+    world.record("db", "db-0", "node-0");
+    world.ready_pod("db", 0, "node-3");
+    let answer = ask(&mut world, "db-0");
+    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Misplaced, Outcome::NotWell));
+    shown("misplaced", &answer);
+}
+
+#[test]
+fn a_pod_that_was_refused_shows_the_refusal() {
+    let mut world = World::new();
+    world.workload("db", 2, &required(&[ZONE]));
+    world.ready_pod("db", 0, "node-0");
+    let refusal = "create Pod db-1 in StatefulSet db failed error: admission webhook \"pps\" denied the request: \
+                   PersistentPodState db cannot be read";
+    let refusals = [refusal.to_owned()];
+    let answer = ask_with(&mut world, "db-1", Some(&refusals)).unwrap();
+    assert_eq!(answer.verdict, Verdict::Refused);
+    let text = shown("refused", &answer);
+    assert!(text.contains("kubectl pps check"), "{text}");
+    let answer = ask_with(&mut world, "db-1", Some(&[])).unwrap();
+    assert_eq!(answer.verdict, Verdict::NotCreated);
+}
+
+#[test]
+fn a_pod_that_waits_for_another_one_names_it() {
+    let mut world = World::new();
+    world.bare_workload("db", 3, &json!({"spec": {"podManagementPolicy": "OrderedReady"}}));
+    world.pps("db", "db", &required(&[ZONE]));
+    world.pending_pod("db", 0, &[]);
+    let answer = ask(&mut world, "db-2");
+    assert_eq!(commands(&answer), ["kubectl pps explain db-0"]);
+    shown("ordered", &answer);
+}
+
+#[test]
+fn a_pod_that_is_not_wanted_has_at_most_a_state() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[ZONE]));
+    world.record("db", "db-5", "node-0");
+    let answer = ask(&mut world, "db-5");
+    assert_eq!((answer.verdict, answer.outcome()), (Verdict::NotWanted, Outcome::Well));
+    shown("not-wanted", &answer);
+}
+
+#[test]
+fn an_unknown_pod_is_refused_with_similar_names() {
+    let mut world = pinned();
+    let refused = ask_with(&mut world, "dbb-0", None).unwrap_err();
+    assert!(matches!(&refused, Failure::Refused(text) if text.ends_with("similar names: db-0")), "{refused}");
+    world.forbid("list pods in namespace shop");
+    world.snapshot.pods.clear();
+    assert!(matches!(ask_with(&mut world, "db-0", None), Err(Failure::Unreadable(_))));
+}
+
+#[test]
+fn an_unfinished_move_is_told() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[ZONE]));
+    let mut pod = ready("node-0", 1);
+    pod["metadata"] = json!({"annotations": {"kruise.io/record-persistent-pod-state": "false"}});
+    world.pod("db", 0, &pod);
+    let answer = ask(&mut world, "db-0");
+    assert!(
+        answer.facts.iter().any(|fact| fact.starts_with("A move of this Pod is not finished")),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn a_thousand_nodes_are_a_few_lines() {
+    let mut world = pinned();
+    for number in 10..1010 {
+        world.node(&format!("node-{number}"), if number % 2 == 0 { "a" } else { "b" });
+    }
+    world.lose_node("node-3");
+    let answer = ask(&mut world, "db-0");
+    let text = shown("pending-thousand", &answer);
+    assert!(text.lines().count() < 40, "{text}");
+}

@@ -1,0 +1,155 @@
+use kubectl_pps::decide::status::{Status, status};
+use kubectl_pps::print::{self, Style};
+use kubectl_pps::{Failure, Outcome};
+use serde_json::json;
+
+use crate::world::{HOSTNAME, IP, World, ZONE, hand, injected, preferred, ready, required};
+use crate::{assert_fits, assert_golden};
+
+const NARROW: Style = Style { has_color: false, width: Some(80) };
+
+fn ask(world: &mut World, workload: Option<&str>) -> Status {
+    world.snapshot.sort();
+    status(&world.snapshot, workload, &hand()).unwrap()
+}
+
+/// A workload of which each Pod has another problem.
+fn troubled() -> World {
+    let mut world = World::new();
+    let mut spec = required(&[ZONE]);
+    spec["preferredPersistentTopology"] = preferred(HOSTNAME)["preferredPersistentTopology"].clone();
+    spec["persistentPodAnnotations"] = json!([{"key": IP, "valueFrom": "PodIPsCSV"}]);
+    world.workload("db", 6, &spec);
+    world.ready_pod("db", 0, "node-0");
+    world.record("db", "db-0", "node-0");
+    world.pending_pod("db", 1, &[(ZONE, "b")]);
+    world.record("db", "db-1", "node-9");
+    world.ready_pod("db", 2, "node-1");
+    world.record("db", "db-2", "node-0");
+    let mut moved = ready("node-3", 3);
+    moved["metadata"] = json!({"annotations": {"kruise.io/record-persistent-pod-state": "false"}});
+    world.pod("db", 3, &moved);
+    world.record("db", "db-3", "node-1");
+    world.ready_pod("db", 4, "node-2");
+    world.record("db", "db-4", "node-2");
+    world.change_pps("db", &json!({"status": {"podStates": {"db-4": {"annotations": {IP: "10.9.9.9"}}}}}));
+    world.record("db", "db-7", "node-2");
+    world.bare_workload("web", 1, &json!({}));
+    world
+}
+
+#[test]
+fn a_table_of_80_columns_shows_what_is_wrong_and_the_next_commands() {
+    let mut world = troubled();
+    let answer = ask(&mut world, None);
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+    let text = print::status::status(&answer, NARROW, false, false);
+    assert_fits(&text, 80);
+    assert_golden("status.txt", &text);
+    let coloured = print::status::status(&answer, Style { has_color: true, ..NARROW }, false, false);
+    assert!(coloured.contains("\u{1b}[31mPending\u{1b}[0m"), "{coloured}");
+    assert_golden("status-colour.txt", &coloured);
+    assert_golden("status-wide.txt", &print::status::status(&answer, Style::PLAIN, true, true));
+    assert_golden("status.json", &(serde_json::to_string_pretty(&answer).unwrap() + "\n"));
+    assert_golden("status.yaml", &print::for_programs(kubectl_pps::args::Output::Yaml, &answer).unwrap());
+}
+
+#[test]
+fn a_workload_whose_pods_are_where_they_are_recorded_is_well() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[HOSTNAME]));
+    world.pod("db", 0, &{
+        let mut pod = injected("db", &[(HOSTNAME, "node-0")]);
+        json_patch::merge(&mut pod, &ready("node-0", 1));
+        pod
+    });
+    world.record("db", "db-0", "node-0");
+    let answer = ask(&mut world, Some("sts/db"));
+    assert_eq!(answer.outcome(), Outcome::Well);
+    assert_eq!(answer.advice, []);
+    assert_golden("status-well.txt", &print::status::status(&answer, NARROW, false, false));
+}
+
+#[test]
+fn a_workload_without_a_persistentpodstate_is_told_how_to_get_one() {
+    let mut world = troubled();
+    let answer = ask(&mut world, Some("web"));
+    assert_eq!(answer.outcome(), Outcome::Well);
+    let text = print::status::status(&answer, NARROW, false, false);
+    assert!(text.contains("kubectl pps pin web --required zone"), "{text}");
+    let mut empty = World::new();
+    let answer = ask(&mut empty, None);
+    let text = print::status::status(&answer, NARROW, false, false);
+    assert!(text.contains("kubectl pps pin WORKLOAD --required zone"), "{text}");
+}
+
+#[test]
+fn an_unknown_workload_is_refused_with_similar_names() {
+    let world = troubled();
+    let refused = |text: &str| status(&world.snapshot, Some(text), &hand()).unwrap_err();
+    assert!(matches!(refused("dv"), Failure::Refused(text) if text.ends_with("similar names: db")));
+    assert!(matches!(refused("deployment/db"), Failure::Refused(_)));
+    assert!(status(&world.snapshot, Some("statefulsets.apps/db"), &hand()).is_ok());
+}
+
+#[test]
+fn without_the_right_to_read_nodes_zones_are_those_recorded() {
+    let mut world = World::new();
+    world.workload("db", 2, &required(&[ZONE]));
+    world.ready_pod("db", 0, "node-1");
+    world.record("db", "db-0", "node-1");
+    world.ready_pod("db", 1, "node-2");
+    world.forbid("list nodes");
+    let answer = ask(&mut world, None);
+    assert_eq!(answer.outcome(), Outcome::Incomplete);
+    assert_eq!(answer.pods[0].zone.as_deref(), Some("b"));
+    let text = print::status::status(&answer, NARROW, false, false);
+    assert!(text.contains(" ? "), "{text}");
+    let notes = print::status::unseen(&answer);
+    assert!(notes[0].starts_with("you have no permission to list nodes: "), "{notes:?}");
+}
+
+#[test]
+fn a_condition_that_is_not_true_is_shown_with_its_reason() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[ZONE]));
+    let condition = json!({"type": "Recording", "status": "False", "reason": "TopologyKeyMissing",
+        "message": "label the node, or remove the key from the spec: node node-1 of Pod db-0 has no label zone"});
+    world.change_pps("db", &json!({"status": {"conditions": [condition]}}));
+    world.ready_pod("db", 0, "node-1");
+    let answer = ask(&mut world, None);
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+    let text = print::status::status(&answer, NARROW, false, false);
+    assert_fits(&text, 80);
+    assert!(text.contains("problem: PersistentPodState db: TopologyKeyMissing: label the node"), "{text}");
+    assert!(text.contains("kubectl pps check"), "{text}");
+}
+
+#[test]
+fn ten_thousand_pods_of_a_thousand_objects_take_linear_time() {
+    let answer_in = |workloads: u64| {
+        let mut world = World::new();
+        for number in 0..workloads {
+            let name = format!("w{number}");
+            world.workload(&name, 10, &required(&[ZONE]));
+            let mut states = json!({});
+            for ordinal in 0..10 {
+                world.ready_pod(&name, ordinal, "node-1");
+                states[format!("{name}-{ordinal}")] =
+                    json!({"nodeName": "node-1", "nodeTopologyLabels": {ZONE: "b"}});
+            }
+            let pps = world.snapshot.pps.last_mut().unwrap();
+            let mut object = pps.object().clone();
+            object["status"]["podStates"] = states;
+            *pps = kubectl_pps::snapshot::Pps::read(object).unwrap();
+        }
+        let started = std::time::Instant::now();
+        let answer = ask(&mut world, None);
+        assert_eq!(answer.pods.len() as u64, workloads * 10);
+        assert_eq!(answer.outcome(), Outcome::Well);
+        started.elapsed()
+    };
+    let (small, large) = (answer_in(100), answer_in(1000));
+    // Ten times the Pods: quadratic time would be a hundred times as long.
+    assert!(large < small * 40 + std::time::Duration::from_millis(500), "{small:?}, then {large:?}");
+}
