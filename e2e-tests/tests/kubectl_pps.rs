@@ -4,4 +4,5 @@
 
 mod command_line;
 mod pin;
+mod simulate;
 mod try_files;

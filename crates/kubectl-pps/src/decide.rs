@@ -1,5 +1,7 @@
 //! What the answer is, and what to write. Pure functions: no clock, no I/O, no API server.
 
+pub mod forecast;
+
 pub mod attempt;
 pub mod changes;
 pub mod explain;

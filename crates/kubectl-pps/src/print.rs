@@ -2,6 +2,7 @@
 
 mod difference;
 pub mod explanation;
+pub mod forecast;
 pub mod screen;
 pub mod status;
 mod style;

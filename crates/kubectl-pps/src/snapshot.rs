@@ -56,6 +56,8 @@ pub struct Snapshot {
     pub claims: Vec<Value>,
     /// The volumes themselves.
     pub volumes: Vec<Value>,
+    /// The `PodDisruptionBudgets`.
+    pub budgets: Vec<Value>,
     /// What could not be read.
     pub unseen: Vec<Unseen>,
 }
@@ -71,6 +73,7 @@ impl Snapshot {
             pps: Vec::new(),
             claims: Vec::new(),
             volumes: Vec::new(),
+            budgets: Vec::new(),
             unseen: Vec::new(),
         }
     }

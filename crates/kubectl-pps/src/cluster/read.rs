@@ -94,6 +94,19 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snap
     Ok(snapshot)
 }
 
+/// Reads the `PodDisruptionBudgets` as well, which refuse evictions.
+pub async fn read_budgets(client: &Client, snapshot: &mut Snapshot) {
+    let reader = Reader::new(client.clone(), LIMITS, Instant::now() + TOTAL);
+    let scope = snapshot.scope.clone();
+    let budgets = match list(&reader, "policy", "v1", "poddisruptionbudgets", &scope, Some).await {
+        // Kubernetes 1.20 serves only the older version.
+        Read::Absent => list(&reader, "policy", "v1beta1", "poddisruptionbudgets", &scope, Some).await,
+        read => read,
+    };
+    snapshot.unseen.extend(unseen(reader.into_problems()));
+    snapshot.budgets = items(budgets);
+}
+
 /// Reads one object; none if it does not exist.
 ///
 /// # Errors

@@ -30,6 +30,7 @@ impl Node {
                 "allocatable": take("/status/allocatable"),
                 "capacity": take("/status/capacity"),
                 "conditions": take("/status/conditions"),
+                "images": take("/status/images"),
             },
         });
         Some(Self { object: super::pod::without_nulls(pruned) })

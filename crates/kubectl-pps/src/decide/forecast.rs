@@ -1,0 +1,238 @@
+//! `simulate`: what would happen to Pods if nodes were drained or lost, or an object changed.
+//!
+//! The cluster as it was read becomes a scenario of `pps_simulation`, in which the policy's own code decides. Each
+//! namespace is simulated by itself: the Pods of all others take room, and stay.
+
+mod answer;
+mod question;
+mod reasons;
+mod scenario;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use pps_simulation::{Limits, Severity, Source, run_within};
+use serde::Serialize;
+
+pub use self::question::Question;
+use crate::snapshot::{Scope, Snapshot, WorkloadKey};
+use crate::{Failure, Outcome};
+
+/// What would happen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Forecast {
+    /// The question in words: `node-1 is drained`.
+    pub question: String,
+    /// The Pods that something would happen to, by namespace and name.
+    pub pods: Vec<PodForecast>,
+    /// The recorded states that would be dropped after the grace period for missing nodes.
+    pub forgotten: Vec<Forgotten>,
+    /// Pods that would lose their node and are not simulated.
+    pub not_simulated: Vec<Displaced>,
+    /// What else one should know.
+    pub notes: Vec<String>,
+    /// What could not be read.
+    pub unseen: Vec<String>,
+    /// Whether the answer is incomplete because of it.
+    pub incomplete: bool,
+}
+
+/// What would happen to one Pod.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodForecast {
+    /// Its namespace.
+    pub namespace: String,
+    /// The name of its workload.
+    pub workload: String,
+    /// Its name.
+    pub pod: String,
+    /// The node that it is on now.
+    pub node_now: Option<String>,
+    /// How it would be.
+    pub then: Then,
+    /// The node that it would be on; one of `may_land_on`.
+    pub node_then: Option<String>,
+    /// The nodes of which the scheduler would take one.
+    pub may_land_on: Vec<String>,
+    /// The node that is recorded of it now.
+    pub recorded_node: Option<String>,
+    /// Whether it would have what was recorded. None if nothing was.
+    pub as_recorded: Option<bool>,
+    /// Why, in words.
+    pub why: String,
+    /// Why it could not run on other nodes, most frequent first. Empty unless it would be Pending.
+    pub excluded_by: Vec<reasons::Reason>,
+    /// The nodes that it could have if nothing were recorded of it. Empty unless it would be Pending.
+    pub without_its_state: Vec<String>,
+    /// What the simulation leaves out of what the Pod asks for.
+    pub caveats: Vec<String>,
+}
+
+/// How a Pod would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Then {
+    /// It runs.
+    Running,
+    /// No node can take it.
+    Pending,
+    /// Its creation is refused.
+    Refused,
+    /// It waits for another Pod of its workload before it is created.
+    NotCreated,
+    /// It cannot be evicted.
+    NotEvicted,
+    /// Its workload no longer wants it.
+    Removed,
+}
+
+/// Recorded states that would be dropped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Forgotten {
+    /// The namespace.
+    pub namespace: String,
+    /// The PersistentPodState.
+    pub pps: String,
+    /// The Pods.
+    pub pods: Vec<String>,
+}
+
+/// A Pod that would lose its node, and that is not simulated.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Displaced {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub pod: String,
+    /// Its node.
+    pub node: String,
+    /// Its controller: `ReplicaSet/web-5d4`.
+    pub owner: Option<String>,
+    /// Whether a PersistentPodState is about its controller.
+    pub has_pps: bool,
+}
+
+impl Forecast {
+    /// Not well if a Pod would have no node that has one now, or would be refused or stay where it must go.
+    pub fn outcome(&self) -> Outcome {
+        let is_well = self.pods.iter().all(|pod| matches!(pod.then, Then::Running | Then::Removed));
+        match (is_well, self.incomplete) {
+            (false, _) => Outcome::NotWell,
+            (true, true) => Outcome::Incomplete,
+            (true, false) => Outcome::Well,
+        }
+    }
+}
+
+/// Answers a question. `workload` restricts the answer to the Pods of these workloads.
+///
+/// # Errors
+///
+/// If the question names what does not exist, the API server would refuse a change, or nodes could not be read.
+pub fn forecast(
+    snapshot: &Snapshot,
+    question: &Question,
+    workload: Option<&[WorkloadKey]>,
+) -> Result<Forecast, Failure> {
+    let Some(nodes) = &snapshot.nodes else {
+        let why = snapshot.unseen.iter().find(|unseen| unseen.what.contains("nodes"));
+        let why = why.map_or_else(|| "nodes were not read".to_owned(), ToString::to_string);
+        return Err(Failure::Unreadable(format!("a forecast needs the nodes: {why}")));
+    };
+    question.check(nodes)?;
+    let mut forecast = Forecast { question: question.in_words(), ..Forecast::default() };
+    let namespaces = namespaces(snapshot, question, workload);
+    for namespace in &namespaces {
+        let changes = question.changes(snapshot, namespace);
+        forecast.notes.extend(changes.notes);
+        let scenario = scenario::of(snapshot, namespace, changes.actions);
+        let result = run_within(&scenario, &Limits::CLUSTER);
+        if let Some(refused) = result.problems.iter().find(|problem| {
+            problem.severity == Severity::Error
+                && (result.steps.is_empty()
+                    || matches!(problem.source, Source::Action { index } if index > 0))
+        }) {
+            return Err(Failure::Refused(refused.message.clone()));
+        }
+        answer::add(&mut forecast, snapshot, namespace, &scenario, &result);
+    }
+    if let Some(only) = workload {
+        let is_meant = |pod: &PodForecast| {
+            only.iter().any(|key| key.namespace == pod.namespace && key.name == pod.workload)
+        };
+        forecast.pods.retain(is_meant);
+        let unknown = only.iter().filter(|key| key.kind != "StatefulSet");
+        let note = |key: &WorkloadKey| format!("{}/{}: this kind is not simulated", key.kind, key.name);
+        forecast.notes.extend(unknown.map(note));
+    }
+    if namespaces.len() > 1 {
+        forecast.notes.push(
+            "each namespace is simulated by itself: the Pods of the others take room where they are now"
+                .into(),
+        );
+    }
+    add_unseen(&mut forecast, snapshot);
+    forecast.pods.sort_by(|one, other| order(one).cmp(&order(other)));
+    forecast.not_simulated.sort();
+    forecast.not_simulated.dedup();
+    let mut said = BTreeSet::new();
+    forecast.notes.retain(|note| said.insert(note.clone()));
+    Ok(forecast)
+}
+
+fn order(pod: &PodForecast) -> (&str, &str, u64, &str) {
+    let ordinal = pps_core::workload::ordinal(&pod.workload, &pod.pod).unwrap_or(u64::MAX);
+    (&pod.namespace, &pod.workload, ordinal, &pod.pod)
+}
+
+/// The namespaces in which something may happen.
+fn namespaces(
+    snapshot: &Snapshot,
+    question: &Question,
+    workload: Option<&[WorkloadKey]>,
+) -> BTreeSet<String> {
+    if let Some(only) = workload {
+        return only.iter().map(|key| key.namespace.clone()).collect();
+    }
+    match &snapshot.scope {
+        Scope::Namespace(namespace) => BTreeSet::from([namespace.clone()]),
+        Scope::All => {
+            let with_workload: BTreeSet<&str> =
+                snapshot.workloads.iter().map(crate::snapshot::Workload::namespace).collect();
+            let named = question.namespaces();
+            let touched = snapshot
+                .pods
+                .iter()
+                .filter(|pod| pod.node().is_some_and(|node| question.concerns(snapshot, node)))
+                .map(crate::snapshot::Pod::namespace)
+                .filter(|namespace| with_workload.contains(namespace));
+            touched.map(str::to_owned).chain(named).collect()
+        }
+    }
+}
+
+/// Says what could not be read, and what that means here.
+fn add_unseen(forecast: &mut Forecast, snapshot: &Snapshot) {
+    for unseen in &snapshot.unseen {
+        let what = &unseen.what;
+        let is_of_one = what.contains(" in namespace ");
+        let effect = if what.contains("pods") && !is_of_one && snapshot.scope != Scope::All {
+            "so Pods of other namespaces take no room in this forecast"
+        } else if what.contains("persistentvolume") {
+            "so volumes are not considered"
+        } else if what.contains("poddisruptionbudgets") {
+            "so PodDisruptionBudgets are not considered"
+        } else if what.contains("statefulsets.apps.kruise.io") {
+            "so OpenKruise's StatefulSets are not simulated"
+        } else {
+            forecast.incomplete = true;
+            "so the forecast is incomplete"
+        };
+        forecast.unseen.push(format!("{unseen}, {effect}"));
+    }
+}

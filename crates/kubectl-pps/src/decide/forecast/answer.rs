@@ -1,0 +1,324 @@
+//! Reads from the result of a simulation what would happen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pps_core::pps::KIND;
+use pps_simulation::{Event, EventKind, Phase, PodView, RunResult, Scenario, Severity, Source, Step};
+
+use super::{Displaced, Forecast, Forgotten, PodForecast, Then, reasons};
+use crate::snapshot::Snapshot;
+
+/// How many nodes a sentence names.
+const NAMED: usize = 3;
+/// How many reasons a sentence has.
+const REASONS: usize = 3;
+/// What happens to a Pod itself.
+const TOUCHES: [EventKind; 6] = [
+    EventKind::Deleted,
+    EventKind::Evicted,
+    EventKind::Scheduled,
+    EventKind::Injected,
+    EventKind::Refused,
+    EventKind::Created,
+];
+
+/// Adds what happens in one namespace.
+pub(super) fn add(
+    forecast: &mut Forecast,
+    snapshot: &Snapshot,
+    namespace: &str,
+    scenario: &Scenario,
+    result: &RunResult,
+) {
+    let Some(last) = result.steps.last() else { return };
+    // The first action is what happens without the question.
+    let (anyway, asked) = result.steps.split_at(result.steps.len().min(2));
+    let touched = touched(asked);
+    let told = Told::of(asked);
+    let recorded = recorded(snapshot, namespace);
+    let now = |pod: &str| snapshot.pod(namespace, pod).and_then(|pod| pod.node()).map(str::to_owned);
+    let mut workloads = BTreeSet::new();
+    let mut there = BTreeSet::new();
+    let mut pending_anyway = Vec::new();
+    for view in &last.world.pods {
+        there.insert(view.name.as_str());
+        let is_concerned = touched.contains(view.name.as_str())
+            || view.kept_by.is_some()
+            || told.waits.contains_key(view.workload.as_str()) && matches!(view.phase, Phase::NotCreated);
+        if !is_concerned {
+            if view.phase != Phase::Running && view.node.is_none() {
+                pending_anyway.push(view.name.clone());
+            }
+            continue;
+        }
+        workloads.insert(view.workload.as_str());
+        let node_now = now(&view.name);
+        forecast.pods.push(describe(view, namespace, node_now, recorded.get(&view.name), &told));
+    }
+    for name in touched.iter().filter(|name| !there.contains(*name)) {
+        if let Some(pod) = snapshot.pod(namespace, name) {
+            let workload = pod.owner().map(|(owner, _)| owner.name).unwrap_or_default();
+            forecast.pods.push(removed(namespace, &workload, name, pod.node(), recorded.get(*name)));
+        }
+    }
+    add_forgotten(forecast, snapshot, namespace, last);
+    add_displaced(forecast, snapshot, asked);
+    add_notes(forecast, scenario, result, &workloads);
+    let anyway = touched_names(anyway, &touched);
+    if !anyway.is_empty() {
+        let note =
+            format!("already now, without the question, something happens to {}", list(&anyway, NAMED));
+        forecast.notes.push(note);
+    }
+    if !pending_anyway.is_empty() {
+        forecast.notes.push(format!("{} would be Pending as now", list(&pending_anyway, NAMED)));
+    }
+}
+
+/// The Pods to which something happens in these steps.
+fn touched(steps: &[Step]) -> BTreeSet<&str> {
+    let events = steps.iter().flat_map(|step| &step.events);
+    let touches = events.filter(|event| TOUCHES.contains(&event.kind));
+    touches.filter_map(|event| event.object.strip_prefix("Pod/")).collect()
+}
+
+fn touched_names(steps: &[Step], but: &BTreeSet<&str>) -> Vec<String> {
+    touched(steps).into_iter().filter(|name| !but.contains(name)).map(str::to_owned).collect()
+}
+
+/// What was said about objects, the last of it.
+struct Told<'a> {
+    /// What a workload waits for.
+    waits: BTreeMap<&'a str, &'a str>,
+    /// Where a Pod runs, and why there.
+    runs: BTreeMap<&'a str, &'a str>,
+    /// Why it runs nowhere.
+    pending: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Told<'a> {
+    fn of(steps: &'a [Step]) -> Self {
+        let mut told = Self { waits: BTreeMap::new(), runs: BTreeMap::new(), pending: BTreeMap::new() };
+        for Event { kind, object, text } in steps.iter().flat_map(|step| &step.events) {
+            match (kind, object.split_once('/')) {
+                (EventKind::Scheduled, Some(("Pod", pod))) => drop(told.runs.insert(pod, text)),
+                (EventKind::Pending, Some(("Pod", pod))) => drop(told.pending.insert(pod, text)),
+                (EventKind::Pending, Some((_, workload))) => drop(told.waits.insert(workload, text)),
+                _ => {}
+            }
+        }
+        told
+    }
+}
+
+/// The node that is recorded for each Pod.
+fn recorded(snapshot: &Snapshot, namespace: &str) -> BTreeMap<String, String> {
+    let here = snapshot.pps.iter().filter(|pps| pps.namespace() == namespace && !pps.is_alias());
+    let states = here.filter_map(|pps| pps.states().ok()).flatten();
+    states.map(|(pod, state)| (pod, state.node_name)).collect()
+}
+
+fn describe(
+    view: &PodView,
+    namespace: &str,
+    node_now: Option<String>,
+    recorded_node: Option<&String>,
+    told: &Told<'_>,
+) -> PodForecast {
+    let then = match view.phase {
+        _ if view.kept_by.is_some() => Then::NotEvicted,
+        Phase::Running => Then::Running,
+        Phase::Pending => Then::Pending,
+        Phase::Refused => Then::Refused,
+        Phase::NotCreated => Then::NotCreated,
+    };
+    let is_pending = then == Then::Pending;
+    let excluded_by = if is_pending { reasons::group(&view.scheduler) } else { Vec::new() };
+    let without_its_state =
+        if is_pending { reasons::excluded_by_state_only(&view.scheduler) } else { Vec::new() };
+    let why = match then {
+        Then::NotEvicted => view.kept_by.clone().unwrap_or_default(),
+        Then::Running => why_there(view, told),
+        Then::Pending => why_pending(view, &excluded_by, &without_its_state, told),
+        Then::Refused => view.refusal.as_ref().map(|refusal| refusal.message.clone()).unwrap_or_default(),
+        Then::NotCreated => {
+            told.waits.get(view.workload.as_str()).map(|text| (*text).to_owned()).unwrap_or_default()
+        }
+        Then::Removed => String::new(),
+    };
+    let caveat =
+        |warning: &String| warning.strip_prefix("the Pod is not simulated completely: ").map(str::to_owned);
+    PodForecast {
+        namespace: namespace.to_owned(),
+        workload: view.workload.clone(),
+        pod: view.name.clone(),
+        node_now,
+        then,
+        node_then: view.node.clone(),
+        may_land_on: view.may_land_on.clone(),
+        recorded_node: recorded_node.cloned(),
+        as_recorded: view.came_home.filter(|_| then == Then::Running),
+        why,
+        excluded_by,
+        without_its_state,
+        caveats: view.warnings.iter().filter_map(caveat).collect(),
+    }
+}
+
+fn removed(
+    namespace: &str,
+    workload: &str,
+    pod: &str,
+    node: Option<&str>,
+    recorded: Option<&String>,
+) -> PodForecast {
+    PodForecast {
+        namespace: namespace.to_owned(),
+        workload: workload.to_owned(),
+        pod: pod.to_owned(),
+        node_now: node.map(str::to_owned),
+        then: Then::Removed,
+        node_then: None,
+        may_land_on: Vec::new(),
+        recorded_node: recorded.cloned(),
+        as_recorded: None,
+        why: "its workload no longer wants it".into(),
+        excluded_by: Vec::new(),
+        without_its_state: Vec::new(),
+        caveats: Vec::new(),
+    }
+}
+
+/// Why a Pod runs where it does.
+fn why_there(view: &PodView, told: &Told<'_>) -> String {
+    match (&view.recorded_before, view.came_home) {
+        (Some(state), Some(true)) => {
+            let facts: Vec<String> = state
+                .node_topology_labels
+                .iter()
+                .chain(&state.annotations)
+                .map(|(key, value)| format!("{}={value}", key.rsplit('/').next().unwrap_or(key)))
+                .collect();
+            if facts.is_empty() { "as recorded".into() } else { format!("as recorded: {}", facts.join(", ")) }
+        }
+        (Some(state), _) => {
+            // `runs on n2; its state was recorded on n1 (n1 is cordoned). The scheduler …`
+            let text = told.runs.get(view.name.as_str()).copied().unwrap_or_default();
+            let reason = text.split_once(" (").and_then(|(_, rest)| rest.split_once(')')).map(|(why, _)| why);
+            let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+            format!("not as recorded on {}{reason}", state.node_name)
+        }
+        (None, _) if view.is_adopted => "it gets a node".into(),
+        (None, _) => "nothing was recorded of it".into(),
+    }
+}
+
+fn why_pending(
+    view: &PodView,
+    excluded_by: &[reasons::Reason],
+    without_its_state: &[String],
+    told: &Told<'_>,
+) -> String {
+    let said = || {
+        let text = told.pending.get(view.name.as_str()).copied().unwrap_or("it waits");
+        text.strip_prefix("stays Pending: ").unwrap_or(text).to_owned()
+    };
+    if excluded_by.is_empty() {
+        return said();
+    }
+    let one = |reason: &reasons::Reason| {
+        let nodes =
+            if reason.nodes == 1 { reason.example.clone() } else { format!("{} nodes", reason.nodes) };
+        format!("{nodes}: {}", reason.text)
+    };
+    let mut listed: Vec<String> = excluded_by.iter().take(REASONS).map(one).collect();
+    let more: usize = excluded_by.iter().skip(REASONS).map(|reason| reason.nodes).sum();
+    if more > 0 {
+        listed.push(format!("{more} nodes: other reasons"));
+    }
+    let text = listed.join("; ");
+    if without_its_state.is_empty() {
+        return text;
+    }
+    format!("{text}. Without its recorded state it could go to {}", list(without_its_state, NAMED))
+}
+
+fn add_forgotten(forecast: &mut Forecast, snapshot: &Snapshot, namespace: &str, last: &Step) {
+    for before in snapshot.pps.iter().filter(|pps| pps.namespace() == namespace && !pps.is_alias()) {
+        let (Ok(states), Some(after)) =
+            (before.states(), last.world.pps.iter().find(|after| after.name == before.name()))
+        else {
+            continue;
+        };
+        let pods: Vec<String> = states.into_keys().filter(|pod| !after.states.contains_key(pod)).collect();
+        if !pods.is_empty() {
+            let (namespace, pps) = (namespace.to_owned(), before.name().to_owned());
+            forecast.forgotten.push(Forgotten { namespace, pps, pods });
+        }
+    }
+}
+
+fn add_displaced(forecast: &mut Forecast, snapshot: &Snapshot, steps: &[Step]) {
+    let displaced: Vec<_> = steps.iter().flat_map(|step| &step.displaced).collect();
+    if displaced.is_empty() {
+        return;
+    }
+    let key = |namespace: &str, kind: &str, name: &str| [namespace, kind, name].map(str::to_owned);
+    // These are simulated with the other workloads of their namespace.
+    let simulated: BTreeSet<[String; 3]> = snapshot
+        .workloads
+        .iter()
+        .map(|workload| key(workload.namespace(), &workload.target().kind, workload.name()))
+        .collect();
+    let with_pps: BTreeSet<[String; 3]> = snapshot
+        .pps
+        .iter()
+        .map(|pps| (pps.namespace(), pps.target()))
+        .map(|(namespace, target)| key(namespace, &target.kind, &target.name))
+        .collect();
+    for pod in displaced {
+        let owner = pod.owner.as_ref().map(|[_, kind, name]| key(&pod.namespace, kind, name));
+        if owner.as_ref().is_some_and(|owner| simulated.contains(owner)) {
+            continue;
+        }
+        forecast.not_simulated.push(Displaced {
+            namespace: pod.namespace.clone(),
+            pod: pod.name.clone(),
+            node: pod.node.clone(),
+            has_pps: owner.as_ref().is_some_and(|owner| with_pps.contains(owner)),
+            owner: owner.map(|[_, kind, name]| format!("{kind}/{name}")),
+        });
+    }
+}
+
+/// What is not simulated of the workloads that something happens to, and what the product says.
+fn add_notes(forecast: &mut Forecast, scenario: &Scenario, result: &RunResult, workloads: &BTreeSet<&str>) {
+    for problem in &result.problems {
+        let Source::Objects { object: Some(index) } = problem.source else { continue };
+        let Some(object) = scenario.objects.get(index) else { continue };
+        let (kind, name) = (&object["kind"], object["metadata"]["name"].as_str().unwrap_or_default());
+        let is_theirs = workloads.contains(name) && (kind == "StatefulSet" || kind == KIND);
+        if is_theirs || problem.severity == Severity::Error {
+            let kind = kind.as_str().unwrap_or_default();
+            forecast.notes.push(format!("{kind} {name}: {}", problem.message));
+        }
+    }
+    let events = result.steps.iter().skip(2).flat_map(|step| &step.events);
+    for event in events.filter(|event| event.kind == EventKind::Warning) {
+        let is_of_pod = event.object.starts_with("Pod/");
+        let is_known = is_of_pod
+            && (event.text.contains("not simulated completely") || event.text.starts_with("stays on "));
+        if !is_known {
+            forecast.notes.push(format!("{} {}", event.object, event.text));
+        }
+    }
+}
+
+/// `a, b and 3 others`
+pub(super) fn list(names: &[String], most: usize) -> String {
+    match names {
+        [] => String::new(),
+        names if names.len() <= most => names.join(", "),
+        names => format!("{} and {} others", names[..most].join(", "), names.len() - most),
+    }
+}

@@ -1,0 +1,285 @@
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "tests may panic")]
+
+use pps_core::{INJECTED_ANNOTATION, TargetReference};
+use pps_simulation::scheduler::ExclusionKind;
+use serde_json::{Value, json};
+
+use super::{Forecast, Question, Then, forecast};
+use crate::snapshot::{Node, Pod, Pps, Scope, Snapshot, Unseen, Workload, WorkloadKey};
+use crate::{Failure, Outcome};
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+fn node(name: &str, zone: &str) -> Node {
+    let amounts = json!({"cpu": "4", "memory": "8Gi", "pods": "20"});
+    let object = json!({"metadata": {"name": name, "labels": {ZONE: zone, HOSTNAME: name}},
+        "spec": {}, "status": {"allocatable": amounts}});
+    Node::read(object).unwrap()
+}
+
+fn template() -> Value {
+    json!({"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "db:1"}]}})
+}
+
+fn database(namespace: &str, replicas: u32) -> Workload {
+    let object = json!({
+        "metadata": {"name": "db", "namespace": namespace, "uid": "uid-db"},
+        "spec": {"replicas": replicas, "serviceName": "db", "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": {"app": "db"}}, "template": template()},
+    });
+    Workload::read(object, "apps/v1").unwrap()
+}
+
+fn pod(namespace: &str, name: &str, on: &str) -> Pod {
+    let mut object = template();
+    object["metadata"]["name"] = json!(name);
+    object["metadata"]["namespace"] = json!(namespace);
+    object["metadata"]["annotations"] = json!({INJECTED_ANNOTATION: "db"});
+    object["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": true}]);
+    object["spec"]["nodeName"] = json!(on);
+    object["status"] =
+        json!({"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]});
+    Pod::read(object).unwrap()
+}
+
+fn pps(namespace: &str, key: &str, forgets: bool, states: &[(&str, &str, &str)]) -> Pps {
+    let state =
+        |(_, node, value): &(&str, &str, &str)| json!({"nodeName": node, "nodeTopologyLabels": {key: value}});
+    let states: serde_json::Map<String, Value> =
+        states.iter().map(|one| (one.0.to_owned(), state(one))).collect();
+    let object = json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+        "metadata": {"name": "db", "namespace": namespace, "uid": "uid-pps", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"},
+            "requiredPersistentTopology": {"nodeTopologyKeys": [key]},
+            "nodeDeletionPolicy": if forgets { "Forget" } else { "Keep" }},
+        "status": {"podStates": states, "targetUID": "uid-db"},
+    });
+    Pps::read(object).unwrap()
+}
+
+/// Nodes n1 and n2 in zone a, n3 in zone b. db-0 runs on n1, db-1 on n3.
+fn cluster(key: &str, forgets: bool) -> Snapshot {
+    let mut snapshot = Snapshot::empty(Scope::Namespace("shop".into()));
+    let nodes = [node("n1", "a"), node("n2", "a"), node("n3", "b")];
+    snapshot.nodes = Some(nodes.map(|node| (node.name().to_owned(), node)).into());
+    snapshot.workloads = vec![database("shop", 2)];
+    snapshot.pods = vec![pod("shop", "db-0", "n1"), pod("shop", "db-1", "n3")];
+    let value = |node: &'static str, zone: &'static str| if key == ZONE { zone } else { node };
+    snapshot.pps = vec![pps(
+        "shop",
+        key,
+        forgets,
+        &[("db-0", "n1", value("n1", "a")), ("db-1", "n3", value("n3", "b"))],
+    )];
+    snapshot
+}
+
+fn ask(snapshot: &Snapshot, question: Question) -> Forecast {
+    forecast(snapshot, &question, None).unwrap()
+}
+
+fn drain(node: &str) -> Question {
+    Question::Drain(vec![node.into()])
+}
+
+#[test]
+fn a_drained_pod_returns_to_its_zone_and_the_others_are_not_touched() {
+    let answer = ask(&cluster(ZONE, false), drain("n1"));
+    assert_eq!(answer.question, "n1 is drained");
+    let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
+    assert_eq!(
+        (pod.pod.as_str(), pod.node_now.as_deref(), pod.node_then.as_deref()),
+        ("db-0", Some("n1"), Some("n2"))
+    );
+    assert_eq!(
+        (pod.then, pod.as_recorded, pod.recorded_node.as_deref()),
+        (Then::Running, Some(true), Some("n1"))
+    );
+    assert_eq!(pod.may_land_on, ["n2"]);
+    assert_eq!(pod.why, "as recorded: zone=a");
+    assert_eq!((answer.outcome(), answer.notes.len()), (Outcome::Well, 0));
+}
+
+#[test]
+fn a_pod_that_requires_its_node_would_be_pending_and_the_reasons_are_counted() {
+    let answer = ask(&cluster(HOSTNAME, false), drain("n1"));
+    let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
+    assert_eq!((pod.then, pod.node_then.as_deref()), (Then::Pending, None));
+    assert_eq!(pod.without_its_state, ["n2", "n3"]);
+    let first = &pod.excluded_by[0];
+    assert_eq!((first.nodes, first.from_pps, first.what), (2, true, ExclusionKind::RequiredAffinity));
+    assert_eq!(
+        pod.why,
+        "2 nodes: the Pod's recorded state requires kubernetes.io/hostname n1; n1: it is cordoned. Without its recorded \
+         state it could go to n2, n3"
+    );
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+}
+
+#[test]
+fn a_state_that_would_be_forgotten_after_the_grace_period_is_named() {
+    let answer = ask(&cluster(HOSTNAME, true), Question::WithoutNodes(vec!["n1".into()]));
+    assert_eq!(answer.pods[0].then, Then::Pending);
+    let [forgotten] = answer.forgotten.as_slice() else { panic!("{answer:#?}") };
+    assert_eq!((forgotten.pps.as_str(), forgotten.pods.as_slice()), ("db", &["db-0".to_owned()][..]));
+    assert!(answer.notes.iter().any(|note| note.contains("--evict-pending-pods")), "{:?}", answer.notes);
+    assert!(ask(&cluster(HOSTNAME, false), Question::WithoutNodes(vec!["n1".into()])).forgotten.is_empty());
+}
+
+#[test]
+fn a_lost_zone_takes_all_its_nodes_away() {
+    let answer = ask(&cluster(ZONE, false), Question::ZoneDown("b".into()));
+    let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
+    assert_eq!((pod.pod.as_str(), pod.then), ("db-1", Then::Pending));
+    assert_eq!(
+        pod.why,
+        "2 nodes: the Pod's recorded state requires topology.kubernetes.io/zone b. Without its recorded state it could go to n1, n2"
+    );
+}
+
+#[test]
+fn a_question_about_what_does_not_exist_is_refused() {
+    let snapshot = cluster(ZONE, false);
+    for (question, expected) in [
+        (drain("n9"), "there is no node n9; "),
+        (Question::ZoneDown("c".into()), "no node is in zone c: there are a, b"),
+        (
+            Question::Spec(vec![json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}})]),
+            "the file has Pod/x: ",
+        ),
+    ] {
+        let Err(Failure::Refused(text)) = forecast(&snapshot, &question, None) else {
+            panic!("{question:?}")
+        };
+        assert!(text.starts_with(expected), "{text}");
+    }
+    let mut blind = cluster(ZONE, false);
+    blind.nodes = None;
+    blind.unseen = vec![Unseen { what: "list nodes".into(), is_forbidden: true, why: String::new() }];
+    let Err(Failure::Unreadable(text)) = forecast(&blind, &drain("n1"), None) else { panic!() };
+    assert_eq!(text, "a forecast needs the nodes: you have no permission to list nodes");
+}
+
+#[test]
+fn pods_of_other_namespaces_take_room_and_each_namespace_is_simulated_by_itself() {
+    let mut snapshot = cluster(ZONE, false);
+    snapshot.scope = Scope::All;
+    snapshot.workloads.push(database("other", 1));
+    snapshot.pods.push(pod("other", "db-0", "n1"));
+    let mut stray = pod("third", "job-x", "n1").object().clone();
+    stray["metadata"]["ownerReferences"] = json!([]);
+    snapshot.pods.push(Pod::read(stray).unwrap());
+    let answer = ask(&snapshot, drain("n1"));
+    let places: Vec<(&str, &str)> =
+        answer.pods.iter().map(|pod| (pod.namespace.as_str(), pod.pod.as_str())).collect();
+    assert_eq!(places, [("other", "db-0"), ("shop", "db-0")]);
+    assert_eq!(answer.pods[0].why, "nothing was recorded of it");
+    let [displaced] = answer.not_simulated.as_slice() else { panic!("{answer:#?}") };
+    assert_eq!(
+        (displaced.namespace.as_str(), displaced.pod.as_str(), displaced.has_pps),
+        ("third", "job-x", false)
+    );
+
+    let mut full = cluster(ZONE, false);
+    let small = json!({"metadata": {"name": "n2", "labels": {ZONE: "a", HOSTNAME: "n2"}}, "status": {"allocatable": {"pods": "1"}}});
+    full.nodes.as_mut().unwrap().insert("n2".into(), Node::read(small).unwrap());
+    full.pods.push(pod("other", "db-0", "n2"));
+    let answer = ask(&full, drain("n1"));
+    assert_eq!(answer.pods[0].then, Then::Pending);
+    assert!(answer.pods[0].why.contains("n2: it has as many Pods as it takes"), "{}", answer.pods[0].why);
+}
+
+#[test]
+fn a_budget_that_refuses_an_eviction_is_named() {
+    let mut snapshot = cluster(ZONE, false);
+    snapshot.budgets = vec![json!({"metadata": {"name": "db", "namespace": "shop"},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "db"}}}})];
+    let answer = ask(&snapshot, drain("n1"));
+    let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
+    assert_eq!((pod.then, pod.node_then.as_deref()), (Then::NotEvicted, Some("n1")));
+    assert_eq!(pod.why, "PodDisruptionBudget db needs 2 Pods that are Ready, and 2 are");
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+}
+
+#[test]
+fn a_changed_stateful_set_replaces_its_pods_and_a_changed_pps_restarts_them() {
+    let snapshot = cluster(ZONE, false);
+    let selector = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "shop"},
+        "spec": {"replicas": 2, "template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}});
+    let answer = ask(&snapshot, Question::Spec(vec![selector]));
+    let then: Vec<Then> = answer.pods.iter().map(|pod| pod.then).collect();
+    assert_eq!(then, [Then::Pending], "the update waits for the first Pod that it replaces: {answer:#?}");
+    assert_eq!(answer.pods[0].pod, "db-1");
+    assert!(
+        answer.pods[0].why.contains("the Pod's nodeSelector requires disk ssd"),
+        "{}",
+        answer.pods[0].why
+    );
+
+    let mut looser = pps("shop", HOSTNAME, false, &[]).object().clone();
+    looser["metadata"] = json!({"name": "db", "namespace": "shop"});
+    looser.as_object_mut().unwrap().remove("status");
+    let answer = ask(&snapshot, Question::Spec(vec![looser]));
+    let names: Vec<&str> = answer.pods.iter().map(|pod| pod.pod.as_str()).collect();
+    assert_eq!(names, ["db-0", "db-1"]);
+
+    let smaller = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "shop"}, "spec": {"replicas": 1}});
+    let answer = ask(&snapshot, Question::Spec(vec![smaller]));
+    assert!(answer.pods.iter().any(|pod| pod.pod == "db-1" && pod.then == Then::Removed), "{answer:#?}");
+
+    let mut wrong = pps("shop", "no key!", false, &[]).object().clone();
+    wrong["metadata"] = json!({"name": "db", "namespace": "shop"});
+    let Err(Failure::Refused(text)) = forecast(&snapshot, &Question::Spec(vec![wrong]), None) else {
+        panic!()
+    };
+    assert!(text.contains("spec.requiredPersistentTopology"), "{text}");
+}
+
+#[test]
+fn what_happens_anyway_is_not_taken_for_an_effect() {
+    let mut snapshot = cluster(ZONE, false);
+    snapshot.workloads = vec![database("shop", 3)];
+    let mut waiting = pod("shop", "db-2", "").object().clone();
+    waiting["spec"] = json!({"nodeSelector": {"disk": "ssd"}, "containers": []});
+    waiting["status"] = json!({"phase": "Pending"});
+    snapshot.pods.push(Pod::read(waiting).unwrap());
+    let answer = ask(&snapshot, drain("n2"));
+    assert_eq!(answer.pods, []);
+    assert_eq!(answer.notes, ["db-2 would be Pending as now"]);
+    assert_eq!(answer.outcome(), Outcome::Well);
+}
+
+#[test]
+fn what_could_not_be_read_is_said_with_what_it_means() {
+    let mut snapshot = cluster(ZONE, false);
+    let unseen = |what: &str| Unseen { what: what.into(), is_forbidden: true, why: String::new() };
+    snapshot.unseen = vec![unseen("list persistentvolumes"), unseen("list pods")];
+    let answer = ask(&snapshot, drain("n1"));
+    assert_eq!(
+        answer.unseen,
+        [
+            "you have no permission to list persistentvolumes, so volumes are not considered",
+            "you have no permission to list pods, so Pods of other namespaces take no room in this forecast"
+        ]
+    );
+    assert_eq!(answer.outcome(), Outcome::Well);
+    snapshot.unseen.push(unseen("list statefulsets.apps in namespace shop"));
+    assert_eq!(ask(&snapshot, drain("n1")).outcome(), Outcome::Incomplete);
+}
+
+#[test]
+fn only_the_workload_that_is_asked_about_is_shown() {
+    let only = |kind: &str, name: &str| {
+        let target = TargetReference { api_version: "apps/v1".into(), kind: kind.into(), name: name.into() };
+        [WorkloadKey::of("shop", &target)]
+    };
+    let snapshot = cluster(ZONE, false);
+    assert_eq!(forecast(&snapshot, &drain("n1"), Some(&only("StatefulSet", "db"))).unwrap().pods.len(), 1);
+    let other = forecast(&snapshot, &drain("n1"), Some(&only("Database", "web"))).unwrap();
+    assert_eq!(
+        (other.pods.len(), other.notes),
+        (0, vec!["Database/web: this kind is not simulated".to_owned()])
+    );
+}

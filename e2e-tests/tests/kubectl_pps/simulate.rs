@@ -1,0 +1,265 @@
+//! `simulate`: Pods go where it has forecast.
+
+use std::collections::BTreeMap;
+
+use pps_e2e::{
+    cluster::Cluster,
+    control_plane::{ADMIN, User},
+    plugin::{Answer, Plugin},
+    wait::{Progress, wait_for},
+};
+use serde_json::{Value, json};
+
+use crate::support::{self, HOSTNAME, Pool, TIMEOUT, ZONE, homes, list, required, wait_for_review};
+
+/// May read its namespace, and nothing else.
+const USER: &str = "forecaster";
+const RIGHTS: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {namespace: sim-rights, name: forecaster}
+rules:
+- {apiGroups: [''], resources: [pods, persistentvolumeclaims], verbs: [list]}
+- {apiGroups: [apps, apps.kruise.io], resources: [statefulsets, persistentpodstates], verbs: [list]}
+- {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {namespace: sim-rights, name: forecaster}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: forecaster}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: forecaster}]
+";
+const NODES: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: forecaster}
+rules: [{apiGroups: [''], resources: [nodes], verbs: [list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: forecaster}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: forecaster}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: forecaster}]
+";
+
+#[tokio::test]
+async fn pods_go_as_forecast() {
+    let cluster = Cluster::builder().user(User::new(USER)).product().start().await.unwrap();
+    support::run(scenarios![&cluster;
+        a_drain_goes_as_forecast,
+        a_pod_that_requires_its_node_stays_pending_as_forecast,
+        a_lost_zone_is_forecast_with_what_would_be_forgotten,
+        a_changed_spec_goes_as_forecast,
+        a_forecast_needs_no_more_rights_than_to_list,
+        what_does_not_exist_is_refused,
+    ])
+    .await
+    .unwrap();
+}
+
+async fn simulate_as(pool: &Pool<'_>, user: &str, args: &[&str]) -> Answer {
+    let plugin = Plugin::new(pool.cluster.control_plane.kubeconfig_for(user).unwrap());
+    plugin.run(&[&["simulate", "--namespace", pool.namespace], args].concat()).await.unwrap()
+}
+
+async fn simulate(pool: &Pool<'_>, args: &[&str]) -> Answer {
+    simulate_as(pool, ADMIN, args).await
+}
+
+/// What would happen to each Pod.
+fn pods(answer: &Value) -> BTreeMap<String, Value> {
+    list(&answer["pods"]).map(|pod| (pod["pod"].as_str().unwrap().to_owned(), pod.clone())).collect()
+}
+
+/// Waits until a Pod is another one, and says where it is; nothing if no node can take it.
+async fn landed(pool: &Pool<'_>, name: &str, before: &str) -> Option<String> {
+    wait_for(&format!("{name} to be placed"), TIMEOUT, async || {
+        let pods = pool.cluster.pods(pool.namespace, "web").await?;
+        let pod = pods.get(name).filter(|pod| pod.uid != before && !pod.terminating);
+        let decided = match pod {
+            Some(pod) if pod.node.is_some() => Some(pod.node.clone()),
+            Some(_) => {
+                let pod = pool.cluster.pods_api(pool.namespace).get(name).await?;
+                let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+                let is_refused = |one: &&_| {
+                    let one: &k8s_openapi::api::core::v1::PodCondition = one;
+                    one.reason.as_deref() == Some("Unschedulable")
+                };
+                conditions.iter().find(is_refused).map(|_| None)
+            }
+            None => None,
+        };
+        Ok(decided.map_or_else(|| Progress::Waiting("no decision".to_owned()), Progress::Done))
+    })
+    .await
+    .unwrap()
+}
+
+async fn drain(pool: &Pool<'_>, node: &str) {
+    let args = ["drain", node, "--ignore-daemonsets", "--force", "--timeout=40s"];
+    pool.cluster.control_plane.kubectl(&args).await.unwrap();
+}
+
+async fn a_drain_goes_as_forecast(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "sim-drain", 6, 2).await;
+    pool.object("web", &required("web", &[ZONE])).await;
+    let before = cluster.run_stateful_set(&pool.stateful_set("web", 6)).await.unwrap();
+    pool.recorded("web", "web").await;
+    let node = homes(&before)["web-0"].clone();
+    let on_it: Vec<&String> =
+        before.iter().filter(|(_, pod)| pod.node.as_ref() == Some(&node)).map(|(name, _)| name).collect();
+
+    let answer = simulate(&pool, &["--drain", &node, "-o", "json"]).await;
+    assert_eq!(answer.exit_code, 0, "{answer:?}");
+    let forecast = pods(&answer.json().unwrap());
+    assert_eq!(forecast.keys().collect::<Vec<_>>(), on_it, "{answer:?}");
+    assert_eq!(answer.stderr, "");
+
+    drain(&pool, &node).await;
+    for (name, expected) in &forecast {
+        let landed = landed(&pool, name, &before[name].uid).await.expect("it has a node");
+        let may = list(&expected["mayLandOn"]).any(|node| *node == landed);
+        assert!(may, "{name} is on {landed}: {expected}");
+        assert_eq!((&expected["then"], &expected["asRecorded"]), (&json!("running"), &json!(true)));
+    }
+    let now = simulate(&pool, &["--drain", &node]).await;
+    assert_eq!(
+        (now.exit_code, now.stdout.contains("No Pod of a StatefulSet would be touched")),
+        (0, true),
+        "{now:?}"
+    );
+}
+
+async fn a_pod_that_requires_its_node_stays_pending_as_forecast(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "sim-pending", 3, 1).await;
+    pool.object("web", &required("web", &[HOSTNAME])).await;
+    let before = cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
+    pool.recorded("web", "web").await;
+    let node = homes(&before)["web-0"].clone();
+    let answer = simulate(&pool, &["--drain", &node, "-o", "json"]).await;
+    assert_eq!(answer.exit_code, 1, "{answer:?}");
+    let forecast = pods(&answer.json().unwrap()).remove("web-0").unwrap();
+    assert_eq!((&forecast["then"], &forecast["nodeThen"]), (&json!("pending"), &Value::Null));
+    let injected = list(&forecast["excludedBy"]).find(|reason| reason["fromPps"] == true);
+    let text = format!("the Pod's recorded state requires {HOSTNAME} {node}");
+    assert_eq!(injected.unwrap()["text"], text, "{forecast}");
+    assert_eq!(list(&forecast["withoutItsState"]).count(), 2, "{forecast}");
+
+    let table = simulate(&pool, &["--drain", &node]).await;
+    let expected = format!("If {node} is drained:");
+    assert!(table.stdout.starts_with(&expected), "{table:?}");
+    assert!(table.stdout.contains("1 Pod would be Pending."), "{table:?}");
+    let plugin = Plugin::new(cluster.control_plane.kubeconfig_for(ADMIN).unwrap());
+    let narrow =
+        plugin.run_on_terminal(&["simulate", "-n", "sim-pending", "--drain", &node], 80, "").await.unwrap();
+    let longest = narrow.stdout.lines().map(|line| visible(line).chars().count()).max().unwrap();
+    assert!(longest <= 80, "{longest}: {narrow:?}");
+
+    drain(&pool, &node).await;
+    assert_eq!(landed(&pool, "web-0", &before["web-0"].uid).await, None);
+    let pending = simulate(&pool, &["--drain", &node]).await;
+    assert!(pending.stdout.contains("web-0 would be Pending as now"), "{pending:?}");
+    assert_eq!(pending.exit_code, 0, "the drain changes nothing");
+}
+
+/// A line without colours.
+fn visible(line: &str) -> String {
+    let mut parts = line.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts
+        .fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))
+        .trim_end()
+        .to_owned()
+}
+
+async fn a_lost_zone_is_forecast_with_what_would_be_forgotten(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "sim-zone", 2, 2).await;
+    let mut spec = required("web", &[ZONE]);
+    spec["nodeDeletionPolicy"] = json!("Forget");
+    pool.object("web", &spec).await;
+    let spread = support::spread_over_nodes(&json!({"matchLabels": {"app": "web"}}));
+    let before = cluster.run_stateful_set(&pool.stateful_set("web", 2).template(&spread)).await.unwrap();
+    pool.recorded("web", "web").await;
+    let lost = before.iter().find(|(_, pod)| pod.node.as_deref() == Some("sim-zone-0")).unwrap().0;
+    for question in [["--zone-down", "sim-zone-zone-0"], ["--without-node", "sim-zone-0"]] {
+        let answer = simulate(&pool, &[&question[..], &["-o", "yaml"]].concat()).await;
+        assert_eq!(answer.exit_code, 1, "{answer:?}");
+        assert!(answer.stdout.contains(&format!("pod: {lost}")), "{answer:?}");
+        let table = simulate(&pool, &question).await;
+        let forgets = format!("After the grace period, PersistentPodState sim-zone/web would forget {lost}");
+        assert!(table.stdout.contains(&forgets), "{table:?}");
+    }
+    let everywhere = simulate_everywhere(cluster, &["--zone-down", "sim-zone-zone-0"]).await;
+    assert!(everywhere.stdout.contains("sim-zone"), "{everywhere:?}");
+    let other = simulate(&pool, &["--zone-down", "sim-zone-zone-0", "statefulset/web", "-o", "wide"]).await;
+    assert!(other.stdout.contains("RECORDED") && other.stdout.contains(lost), "{other:?}");
+}
+
+async fn simulate_everywhere(cluster: &Cluster, args: &[&str]) -> Answer {
+    let plugin = Plugin::new(cluster.control_plane.kubeconfig_for(ADMIN).unwrap());
+    plugin.run(&[&["simulate", "-A"], args].concat()).await.unwrap()
+}
+
+async fn a_changed_spec_goes_as_forecast(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "sim-spec", 2, 2).await;
+    let before = cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
+    pool.object("web", &required("web", &[ZONE])).await;
+    pool.recorded("web", "web").await;
+    let home = homes(&before)["web-0"].clone();
+    let other = if home == "sim-spec-0" { "sim-spec-1" } else { "sim-spec-0" };
+    let selector = |node: &str| {
+        pool.stateful_set("web", 1).template(&json!({"spec": {"nodeSelector": {HOSTNAME: node}}})).object()
+    };
+    let plugin = Plugin::new(cluster.control_plane.kubeconfig_for(ADMIN).unwrap());
+    let args = ["simulate", "-n", "sim-spec", "--spec", "-", "-o", "json"];
+    let away = plugin.run_with(&args, &selector(other).to_string()).await.unwrap();
+    assert_eq!(away.exit_code, 1, "its recorded zone and its nodeSelector contradict each other: {away:?}");
+    let stays = plugin.run_with(&args, &selector(&home).to_string()).await.unwrap();
+    assert_eq!(stays.exit_code, 0, "{stays:?}");
+    assert_eq!(pods(&stays.json().unwrap())["web-0"]["nodeThen"], home.as_str());
+
+    cluster.apply_objects(&[selector(other)]).await.unwrap();
+    assert_eq!(landed(&pool, "web-0", &before["web-0"].uid).await, None, "as forecast");
+    let wrong = plugin.run_with(&args, "{apiVersion: v1, kind: Pod, metadata: {name: x}}").await.unwrap();
+    assert_eq!((wrong.exit_code, wrong.stderr.contains("the file has Pod/x")), (1, true), "{wrong:?}");
+}
+
+async fn a_forecast_needs_no_more_rights_than_to_list(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "sim-rights", 2, 1).await;
+    pool.object("web", &required("web", &[ZONE])).await;
+    let before = cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
+    pool.recorded("web", "web").await;
+    let node = homes(&before)["web-0"].clone();
+    cluster.apply(RIGHTS).await.unwrap();
+    let review = |resource: &str| json!({"verb": "list", "resource": resource, "namespace": "sim-rights"});
+    wait_for_review(cluster, USER, &review("pods"), true).await;
+    let blind = simulate_as(&pool, USER, &["--drain", &node]).await;
+    assert_eq!(blind.exit_code, 2, "{blind:?}");
+    assert_eq!(blind.stderr, "error: a forecast needs the nodes: you have no permission to list nodes\n");
+
+    cluster.apply(NODES).await.unwrap();
+    wait_for_review(cluster, USER, &json!({"verb": "list", "resource": "nodes"}), true).await;
+    let answer = simulate_as(&pool, USER, &["--drain", &node]).await;
+    assert_eq!(answer.exit_code, 0, "{answer:?}");
+    assert!(answer.stdout.contains("web-0"), "{answer:?}");
+    for said in ["so Pods of other namespaces take no room in this forecast", "so volumes are not considered"]
+    {
+        assert!(answer.stderr.contains(said), "{said}: {answer:?}");
+    }
+}
+
+async fn what_does_not_exist_is_refused(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "sim-unknown", 1, 1).await;
+    for (args, code, expected) in [
+        (&["--drain", "nowhere"][..], 1, "error: there is no node nowhere; "),
+        (&["--zone-down", "nowhere"], 1, "error: no node is in zone nowhere: there are "),
+        (&["--drain", "sim-unknown-0", "web"], 1, "error: there is no StatefulSet web"),
+        (&[], 2, "error: "),
+        (&["--drain", "a", "--zone-down", "b"], 2, "error: "),
+        (&["--spec", "/nonexistent.yaml"], 2, "error: /nonexistent.yaml: "),
+    ] {
+        let answer = simulate(&pool, args).await;
+        assert_eq!(answer.exit_code, code, "{args:?}: {answer:?}");
+        assert!(answer.stderr.starts_with(expected), "{args:?}: {answer:?}");
+    }
+}
