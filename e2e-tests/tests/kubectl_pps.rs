@@ -3,6 +3,8 @@
 //! The scenarios of a test share one cluster; each has its own namespace and Nodes.
 
 mod command_line;
+mod forget;
+mod move_pod;
 mod pin;
 mod simulate;
 mod try_files;

@@ -26,7 +26,9 @@ pub fn entry_patch(before: Option<&PodState>, after: Option<&PodState>) -> Optio
     let before = before.cloned().unwrap_or_default();
     let mut patch = Map::new();
     if before.node_name != after.node_name {
-        patch.insert("nodeName".into(), after.node_name.clone().into());
+        // The API server takes an empty name for null, and refuses that.
+        let name = Some(after.node_name.as_str()).filter(|name| !name.is_empty());
+        patch.insert("nodeName".into(), name.into());
     }
     let maps = [
         ("nodeTopologyLabels", &before.node_topology_labels, &after.node_topology_labels),
@@ -128,7 +130,7 @@ mod tests {
 
     fn state() -> impl Strategy<Value = PodState> {
         let map = || btree_map("[a-c]", "[x-y]", 0..3);
-        ("[m-n]", map(), map()).prop_map(|(node_name, node_topology_labels, annotations)| PodState {
+        ("[m-n]?", map(), map()).prop_map(|(node_name, node_topology_labels, annotations)| PodState {
             node_name,
             node_topology_labels,
             annotations,

@@ -59,6 +59,8 @@ pub async fn connect(connection: &Connection) -> Result<Connected, Failure> {
     };
     let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     config.connect_timeout = Some(CONNECT_TIMEOUT);
+    // A PodDisruptionBudget refuses an eviction with a code that means "try again", and the user should hear of it at once.
+    config.default_retry = false;
     let client = Client::try_from(config).map_err(|error| Failure::Usage(error.to_string()))?;
     Ok(Connected { client, namespace, context })
 }

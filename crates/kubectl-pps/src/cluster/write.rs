@@ -62,6 +62,16 @@ impl Write {
         Self { method: Method::PATCH, path, content_type, body, right, dry_run: false }
     }
 
+    /// A patch: a list is a JSON patch, anything else a merge patch. It must have the UID and the resource version that
+    /// were read.
+    pub fn patch(right: Right, path: String, body: Value) -> Self {
+        let mut write = Self::merge_patch(right, path, body);
+        if write.body.is_array() {
+            write.content_type = "application/json-patch+json";
+        }
+        write
+    }
+
     /// Creates an object.
     pub fn create(right: Right, path: String, body: Value) -> Self {
         let content_type = "application/json";

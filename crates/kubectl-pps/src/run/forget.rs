@@ -1,14 +1,149 @@
 //! `forget`: drops recorded states.
 
+use std::collections::BTreeMap;
+
+use kube::Client;
+use pps_core::PodState;
+use pps_core::edit::{drop_states, states};
+
+use super::rights;
+use super::states::{Address, TRIES, publish};
 use crate::args::{Connection, Forget};
-use crate::print::Terminal;
+use crate::cluster::connect;
+use crate::cluster::read::{Wanted, read};
+use crate::cluster::write::{Note, WriteError};
+use crate::decide::forget::{Drops, Which, decide};
+use crate::decide::relocate::describe;
+use crate::print::{Role, Table, Terminal, printable};
+use crate::snapshot::Scope;
 use crate::{Failure, Outcome};
 
-#[allow(clippy::unused_async, reason = "it will read")]
 pub(super) async fn run(
-    _args: &Forget,
-    _connection: &Connection,
-    _terminal: &Terminal,
+    args: &Forget,
+    connection: &Connection,
+    terminal: &Terminal,
 ) -> Result<Outcome, Failure> {
-    Err(Failure::Usage("this command is not there yet".into()))
+    let connected = connect(connection).await?;
+    let client = &connected.client;
+    let scope =
+        if args.all.all_namespaces { Scope::All } else { Scope::Namespace(connected.namespace.clone()) };
+    let snapshot = Box::pin(read(client, &scope, Wanted { pods: true, ..Wanted::default() })).await?;
+    let which = args.node.as_deref().map_or(Which::Pods(&args.pods), Which::Node);
+    let drops = decide(&snapshot, which)?;
+    for note in drops.notes() {
+        terminal.say(&terminal.style_of_errors().note(&note));
+    }
+    let outcome = if drops.is_complete() { Outcome::Well } else { Outcome::NotWell };
+    if drops.objects.is_empty() {
+        let all_said = !drops.is_complete();
+        if !all_said {
+            terminal.print("Nothing is recorded that could be dropped.\n")?;
+        }
+        return Ok(outcome);
+    }
+    terminal.print(&table(&drops, terminal))?;
+    let addresses: Vec<(Address, &BTreeMap<String, PodState>)> = drops
+        .objects
+        .iter()
+        .map(|((namespace, name), states)| (Address::of(&snapshot, namespace, name), states))
+        .collect();
+    let needed: Vec<_> = addresses.iter().map(|(address, _)| (address.right(), "drop states")).collect();
+    rights::require(client, &needed).await?;
+    if args.consent.dry_run {
+        return Ok(outcome);
+    }
+    let states = count(drops.count());
+    if !terminal.ask(&format!("Drop {states}?"), args.consent)? {
+        return Err(Failure::Refused("nothing was changed".into()));
+    }
+    let mut dropped = 0;
+    for (address, states) in addresses {
+        let done = drop_from(client, terminal, args, &address, states).await;
+        dropped += done.map_err(|failure| so_far(failure, dropped))?;
+    }
+    terminal.print(&format!("Dropped {}.\n", count(dropped)))?;
+    Ok(outcome)
+}
+
+/// Drops states from one object. What other clients change meanwhile is looked at again. Returns how many were dropped.
+async fn drop_from(
+    client: &Client,
+    terminal: &Terminal,
+    args: &Forget,
+    address: &Address,
+    wanted: &BTreeMap<String, PodState>,
+) -> Result<usize, Failure> {
+    let mut agreed = wanted.clone();
+    for _ in 0..TRIES {
+        let object = address.read(client).await?;
+        let refused = |error| Failure::Refused(format!("PersistentPodState {}: {error}", address.name));
+        let mut now = states(&object).map_err(refused)?;
+        now.retain(|pod, _| wanted.contains_key(pod));
+        // What is gone meanwhile needs no consent; what is other than it was shown does.
+        let changed: Vec<_> = now.iter().filter(|(pod, state)| agreed.get(*pod) != Some(state)).collect();
+        if !changed.is_empty() {
+            let lines = changed.iter().map(|(pod, state)| format!("{pod}: {}", describe(Some(state))));
+            let lines: Vec<String> = lines.map(|line| "  ".to_owned() + &printable(&line) + "\n").collect();
+            let lines = lines.concat();
+            terminal.print(&format!("Another client has changed what is recorded meanwhile:\n{lines}"))?;
+            if !terminal.ask("Drop this as well?", args.consent)? {
+                return Err(Failure::Refused(format!(
+                    "nothing was dropped from PersistentPodState {}",
+                    address.name
+                )));
+            }
+        }
+        agreed.clone_from(&now);
+        let pods = wanted.keys().map(String::as_str);
+        let Some(edit) = drop_states(&object, pods).map_err(refused)? else { return Ok(0) };
+        match address.write(client, &edit).await {
+            Ok(stored) => {
+                let pods: Vec<&str> = now.keys().map(String::as_str).collect();
+                let note = Note {
+                    about: &stored,
+                    reason: "StatesForgotten",
+                    action: "Forget",
+                    message: format!(
+                        "the recorded states of {} were dropped with kubectl pps forget",
+                        pods.join(", ")
+                    ),
+                };
+                publish(client, terminal, &note).await;
+                return Ok(now.len());
+            }
+            Err(WriteError::Conflict(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Failure::Refused(format!(
+        "other clients change PersistentPodState {} all the time; run the command again",
+        address.name
+    )))
+}
+
+fn table(drops: &Drops, terminal: &Terminal) -> String {
+    let mut table = Table::new(terminal.style(), &["NAMESPACE", "PPS", "POD", "RECORDED"]);
+    for ((namespace, pps), states) in &drops.objects {
+        for (pod, state) in states {
+            let state = describe(Some(state));
+            table.row(&[(namespace, None), (pps, None), (pod, None), (&state, Some(Role::Removed))]);
+        }
+    }
+    table.render()
+}
+
+fn count(states: usize) -> String {
+    if states == 1 { "1 recorded state".into() } else { format!("{states} recorded states") }
+}
+
+/// A failure after something was dropped already says so.
+fn so_far(failure: Failure, dropped: usize) -> Failure {
+    let more = |text: String| {
+        if dropped == 0 { text } else { format!("{text}\n{} dropped before that", count(dropped)) }
+    };
+    match failure {
+        Failure::Usage(text) => Failure::Usage(more(text)),
+        Failure::Refused(text) => Failure::Refused(more(text)),
+        Failure::Unreadable(text) => Failure::Unreadable(more(text)),
+    }
 }

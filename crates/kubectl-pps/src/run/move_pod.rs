@@ -1,14 +1,259 @@
 //! `move`: moves a Pod.
+//!
+//! Each step leaves the cluster in a state from which the same command goes on: the annotation and the state are as they
+//! shall be already, and a Pod that is gone is created again with that state.
 
+mod wait;
+
+use std::fmt::Write as _;
+
+use kube::Client;
+use pps_check::facts::Right;
+use pps_core::PodState;
+use pps_core::RECORD_ANNOTATION;
+use pps_core::edit::{Edit, set_state};
+use pps_core::packed::recorded_state;
+use serde_json::{Value, json};
+
+use super::rights;
+use super::states::{Address, TRIES, publish};
 use crate::args::{Connection, Move};
-use crate::print::Terminal;
+use crate::cluster::connect;
+use crate::cluster::read::{Wanted, get, read};
+use crate::cluster::write::{self, Note, Write, WriteError};
+use crate::decide::relocate::{Decision, Destination, Relocation, Removal, Request, decide, describe};
+use crate::print::{Role, Terminal, printable};
+use crate::snapshot::Scope;
 use crate::{Failure, Outcome};
 
-#[allow(clippy::unused_async, reason = "it will read")]
 pub(super) async fn run(
-    _args: &Move,
-    _connection: &Connection,
-    _terminal: &Terminal,
+    args: &Move,
+    connection: &Connection,
+    terminal: &Terminal,
 ) -> Result<Outcome, Failure> {
-    Err(Failure::Usage("this command is not there yet".into()))
+    let connected = connect(connection).await?;
+    let (client, namespace) = (&connected.client, connected.namespace.as_str());
+    let wanted = Wanted { pods: true, nodes: true, other_pods: true, workloads: true, volumes: true };
+    let snapshot = Box::pin(read(client, &Scope::Namespace(namespace.to_owned()), wanted)).await?;
+    let to = args.to.as_deref().map(Destination::Node);
+    let request = Request {
+        namespace,
+        pod: &args.pod,
+        destination: to.or(args.anywhere.then_some(Destination::Anywhere)),
+        drop_annotations: args.drop_annotations,
+    };
+    let relocation = match decide(&snapshot, &request)? {
+        Decision::Move(relocation) => *relocation,
+        Decision::Done(text) => {
+            terminal.print(&(printable(&text) + "\n"))?;
+            return Ok(Outcome::Well);
+        }
+    };
+    let head = format!("Move Pod {} in namespace {namespace}", args.pod);
+    let mut plan = terminal.style().paint(Role::Strong, &printable(&head)) + "\n";
+    for (title, text) in relocation.plan() {
+        let _ = writeln!(plan, "  {title:<10}{}", printable(&text));
+    }
+    terminal.print(&plan)?;
+    let note = |text: &str| terminal.say(&terminal.style_of_errors().note(text));
+    relocation.notes().iter().for_each(|text| note(text));
+    if let Some(obstacle) = relocation.obstacle() {
+        if !args.force {
+            return Err(Failure::Refused(format!(
+                "{obstacle}\nnothing was changed; --force changes what is recorded all the same"
+            )));
+        }
+        obstacle.lines().for_each(note);
+    }
+    let mover = Mover {
+        client,
+        terminal,
+        address: Address::of(&snapshot, namespace, &relocation.pps),
+        relocation: &relocation,
+    };
+    mover.check().await?;
+    if args.consent.dry_run {
+        return Ok(Outcome::Well);
+    }
+    if !terminal.ask(&format!("Move Pod {}?", args.pod), args.consent)? {
+        return Err(Failure::Refused("nothing was changed".into()));
+    }
+    mover.write().await?;
+    mover.wait(args.timeout).await
+}
+
+struct Mover<'a> {
+    client: &'a Client,
+    terminal: &'a Terminal,
+    address: Address,
+    relocation: &'a Relocation,
+}
+
+impl Mover<'_> {
+    fn pod_path(&self) -> String {
+        let Relocation { namespace, pod, .. } = self.relocation;
+        format!("/api/v1/namespaces/{namespace}/pods/{pod}")
+    }
+
+    fn pod_right(&self, verb: &'static str, resource: &str) -> Right {
+        let Relocation { namespace, pod, .. } = self.relocation;
+        Right::new(verb, "", resource).named(pod).within(namespace)
+    }
+
+    /// The Pod as it is now; none if there is none.
+    async fn read_pod(&self) -> Result<Option<Value>, Failure> {
+        get(self.client, self.pod_right("get", "pods"), &self.pod_path()).await
+    }
+
+    /// Checks the rights, and that a disruption budget allows the eviction, before anything is written.
+    async fn check(&self) -> Result<(), Failure> {
+        let relocation = self.relocation;
+        let mut needed = vec![(self.pod_right("get", "pods"), "see where the Pod goes")];
+        if let Some(present) = &relocation.present {
+            if present.is_recorded && present.removal == Removal::Evict {
+                needed.push((self.pod_right("patch", "pods"), "keep the Pod from being recorded again"));
+            }
+            match present.removal {
+                Removal::Evict => {
+                    needed.push((self.pod_right("create", "pods/eviction"), "evict the Pod"));
+                }
+                Removal::Delete => needed.push((self.pod_right("delete", "pods"), "delete the Pod")),
+                Removal::None => {}
+            }
+        }
+        if relocation.wish.changes(relocation.before.as_ref()) {
+            needed.push((self.address.right(), "change what is recorded"));
+        }
+        rights::require(self.client, &needed).await?;
+        if let Some(present) = relocation.present.as_ref().filter(|one| one.removal == Removal::Evict) {
+            let evict = Write::evict(&relocation.namespace, &relocation.pod, &present.uid).as_dry_run();
+            if let Err(WriteError::Disruption(why)) = write::send(self.client, evict).await {
+                return Err(Failure::Refused(format!(
+                    "a PodDisruptionBudget forbids to evict Pod {} now: {why}\nnothing was changed",
+                    relocation.pod
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Does all that has to be written.
+    async fn write(&self) -> Result<(), Failure> {
+        let present = self.relocation.present.as_ref();
+        if let Some(present) = present.filter(|one| one.is_recorded && one.removal == Removal::Evict) {
+            self.exempt(&present.uid).await?;
+        }
+        let changed = self.write_state().await?;
+        if let Some(present) = present {
+            self.remove(&present.uid, present.removal).await?;
+        }
+        if changed {
+            // Another recorder may not know the annotation.
+            self.write_state().await?;
+        }
+        Ok(())
+    }
+
+    /// Annotates the Pod, so that the sidecar leaves its state alone.
+    async fn exempt(&self, uid: &str) -> Result<(), Failure> {
+        for _ in 0..TRIES {
+            let Some(pod) = self.read_pod().await?.filter(|pod| pod["metadata"]["uid"] == uid) else {
+                return Err(Failure::Refused(format!(
+                    "Pod {} was created again meanwhile, nothing was changed; run the command again",
+                    self.relocation.pod
+                )));
+            };
+            let version = &pod["metadata"]["resourceVersion"];
+            let body = json!({"metadata": {
+                "uid": uid, "resourceVersion": version, "annotations": {RECORD_ANNOTATION: "false"},
+            }});
+            let patch = Write::merge_patch(self.pod_right("patch", "pods"), self.pod_path(), body);
+            match write::send(self.client, patch).await {
+                Ok(_) => return Ok(()),
+                // The kubelet has written its status.
+                Err(WriteError::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Failure::Refused(format!(
+            "other clients change Pod {} all the time, nothing was changed; run the command again",
+            self.relocation.pod
+        )))
+    }
+
+    /// Writes the state, made from what is recorded at that moment. Returns whether it was another one.
+    async fn write_state(&self) -> Result<bool, Failure> {
+        let Relocation { pod, wish, to, .. } = self.relocation;
+        let refused = |error: &dyn std::fmt::Display| {
+            Failure::Refused(format!("PersistentPodState {}: {error}", self.address.name))
+        };
+        for _ in 0..TRIES {
+            let object = self.address.read(self.client).await?;
+            let before = recorded_state(&object["status"], pod).map_err(|error| refused(&error))?;
+            if !wish.changes(before.as_ref()) {
+                return Ok(false);
+            }
+            let after = wish.state(before.as_ref());
+            let edit: Option<Edit> =
+                set_state(&object, pod, after.as_ref()).map_err(|error| refused(&error))?;
+            let Some(edit) = edit else { return Ok(false) };
+            match self.address.write(self.client, &edit).await {
+                Ok(stored) => {
+                    let to = to.as_deref().unwrap_or("any node");
+                    self.tell(&stored, to, before.as_ref(), after.as_ref()).await;
+                    return Ok(true);
+                }
+                Err(WriteError::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Failure::Refused(format!(
+            "other clients change PersistentPodState {} all the time; run the command again",
+            self.address.name
+        )))
+    }
+
+    async fn tell(&self, stored: &Value, to: &str, before: Option<&PodState>, after: Option<&PodState>) {
+        let message = format!(
+            "Pod {} is moved to {to} with kubectl pps move: its recorded state was {}, and is {}",
+            self.relocation.pod,
+            describe(before),
+            describe(after)
+        );
+        let note = Note { about: stored, reason: "PodMoved", action: "Move", message };
+        publish(self.client, self.terminal, &note).await;
+    }
+
+    /// Evicts or deletes exactly this Pod.
+    async fn remove(&self, uid: &str, removal: Removal) -> Result<(), Failure> {
+        let Relocation { namespace, pod, .. } = self.relocation;
+        for _ in 0..TRIES {
+            let write = match removal {
+                Removal::None => return Ok(()),
+                Removal::Evict => Write::evict(namespace, pod, uid),
+                Removal::Delete => {
+                    let now = self.read_pod().await?.filter(|pod| pod["metadata"]["uid"] == uid);
+                    let Some(now) = now else { return Ok(()) };
+                    let version = now["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+                    Write::delete(self.pod_right("delete", "pods"), self.pod_path(), uid, version)
+                }
+            };
+            match write::send(self.client, write).await {
+                Ok(_) | Err(WriteError::NotFound) => return Ok(()),
+                // Of an eviction: another Pod has the name already. Of a deletion: the Pod has changed.
+                Err(WriteError::Conflict(_)) => {
+                    if self.read_pod().await?.is_none_or(|pod| pod["metadata"]["uid"] != uid) {
+                        return Ok(());
+                    }
+                }
+                Err(WriteError::Disruption(why)) => {
+                    return Err(Failure::Refused(format!(
+                        "a PodDisruptionBudget forbids to evict Pod {pod} now: {why}\nwhat is recorded is changed already: run the command again when the budget allows it"
+                    )));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Failure::Refused(format!("Pod {pod} changes all the time; run the command again")))
+    }
 }

@@ -1,0 +1,96 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::snapshot::{Pps, Scope, Unseen};
+
+fn pps(name: &str, states: &Value) -> Pps {
+    Pps::read(json!({
+        "metadata": {"name": name, "namespace": "prod", "uid": "u", "resourceVersion": "1"},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name}},
+        "status": {"podStates": states},
+    }))
+    .unwrap()
+}
+
+fn pod(name: &str, is_ready: bool, annotations: &Value) -> Pod {
+    let ready = if is_ready { "True" } else { "False" };
+    let mut pod = json!({
+        "metadata": {"name": name, "namespace": "prod", "uid": name, "annotations": annotations},
+        "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    });
+    if is_ready {
+        pod["spec"]["nodeName"] = "node-1".into();
+    }
+    Pod::read(pod).unwrap()
+}
+
+fn snapshot() -> Snapshot {
+    let mut snapshot = Snapshot::empty(Scope::Namespace("prod".into()));
+    let on = |node: &str| json!({"nodeName": node});
+    snapshot.pps = vec![
+        pps("db", &json!({"db-0": on("node-1"), "db-1": on("node-1"), "db-2": on("node-2"), "db-3": {}})),
+        pps("web", &json!({"web-0": on("node-1")})),
+    ];
+    snapshot.pods = vec![
+        pod("db-0", true, &json!({})),
+        pod("db-1", false, &json!({"kruise.io/injected-persistent-pod-state": "db"})),
+    ];
+    snapshot
+}
+
+fn dropped(drops: &Drops) -> Vec<&str> {
+    drops.objects.values().flatten().map(|(pod, _)| pod.as_str()).collect()
+}
+
+#[test]
+fn only_what_the_sidecar_would_not_record_again_is_dropped() {
+    let names: Vec<String> = ["db-0", "db-1", "db-2", "db-3"].map(str::to_owned).into();
+    let drops = decide(&snapshot(), Which::Pods(&names)).unwrap();
+    assert_eq!((dropped(&drops), drops.count()), (vec!["db-1", "db-2"], 2));
+    assert_eq!(drops.ready, [("prod".to_owned(), "db-0".to_owned())]);
+    assert_eq!(drops.pending, [("prod".to_owned(), "db-1".to_owned())]);
+    assert_eq!(drops.unrecorded, ["db-3"], "an empty entry is none");
+    assert!(!drops.is_complete());
+    let notes = drops.notes().join("\n");
+    for expected in [
+        "kubectl pps move db-0 -n prod",
+        "kubectl delete pod db-1 -n prod",
+        "nothing is recorded of Pod db-3",
+    ] {
+        assert!(notes.contains(expected), "{notes}");
+    }
+    let mut exempt = snapshot();
+    exempt.pods = vec![pod("db-0", true, &json!({RECORD_ANNOTATION: "false"}))];
+    assert_eq!(dropped(&decide(&exempt, Which::Pods(&names[..1])).unwrap()), ["db-0"]);
+}
+
+#[test]
+fn a_node_stands_for_all_that_was_recorded_on_it() {
+    let drops = decide(&snapshot(), Which::Node("node-1")).unwrap();
+    assert_eq!(dropped(&drops), ["db-1", "web-0"]);
+    assert_eq!(drops.ready.len(), 1);
+    let none = decide(&snapshot(), Which::Node("node-7")).unwrap();
+    assert!(none.objects.is_empty() && none.is_complete());
+}
+
+#[test]
+fn nothing_is_dropped_while_it_is_not_known_whether_pods_run() {
+    for what in ["list pods in namespace prod", "list persistentpodstates.apps.kruise.io in namespace prod"] {
+        let mut snapshot = snapshot();
+        snapshot.unseen = vec![Unseen { what: what.into(), is_forbidden: true, why: String::new() }];
+        let error = decide(&snapshot, Which::Node("node-1")).unwrap_err();
+        assert_eq!((error.exit_code(), error.to_string()), (2, format!("you have no permission to {what}")));
+    }
+}
+
+#[test]
+fn an_object_that_cannot_be_read_does_not_hold_up_the_others() {
+    let mut snapshot = snapshot();
+    let mut damaged = snapshot.pps[0].object().clone();
+    damaged["status"]["packed"] = json!({"version": 7});
+    snapshot.pps[0] = Pps::read(damaged).unwrap();
+    let drops = decide(&snapshot, Which::Node("node-1")).unwrap();
+    assert_eq!((dropped(&drops), drops.is_complete()), (vec!["web-0"], false));
+    assert!(drops.notes().join("\n").contains("PersistentPodState db: status.packed.version is 7"));
+}

@@ -1,0 +1,267 @@
+//! Moves a Pod: what has to be recorded so that it goes elsewhere, where it may land then, and how it has to go.
+
+mod forecast;
+mod show;
+
+use std::collections::BTreeMap;
+
+use pps_core::edit::without_place;
+use pps_core::record::{RunningPod, record};
+use pps_core::workload::ordinal;
+use pps_core::{PodState, RECORD_ANNOTATION, Spec, forbids_recording};
+
+pub use self::forecast::Forecast;
+pub use self::show::describe;
+use crate::Failure;
+use crate::decide::unread;
+use crate::snapshot::{Index, Pod, Pps, Snapshot, WorkloadKey};
+
+/// What the user wants.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// The Pod.
+    pub pod: &'a str,
+    /// Where it should go; none if the user does not say.
+    pub destination: Option<Destination<'a>>,
+    /// Whether its recorded annotations are dropped.
+    pub drop_annotations: bool,
+}
+
+/// Where a Pod should go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination<'a> {
+    /// To this node.
+    Node(&'a str),
+    /// Wherever the scheduler puts it.
+    Anywhere,
+}
+
+/// What to record for a Pod that goes elsewhere.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The node with its labels; none for any.
+    node: Option<(String, BTreeMap<String, String>)>,
+    drop_annotations: bool,
+    spec: Spec,
+    /// Whether the Pod may be Ready when this is written.
+    is_bound: bool,
+}
+
+impl Wish {
+    /// The state to record, in place of what is recorded.
+    ///
+    /// Nothing is dropped of a Pod that is bound: the sidecar looks at the Pod before it fills an empty entry, but not before
+    /// it makes a new one, and what it has heard of the Pod may be late.
+    pub fn state(&self, before: Option<&PodState>) -> Option<PodState> {
+        let before = before.filter(|_| !self.drop_annotations);
+        let Some((node, labels)) = &self.node else {
+            let rest = before.map(without_place).unwrap_or_default();
+            return (self.is_bound || rest != PodState::default()).then_some(rest);
+        };
+        let running = RunningPod {
+            node_name: node,
+            is_node_new: false,
+            node_label: &|key| labels.get(key).map(String::as_str),
+            annotation: &|_| None,
+            pod_ips: &[],
+        };
+        Some(record(&self.spec, &running, before))
+    }
+
+    /// Whether this has to be written at all. An entry is not made only to be empty.
+    pub fn changes(&self, before: Option<&PodState>) -> bool {
+        let after = self.state(before);
+        let is_nothing = |state: Option<&PodState>| state.is_none_or(|state| *state == PodState::default());
+        before != after.as_ref() && !(is_nothing(before) && is_nothing(after.as_ref()))
+    }
+}
+
+/// The Pod that has to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Present {
+    /// Its UID.
+    pub uid: String,
+    /// The node that it is bound to.
+    pub node: Option<String>,
+    /// How it goes.
+    pub removal: Removal,
+    /// Whether the sidecar would overwrite what is written.
+    pub is_recorded: bool,
+}
+
+/// How a Pod goes, so that its controller creates it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// It is being deleted, or has nothing injected that keeps it from going.
+    None,
+    /// It is evicted, as `PodDisruptionBudgets` allow.
+    Evict,
+    /// It is Pending, and is deleted.
+    Delete,
+}
+
+/// A move that is possible.
+#[derive(Clone, Debug)]
+pub struct Relocation {
+    /// The Pod's namespace.
+    pub namespace: String,
+    /// The Pod.
+    pub pod: String,
+    /// The Pod as it is; none if it does not exist now.
+    pub present: Option<Present>,
+    /// The PersistentPodState that governs its workload.
+    pub pps: String,
+    /// What is recorded.
+    pub before: Option<PodState>,
+    /// What to record.
+    pub wish: Wish,
+    /// Where it should go; none for any node.
+    pub to: Option<String>,
+    /// Where it may land; none if nodes may not be read, or the Pod does not exist.
+    pub forecast: Option<Forecast>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub enum Decision {
+    /// The Pod is moved.
+    Move(Box<Relocation>),
+    /// It is there already, and recorded there.
+    Done(String),
+}
+
+/// Decides a move.
+///
+/// # Errors
+///
+/// If it is not possible, or too little could be read.
+pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Decision, Failure> {
+    let (namespace, name) = (request.namespace, request.pod);
+    let index = Index::of(snapshot);
+    let pod = index.pod(namespace, name).filter(|pod| !pod.is_finished());
+    if pod.is_none() {
+        unread::require(snapshot, "pods")?;
+    }
+    unread::require(snapshot, unread::PPS)?;
+    let pps = governing(&index, namespace, name, pod)?;
+    let spec = pps.spec().map_err(|error| {
+        Failure::Refused(format!("PersistentPodState {} cannot be read: {error}", pps.name()))
+    })?;
+    let unreadable = |error| Failure::Refused(format!("PersistentPodState {}: {error}", pps.name()));
+    let before = pps.state(name).map_err(unreadable)?;
+    let is_bound = pod.is_some_and(|pod| pod.node().is_some());
+    let wish = |destination| -> Result<Wish, Failure> {
+        let node = match destination {
+            Destination::Anywhere => None,
+            Destination::Node(node) => Some((node.to_owned(), labels_of(snapshot, node)?)),
+        };
+        Ok(Wish { node, drop_annotations: request.drop_annotations, spec: spec.clone(), is_bound })
+    };
+    let forecast = |after: Option<&PodState>| {
+        forecast::forecast(snapshot, &index, pod?, pps, &spec, before.as_ref(), after)
+    };
+    let Some(destination) = request.destination else {
+        let after = wish(Destination::Anywhere)?.state(before.as_ref());
+        let candidates = forecast(after.as_ref()).map(|forecast| forecast.candidates());
+        return Err(Failure::Usage(show::ask_where(name, candidates.as_deref())));
+    };
+    let wish = wish(destination)?;
+    let after = wish.state(before.as_ref());
+    let to = match destination {
+        Destination::Node(node) => Some(node.to_owned()),
+        Destination::Anywhere => None,
+    };
+    if let Some(pod) = pod.filter(|pod| to.is_some() && pod.node() == to.as_deref() && !pod.is_terminating())
+        && !wish.changes(before.as_ref())
+    {
+        return Ok(Decision::Done(format!("Pod {name} is on {} already", pod.node().unwrap_or_default())));
+    }
+    let successor =
+        pod.map(|pod| forecast::successor(&index, pod, pps, &spec, before.as_ref(), after.as_ref()));
+    let present = pod.map(|pod| Present {
+        uid: pod.uid().to_owned(),
+        node: pod.node().map(str::to_owned),
+        removal: removal(pod, successor.as_ref()),
+        is_recorded: pod.node().is_some()
+            && !pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording),
+    });
+    let forecast = forecast(after.as_ref());
+    Ok(Decision::Move(Box::new(Relocation {
+        namespace: namespace.to_owned(),
+        pod: name.to_owned(),
+        present,
+        pps: pps.name().to_owned(),
+        before,
+        wish,
+        to,
+        forecast,
+    })))
+}
+
+fn removal(pod: &Pod, successor: Option<&serde_json::Value>) -> Removal {
+    if pod.is_terminating() {
+        Removal::None
+    } else if pod.node().is_some() {
+        Removal::Evict
+    } else {
+        // A Pod that was created after the state had been changed may wait for a node. Its successor would be the same.
+        let affinity = |pod: &serde_json::Value| pod["spec"]["affinity"]["nodeAffinity"].clone();
+        let is_same = successor.is_some_and(|successor| affinity(successor) == affinity(pod.object()));
+        if is_same { Removal::None } else { Removal::Delete }
+    }
+}
+
+/// The PersistentPodState of the Pod's workload. Of a Pod that does not exist now, the one that has its state or whose
+/// workload gives such a name.
+fn governing<'a>(
+    index: &Index<'a>,
+    namespace: &str,
+    name: &str,
+    pod: Option<&Pod>,
+) -> Result<&'a Pps, Failure> {
+    let Some(pod) = pod else {
+        let mut candidates: Vec<&'a Pps> = index
+            .targeted()
+            .filter(|(key, _)| key.namespace == namespace)
+            .filter_map(|(key, all)| Some((key, *all.first()?)))
+            .filter(|(key, pps)| {
+                ordinal(&key.name, name).is_some() || pps.state(name).is_ok_and(|state| state.is_some())
+            })
+            .map(|(_, pps)| pps)
+            .collect();
+        candidates.sort_by_key(|pps| pps.state(name).ok().flatten().is_none());
+        return candidates.first().copied().ok_or_else(|| {
+            Failure::Refused(format!(
+                "there is no Pod {name} in namespace {namespace}, and nothing is recorded of it"
+            ))
+        });
+    };
+    let nothing = |why: String| {
+        Failure::Refused(format!(
+            "{why}: nothing pins Pod {name}; kubectl delete pod {name} has the scheduler choose again"
+        ))
+    };
+    let Some((owner, _)) = pod.owner() else { return Err(nothing("it has no controller".into())) };
+    let key = WorkloadKey::of(namespace, &owner);
+    index
+        .governing(&key)
+        .ok_or_else(|| nothing(format!("no PersistentPodState names {} {}", owner.kind, owner.name)))
+}
+
+/// The labels of a node.
+fn labels_of(snapshot: &Snapshot, node: &str) -> Result<BTreeMap<String, String>, Failure> {
+    if snapshot.nodes.is_none() {
+        unread::require(snapshot, "nodes")?;
+    }
+    let Some(found) = snapshot.node(node) else {
+        return Err(Failure::Refused(format!("there is no node {node}")));
+    };
+    let labels = found.object()["metadata"]["labels"].as_object();
+    let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+    Ok(labels.into_iter().flatten().filter_map(|(key, value)| Some((key.clone(), text(value)?))).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::snapshot::{Node, Scope, Unseen, Workload};
+
+const HOST: &str = "kubernetes.io/hostname";
+
+fn node(name: &str, zone: &str) -> Node {
+    Node::read(json!({
+        "metadata": {"name": name, "labels": {HOST: name, "topology.kubernetes.io/zone": zone}},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+    }))
+    .unwrap()
+}
+
+/// A Pod of the StatefulSet `db` with the affinity that the policy gives it for this node.
+fn pod(name: &str, node: Option<&str>, pinned_to: Option<&str>) -> Value {
+    let mut pod = json!({
+        "metadata": {"name": name, "namespace": "prod", "uid": format!("uid-{name}"), "resourceVersion": "5",
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "s", "controller": true}]},
+        "spec": {"containers": [{"name": "c"}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    match node {
+        Some(node) => pod["spec"]["nodeName"] = node.into(),
+        None => pod["status"] = json!({"phase": "Pending"}),
+    }
+    if let Some(pinned_to) = pinned_to {
+        pod["metadata"]["annotations"] = json!({"kruise.io/injected-persistent-pod-state": "db"});
+        pod["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": HOST, "operator": "In", "values": [pinned_to]}]}]}}});
+    }
+    pod
+}
+
+fn state(node: &str) -> Value {
+    json!({"nodeName": node, "nodeTopologyLabels": {HOST: node}, "annotations": {"ip": "10.0.0.7"}})
+}
+
+fn pps(states: &Value) -> Value {
+    json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+        "metadata": {"name": "db", "namespace": "prod", "uid": "uid-p", "resourceVersion": "9"},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"},
+            "requiredPersistentTopology": {"nodeTopologyKeys": [HOST]},
+            "persistentPodAnnotations": [{"key": "ip"}],
+        },
+        "status": {"podStates": states},
+    })
+}
+
+fn snapshot(pods: &[Value], pps: &[Value]) -> Snapshot {
+    let mut snapshot = Snapshot::empty(Scope::Namespace("prod".into()));
+    snapshot.pods = pods.iter().cloned().filter_map(Pod::read).collect();
+    snapshot.pps = pps.iter().cloned().filter_map(Pps::read).collect();
+    let nodes = [node("node-1", "a"), node("node-2", "a"), node("node-3", "b")];
+    snapshot.nodes = Some(nodes.into_iter().map(|node| (node.name().to_owned(), node)).collect());
+    let set = json!({"metadata": {"name": "db", "namespace": "prod", "uid": "s"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "db"}}, "template": {"spec": {"containers": [{"name": "c"}]}}}});
+    snapshot.workloads = Workload::read(set, "apps/v1").into_iter().collect();
+    snapshot
+}
+
+fn running() -> Snapshot {
+    snapshot(&[pod("db-0", Some("node-1"), Some("node-1"))], &[pps(&json!({"db-0": state("node-1")}))])
+}
+
+fn request(destination: Option<Destination<'_>>) -> Request<'_> {
+    Request { namespace: "prod", pod: "db-0", destination, drop_annotations: false }
+}
+
+fn relocation(snapshot: &Snapshot, request: &Request<'_>) -> Relocation {
+    match decide(snapshot, request).unwrap() {
+        Decision::Move(relocation) => *relocation,
+        Decision::Done(text) => panic!("{text}"),
+    }
+}
+
+fn after(relocation: &Relocation) -> Value {
+    json!(relocation.wish.state(relocation.before.as_ref()))
+}
+
+#[test]
+fn a_running_pod_goes_to_a_node_with_its_annotations() {
+    let relocation = relocation(&running(), &request(Some(Destination::Node("node-3"))));
+    assert_eq!(after(&relocation), state("node-3"));
+    let present = relocation.present.as_ref().unwrap();
+    assert_eq!((present.removal, present.is_recorded), (Removal::Evict, true));
+    assert_eq!(relocation.forecast.as_ref().unwrap().may_land_on, ["node-3"]);
+    assert_eq!((relocation.obstacle(), relocation.notes()), (None, vec![]));
+    let without = Request { drop_annotations: true, ..request(Some(Destination::Node("node-3"))) };
+    let without = super::tests::relocation(&running(), &without);
+    assert_eq!(after(&without), json!({"nodeName": "node-3", "nodeTopologyLabels": {HOST: "node-3"}}));
+}
+
+#[test]
+fn a_pod_that_goes_anywhere_keeps_annotations_and_an_entry_while_it_is_bound() {
+    let anywhere = request(Some(Destination::Anywhere));
+    let bound = relocation(&running(), &anywhere);
+    assert_eq!(after(&bound), json!({"annotations": {"ip": "10.0.0.7"}}));
+    let mut landing = bound.forecast.unwrap().candidates();
+    landing.sort();
+    assert_eq!(landing, ["node-1", "node-2", "node-3"]);
+    let dropping = Request { drop_annotations: true, ..anywhere };
+    assert_eq!(
+        after(&relocation(&running(), &dropping)),
+        json!({}),
+        "the sidecar checks before it fills an empty entry"
+    );
+
+    let pending = snapshot(&[pod("db-0", None, Some("node-9"))], &[pps(&json!({"db-0": state("node-9")}))]);
+    let pending = relocation(&pending, &dropping);
+    assert_eq!((after(&pending), pending.present.unwrap().removal), (Value::Null, Removal::Delete));
+}
+
+#[test]
+fn a_pod_that_was_created_with_the_new_state_is_not_deleted_again() {
+    let anywhere = request(Some(Destination::Anywhere));
+    for (states, pinned_to, destination) in [
+        (json!({"db-0": {"annotations": {"ip": "10.0.0.7"}}}), None, anywhere),
+        (json!({}), None, anywhere),
+        (json!({"db-0": state("node-3")}), Some("node-3"), request(Some(Destination::Node("node-3")))),
+    ] {
+        let snapshot = snapshot(&[pod("db-0", None, pinned_to)], &[pps(&states)]);
+        let relocation = relocation(&snapshot, &destination);
+        assert!(!relocation.wish.changes(relocation.before.as_ref()), "{states}");
+        assert_eq!(relocation.present.unwrap().removal, Removal::None, "{states}");
+    }
+}
+
+#[test]
+fn an_interrupted_move_goes_on_where_it_was() {
+    let to = request(Some(Destination::Node("node-3")));
+    // Annotated and recorded anew, but not evicted yet.
+    let mut annotated = pod("db-0", Some("node-1"), Some("node-1"));
+    annotated["metadata"]["annotations"][RECORD_ANNOTATION] = "false".into();
+    let begun = snapshot(&[annotated.clone()], &[pps(&json!({"db-0": state("node-3")}))]);
+    let begun = relocation(&begun, &to);
+    assert!(!begun.wish.changes(begun.before.as_ref()));
+    let present = begun.present.unwrap();
+    assert_eq!((present.removal, present.is_recorded), (Removal::Evict, false));
+    // Evicted, and not gone yet.
+    annotated["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    let ending = snapshot(&[annotated], &[pps(&json!({"db-0": state("node-3")}))]);
+    assert_eq!(relocation(&ending, &to).present.unwrap().removal, Removal::None);
+    // Gone, and not created again yet.
+    let gone = snapshot(&[], &[pps(&json!({"db-0": state("node-1")}))]);
+    let gone = relocation(&gone, &to);
+    assert_eq!((gone.present.as_ref(), after(&gone)), (None, state("node-3")));
+    assert!(gone.notes().is_empty());
+    // There.
+    let done =
+        snapshot(&[pod("db-0", Some("node-3"), Some("node-3"))], &[pps(&json!({"db-0": state("node-3")}))]);
+    let Decision::Done(text) = decide(&done, &to).unwrap() else { panic!("it is there") };
+    assert_eq!(text, "Pod db-0 is on node-3 already");
+}
+
+#[test]
+fn what_is_in_the_way_is_named_for_each_node() {
+    let mut snapshot = running();
+    for name in ["node-1", "node-2", "node-3"] {
+        let mut object = snapshot.nodes.as_ref().unwrap()[name].object().clone();
+        object["spec"] = json!({"unschedulable": true});
+        snapshot.nodes.as_mut().unwrap().insert(name.into(), Node::read(object).unwrap());
+    }
+    let anywhere = relocation(&snapshot, &request(Some(Destination::Anywhere))).obstacle().unwrap();
+    assert!(anywhere.starts_with("no node can take Pod db-0:\n- "), "{anywhere}");
+    assert!(["node-1", "node-2", "node-3"].iter().all(|node| anywhere.contains(node)), "{anywhere}");
+    let to = relocation(&snapshot, &request(Some(Destination::Node("node-2")))).obstacle().unwrap();
+    assert!(to.starts_with("node node-2 cannot take Pod db-0:\n- "), "{to}");
+}
+
+#[test]
+fn a_preference_is_no_promise() {
+    let mut object = pps(&json!({"db-0": state("node-1")}));
+    object["spec"]["requiredPersistentTopology"] =
+        json!({"nodeTopologyKeys": ["topology.kubernetes.io/zone"]});
+    let snapshot = snapshot(&[pod("db-0", Some("node-3"), None)], &[object]);
+    let relocation = relocation(&snapshot, &request(Some(Destination::Node("node-1"))));
+    let notes = relocation.notes().join("\n");
+    assert!(
+        notes.contains("does not require the node itself: the scheduler may choose node-1, node-2"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn a_move_that_is_not_possible_says_why() {
+    let refused = |snapshot: &Snapshot, destination| decide(snapshot, &request(destination)).unwrap_err();
+    let anywhere = Some(Destination::Anywhere);
+    let text = |failure: Failure| (failure.exit_code(), failure.to_string());
+
+    let (code, error) = text(refused(&running(), None));
+    assert!(code == 2 && error.contains("--to NODE, or --anywhere"), "{error}");
+    assert!(error.contains("the best ones first: ") && error.contains("node-3"), "{error}");
+    let (code, error) = text(refused(&running(), Some(Destination::Node("node-7"))));
+    assert_eq!((code, error.as_str()), (1, "there is no node node-7"));
+    let (code, error) = text(refused(&snapshot(&[], &[]), anywhere));
+    assert!(code == 1 && error.starts_with("there is no Pod db-0 in namespace prod"), "{error}");
+    let (code, error) = text(refused(&snapshot(&[pod("db-0", None, None)], &[]), anywhere));
+    assert!(code == 1 && error.contains("nothing pins Pod db-0"), "{error}");
+    let mut bare = pod("db-0", Some("node-1"), None);
+    bare["metadata"]["ownerReferences"] = json!([]);
+    let (_, error) = text(refused(&snapshot(&[bare], &[]), anywhere));
+    assert!(error.starts_with("it has no controller: nothing pins"), "{error}");
+    let mut damaged = pps(&json!({}));
+    damaged["status"] = json!({"packed": {"version": 1, "buckets": {"ordinals-0": "7 db-* n\n"}}});
+    let (code, error) = text(refused(&snapshot(&[pod("db-0", None, None)], &[damaged]), anywhere));
+    assert!(code == 1 && error.contains("status.packed.buckets.ordinals-0 is damaged"), "{error}");
+}
+
+#[test]
+fn what_could_not_be_read_is_said_where_it_matters() {
+    let unseen = |what: &str| Unseen { what: what.into(), is_forbidden: true, why: String::new() };
+    let mut snapshot = running();
+    snapshot.nodes = None;
+    snapshot.unseen = vec![unseen("list nodes"), unseen("list pods")];
+    let relocation = relocation(&snapshot, &request(Some(Destination::Anywhere)));
+    assert!(relocation.notes()[0].contains("no permission to list nodes"));
+    let error = decide(&snapshot, &request(Some(Destination::Node("node-2")))).unwrap_err();
+    assert_eq!(error, Failure::Unreadable("you have no permission to list nodes".into()));
+    snapshot.unseen = vec![unseen("list persistentpodstates.apps.kruise.io in namespace prod")];
+    assert_eq!(decide(&snapshot, &request(Some(Destination::Anywhere))).unwrap_err().exit_code(), 2);
+    snapshot.pods.clear();
+    snapshot.unseen = vec![unseen("list pods in namespace prod")];
+    assert_eq!(decide(&snapshot, &request(Some(Destination::Anywhere))).unwrap_err().exit_code(), 2);
+}
+
+#[test]
+fn a_state_is_shown_in_one_line() {
+    let read = |state: Value| serde_json::from_value::<PodState>(state).unwrap();
+    assert_eq!(describe(Some(&read(state("node-1")))), "node-1, hostname=node-1, ip=10.0.0.7");
+    assert_eq!(describe(Some(&read(json!({"annotations": {"a/ip": "x"}})))), "no node, ip=x");
+    assert_eq!((describe(None), describe(Some(&PodState::default()))), ("nothing".into(), "nothing".into()));
+}

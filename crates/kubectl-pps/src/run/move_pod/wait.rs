@@ -1,0 +1,102 @@
+//! Waits until the Pod is somewhere, and says where.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::Mover;
+use crate::print::{Role, printable};
+use crate::snapshot::Pod;
+use crate::{Failure, Outcome};
+
+/// How often the Pod is read.
+const PERIOD: Duration = Duration::from_millis(500);
+/// For how long the scheduler must have found no node.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+impl Mover<'_> {
+    /// Waits for the new Pod, and shows where it landed, or why it is Pending.
+    pub(super) async fn wait(&self, timeout: Duration) -> Result<Outcome, Failure> {
+        let relocation = self.relocation;
+        let name = &relocation.pod;
+        let former = relocation.present.as_ref().filter(|present| {
+            // One that stays is the new Pod itself.
+            present.node.is_some() || present.removal != super::Removal::None
+        });
+        let deadline = Instant::now() + timeout;
+        let mut unschedulable: Option<(String, Instant)> = None;
+        let mut has_said = false;
+        loop {
+            let pod = self.read_pod().await?.and_then(Pod::read);
+            let successor = pod.as_ref().filter(|pod| former.is_none_or(|former| former.uid != pod.uid()));
+            if let Some(node) = successor.and_then(Pod::node) {
+                return self.landed(node);
+            }
+            if let Some(why) = successor.and_then(Pod::unschedulable) {
+                let since = unschedulable.get_or_insert_with(|| (String::new(), Instant::now()));
+                why.clone_into(&mut since.0);
+                if since.1.elapsed() >= PATIENCE {
+                    return self.pending(why);
+                }
+            } else {
+                unschedulable = None;
+            }
+            if Instant::now() >= deadline {
+                return Err(Failure::Refused(self.timed_out(pod.as_ref(), successor.is_some(), timeout)));
+            }
+            if !has_said && former.is_some() && successor.is_none() {
+                self.terminal.say(&format!("waiting until Pod {name} has ended and is created again …"));
+                has_said = true;
+            }
+            sleep(PERIOD).await;
+        }
+    }
+
+    fn landed(&self, node: &str) -> Result<Outcome, Failure> {
+        let relocation = self.relocation;
+        let from = relocation.present.as_ref().and_then(|present| present.node.as_deref());
+        let from = from.map_or_else(String::new, |from| format!(" from {from}"));
+        let is_there = relocation.to.as_deref().is_none_or(|to| to == node);
+        let line = printable(&format!("Pod {} has moved{from} to {node}", relocation.pod));
+        let role = if is_there { Role::Good } else { Role::Warning };
+        let mut text = self.terminal.style().paint(role, &line) + "\n";
+        let kept = relocation.wish.state(relocation.before.as_ref()).unwrap_or_default().annotations;
+        for (key, value) in &kept {
+            let _ = writeln!(text, "  kept annotation {}", printable(&format!("{key}: {value}")));
+        }
+        self.terminal.print(&text)?;
+        if is_there {
+            return Ok(Outcome::Well);
+        }
+        let to = relocation.to.as_deref().unwrap_or_default();
+        self.terminal.say(&self.terminal.style_of_errors().note(&format!(
+            "it is not on {to}: PersistentPodState {} does not require the node itself, and the scheduler chose {node}",
+            relocation.pps
+        )));
+        Ok(Outcome::NotWell)
+    }
+
+    fn pending(&self, why: &str) -> Result<Outcome, Failure> {
+        let (pod, namespace) = (&self.relocation.pod, &self.relocation.namespace);
+        let line = format!("Pod {pod} is Pending: {}", why.lines().next().unwrap_or_default());
+        let line = self.terminal.style().paint(Role::Bad, &printable(&line));
+        self.terminal
+            .print(&format!("{line}\n  why in detail: kubectl pps explain {pod} -n {namespace}\n"))?;
+        Ok(Outcome::NotWell)
+    }
+
+    fn timed_out(&self, pod: Option<&Pod>, is_new: bool, timeout: Duration) -> String {
+        let name = &self.relocation.pod;
+        let what = match pod {
+            None => "its controller has not created it again",
+            Some(_) if is_new => "the scheduler has not looked at it",
+            Some(pod) if pod.is_terminating() => "the former Pod has not ended",
+            Some(_) => "the former Pod is still there",
+        };
+        format!(
+            "Pod {name} is not on a node after {} s: {what}; what is recorded is changed, and the Pod goes on without this command",
+            timeout.as_secs()
+        )
+    }
+}

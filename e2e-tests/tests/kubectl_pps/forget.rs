@@ -1,0 +1,60 @@
+//! `forget`: recorded states are dropped.
+
+use pps_e2e::{cluster::Cluster, control_plane::ADMIN};
+use serde_json::json;
+
+use super::move_pod::{pinned, plugin, run};
+use crate::support::{self, SOON, homes};
+
+#[tokio::test]
+async fn recorded_states_are_dropped() {
+    let cluster = Cluster::builder().product().start().await.unwrap();
+    support::run_in_turn(scenarios![&cluster;
+        states_of_pods_that_are_gone_are_dropped,
+        states_that_were_recorded_on_a_node_are_dropped_in_all_namespaces,
+    ])
+    .await
+    .unwrap();
+}
+
+async fn states_of_pods_that_are_gone_are_dropped(cluster: &Cluster) {
+    let (pool, _) = pinned(cluster, "fg-pods", 3).await;
+    pool.scale("web", 1).await;
+    pool.ready("web", 1).await;
+    pool.wait_for_entries("web", &["web-0", "web-1", "web-2"]).await;
+
+    let shown = run(&pool, &["forget", "web-1", "web-2", "--dry-run"]).await;
+    assert_eq!(shown.exit_code, 0, "{shown:?}");
+    assert!(shown.stdout.contains("web-1") && shown.stdout.contains("web-2"), "{shown:?}");
+    let unasked = run(&pool, &["forget", "web-1"]).await;
+    assert_eq!((unasked.exit_code, unasked.stderr.contains("add --yes")), (2, true), "{unasked:?}");
+    pool.wait_for_entries("web", &["web-0", "web-1", "web-2"]).await;
+
+    let answer = run(&pool, &["forget", "web-0", "web-1", "web-2", "web-9", "--yes"]).await;
+    assert_eq!(answer.exit_code, 1, "{answer:?}");
+    assert!(answer.stdout.contains("Dropped 2 recorded states"), "{answer:?}");
+    assert!(answer.stderr.contains("kubectl pps move web-0 -n fg-pods"), "{answer:?}");
+    assert!(answer.stderr.contains("nothing is recorded of Pod web-9"), "{answer:?}");
+    assert!(!answer.stderr.contains("Event"), "{answer:?}");
+    pool.wait_for_entries("web", &["web-0"]).await;
+    pool.wait_for_object("web", "the number to be right", SOON, |pps| pps.data["status"]["recorded"] == 1)
+        .await;
+    assert!(pool.event("web", "StatesForgotten").await.contains("web-1, web-2"));
+    let again = run(&pool, &["forget", "web-1", "--yes"]).await;
+    assert_eq!(again.exit_code, 1, "{again:?}");
+}
+
+async fn states_that_were_recorded_on_a_node_are_dropped_in_all_namespaces(cluster: &Cluster) {
+    let (one, before) = pinned(cluster, "fg-node", 1).await;
+    let node = homes(&before)["web-0"].clone();
+    one.scale("web", 0).await;
+    one.ready("web", 0).await;
+    let args = ["forget", "--node", &node, "--all-namespaces", "--yes"];
+    let answer = plugin(cluster, ADMIN).run(&args).await.unwrap();
+    assert_eq!(answer.exit_code, 0, "{answer:?}");
+    one.wait_for_entries("web", &[]).await;
+    let again = plugin(cluster, ADMIN).run(&args).await.unwrap();
+    assert_eq!(again.exit_code, 0, "{again:?}");
+    assert!(again.stdout.contains("Nothing is recorded that could be dropped"), "{again:?}");
+    assert_eq!(one.pps("web").await.unwrap().data["status"]["recorded"], json!(0));
+}

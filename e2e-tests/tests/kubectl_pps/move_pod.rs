@@ -1,0 +1,402 @@
+//! `move`: Pods really move, whatever comes in between.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use kube::api::{DeleteParams, Patch, PatchParams};
+use pps_core::{
+    PodState, RECORD_ANNOTATION,
+    packed::{Bucket, Row, write_bucket},
+};
+use pps_e2e::{
+    cluster::{Cluster, PodInfo},
+    control_plane::{ADMIN, User, Version},
+    plugin::{Answer, Plugin},
+};
+use serde_json::{Value, json};
+
+use crate::support::{self, HOSTNAME, Pool, SOON, TIMEOUT, ZONE, homes, required, spec_for};
+
+/// Has the rights of a namespace user.
+const DEVELOPER: &str = "developer";
+const KEPT: &str = "example.io/kept";
+
+#[tokio::test]
+async fn pods_move() {
+    let cluster = Cluster::builder().user(User::new(DEVELOPER)).product().start().await.unwrap();
+    support::run(scenarios![&cluster;
+        a_running_pod_moves_to_a_node_and_then_anywhere,
+        a_pending_pod_whose_node_was_deleted_moves_anywhere,
+        a_pod_moves_whose_state_is_in_the_compact_form,
+        a_pod_with_preferred_topologies_moves,
+        what_is_in_the_way_is_said_and_nothing_is_changed,
+        a_move_that_was_interrupted_goes_on,
+        a_move_that_is_killed_goes_on,
+        a_move_beside_another_writer_overwrites_nothing,
+        a_move_needs_no_more_rights_than_its_steps,
+    ])
+    .await
+    .unwrap();
+}
+
+pub(super) fn plugin(cluster: &Cluster, user: &str) -> Plugin {
+    Plugin::new(cluster.control_plane.kubeconfig_for(user).unwrap())
+}
+
+/// Runs a command in the namespace of a scenario as the administrator.
+pub(super) async fn run(pool: &Pool<'_>, args: &[&str]) -> Answer {
+    run_as(pool, ADMIN, args).await
+}
+
+async fn run_as(pool: &Pool<'_>, user: &str, args: &[&str]) -> Answer {
+    let args = [args, &["--namespace", pool.namespace]].concat();
+    plugin(pool.cluster, user).run(&args).await.unwrap()
+}
+
+/// Three Nodes, and Pods that must return to theirs with an annotation.
+pub(super) async fn pinned<'a>(
+    cluster: &'a Cluster,
+    namespace: &'static str,
+    replicas: u32,
+) -> (Pool<'a>, BTreeMap<String, PodInfo>) {
+    let pool = Pool::new(cluster, namespace, 3, 1).await;
+    let spec = json!({"requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]},
+        "persistentPodAnnotations": [{"key": KEPT}], "persistentPodStateRetentionPolicy": "WhenDeleted"});
+    pool.object("web", &spec_for("web", &spec)).await;
+    let pods = cluster.run_stateful_set(&pool.stateful_set("web", replicas)).await.unwrap();
+    pool.annotate_pod("web-0", &json!({KEPT: "x"})).await;
+    pool.recorded("web", "web").await;
+    (pool, pods)
+}
+
+/// A Node of the scenario on which none of these Pods runs.
+fn free(pool: &Pool<'_>, pods: &BTreeMap<String, PodInfo>) -> String {
+    let homes = homes(pods);
+    (0..3)
+        .map(|index| format!("{}-{index}", pool.namespace))
+        .find(|node| !homes.values().any(|home| home == node))
+        .unwrap()
+}
+
+async fn web_0(pool: &Pool<'_>) -> PodInfo {
+    pool.cluster.pods(pool.namespace, "web").await.unwrap().remove("web-0").unwrap()
+}
+
+async fn assert_on(pool: &Pool<'_>, node: &str, replicas: usize) {
+    let pods = pool.ready("web", replicas).await;
+    assert_eq!(homes(&pods)["web-0"], node);
+    let states = pool.recorded("web", "web").await;
+    assert_eq!(states["web-0"]["nodeName"], node);
+    assert!(!pods["web-0"].annotations.contains_key(RECORD_ANNOTATION));
+}
+
+async fn a_running_pod_moves_to_a_node_and_then_anywhere(cluster: &Cluster) {
+    let (pool, before) = pinned(cluster, "mv-to", 2).await;
+    let (from, to) = (homes(&before)["web-0"].clone(), free(&pool, &before));
+    let asked = run(&pool, &["move", "web-0"]).await;
+    assert_eq!(asked.exit_code, 2, "{asked:?}");
+    assert!(asked.stderr.contains("--to NODE, or --anywhere") && asked.stderr.contains(&to), "{asked:?}");
+    let shown = run(&pool, &["move", "web-0", "--to", &to, "--dry-run"]).await;
+    assert_eq!(shown.exit_code, 0, "{shown:?}");
+    assert!(shown.stdout.contains(&format!("becomes   {to}")), "{shown:?}");
+    let unasked = run(&pool, &["move", "web-0", "--to", &to]).await;
+    assert_eq!((unasked.exit_code, unasked.stderr.contains("add --yes")), (2, true), "{unasked:?}");
+    assert_eq!(web_0(&pool).await.uid, before["web-0"].uid, "nothing has happened yet");
+
+    let moved = run(&pool, &["move", "web-0", "--to", &to, "--yes"]).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    assert!(moved.stdout.contains(&format!("has moved from {from} to {to}")), "{moved:?}");
+    assert!(moved.stdout.contains(&format!("kept annotation {KEPT}: x")), "{moved:?}");
+    assert_on(&pool, &to, 2).await;
+    assert_eq!(web_0(&pool).await.annotations[KEPT], "x");
+    assert!(pool.event("web", "PodMoved").await.contains(&format!("web-0 is moved to {to}")));
+
+    // The same command has nothing left to do.
+    let uid = web_0(&pool).await.uid;
+    let again = run(&pool, &["move", "web-0", "--to", &to, "--yes"]).await;
+    assert_eq!((again.exit_code, again.stdout.contains("already")), (0, true), "{again:?}");
+    assert_eq!(web_0(&pool).await.uid, uid);
+
+    pool.load(&to).await;
+    let moved = run(&pool, &["move", "web-0", "--anywhere", "--drop-annotations", "--yes"]).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    let now = homes(&pool.ready("web", 2).await)["web-0"].clone();
+    assert_ne!(now, to);
+    assert_on(&pool, &now, 2).await;
+    assert!(!web_0(&pool).await.annotations.contains_key(KEPT));
+}
+
+/// The node of web-0 is gone, and its successor waits for it.
+async fn wait_for_gone_node(pool: &Pool<'_>, before: &BTreeMap<String, PodInfo>) {
+    pool.cluster.nodes.delete(&homes(before)["web-0"]).await.unwrap();
+    let params = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+    // The controller that deletes Pods of deleted nodes may be faster.
+    let _ = pool.cluster.pods_api(pool.namespace).delete("web-0", &params).await;
+    let uid = before["web-0"].uid.clone();
+    let what = "web-0 to be created again and to have no node";
+    pool.cluster
+        .wait_for_pods(pool.namespace, "web", what, TIMEOUT, |pods| {
+            pods.get("web-0").is_some_and(|pod| pod.uid != uid && pod.node.is_none())
+        })
+        .await
+        .unwrap();
+}
+
+async fn a_pending_pod_whose_node_was_deleted_moves_anywhere(cluster: &Cluster) {
+    let (pool, before) = pinned(cluster, "mv-gone", 1).await;
+    wait_for_gone_node(&pool, &before).await;
+    let moved = run(&pool, &["move", "web-0", "--anywhere", "--yes"]).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    let now = homes(&pool.ready("web", 1).await)["web-0"].clone();
+    assert_on(&pool, &now, 1).await;
+    assert_eq!(web_0(&pool).await.annotations[KEPT], "x", "what was recorded is brought back");
+}
+
+async fn a_pod_moves_whose_state_is_in_the_compact_form(cluster: &Cluster) {
+    let (pool, before) = pinned(cluster, "mv-compact", 2).await;
+    let to = free(&pool, &before);
+    // So many that the sidecar keeps the form. The others have no Pods now.
+    let states: BTreeMap<String, PodState> = (0..30)
+        .map(|ordinal| {
+            let name = format!("web-{ordinal}");
+            let node = homes(&before).get(&name).unwrap_or(&to).clone();
+            let labels = [(HOSTNAME.to_owned(), node.clone())].into();
+            (name, PodState { node_name: node, node_topology_labels: labels, ..PodState::default() })
+        })
+        .collect();
+    let rows: Vec<Row<'_>> = states.iter().map(|(pod, state)| Row::of(pod, state)).collect();
+    let packed = json!({"version": 1, "buckets": {Bucket::of("web-0").to_string(): write_bucket(&rows)}});
+    let patch = Patch::Merge(json!({"status": {"podStates": null, "packed": packed}}));
+    cluster.pps_api("mv-compact").patch_status("web", &PatchParams::default(), &patch).await.unwrap();
+    pool.wait_for_object("web", "all to be counted", TIMEOUT, |pps| pps.data["status"]["recorded"] == 30)
+        .await;
+
+    let moved = run(&pool, &["move", "web-0", "--to", &to, "--yes"]).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    assert_eq!(homes(&pool.ready("web", 2).await)["web-0"], to);
+    let pps = pool
+        .wait_for_object("web", "the Pod to be recorded", TIMEOUT, |pps| {
+            pps.data["status"]["packed"]["buckets"]["ordinals-0"].is_string()
+                && pps.data["status"].get("podStates").is_none_or(|states| states == &json!({}))
+        })
+        .await;
+    assert_eq!(pps.data["status"]["recorded"], 30);
+    let after = pool.states("web").await;
+    assert_eq!((after.len(), &after["web-0"]["nodeName"]), (30, &json!(to)));
+    assert_eq!(after["web-7"], json!(states["web-7"]));
+}
+
+async fn a_pod_with_preferred_topologies_moves(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "mv-prefer", 3, 1).await;
+    let spec = json!({"preferredPersistentTopology": [{"weight": 100, "preference": {"nodeTopologyKeys": [HOSTNAME]}}]});
+    pool.object("web", &spec_for("web", &spec)).await;
+    let before = cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
+    pool.recorded("web", "web").await;
+    let to = free(&pool, &before);
+    let moved = run(&pool, &["move", "web-0", "--to", &to, "--yes"]).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    assert_on(&pool, &to, 1).await;
+}
+
+async fn what_is_in_the_way_is_said_and_nothing_is_changed(cluster: &Cluster) {
+    let (pool, before) = pinned(cluster, "mv-refuse", 1).await;
+    let home = homes(&before)["web-0"].clone();
+    let others: Vec<String> =
+        (0..3).map(|index| format!("mv-refuse-{index}")).filter(|node| *node != home).collect();
+    let version = cluster.control_plane.version();
+    let policy = if version >= Version::minor(21) { "policy/v1" } else { "policy/v1beta1" };
+    let budget = json!({"apiVersion": policy, "kind": "PodDisruptionBudget",
+        "metadata": {"namespace": "mv-refuse", "name": "all"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    cluster.apply_objects(&[budget]).await.unwrap();
+    pool.object("other", &required("other", &[ZONE])).await;
+    cluster.run_stateful_set(&pool.stateful_set("bare", 1)).await.unwrap();
+    cluster.nodes.cordon(&others[0]).await.unwrap();
+
+    for (args, exit_code, expected) in [
+        (&["web-0", "--to", "mv-none"][..], 1, "there is no node mv-none"),
+        (&["Web", "--anywhere"], 2, "use the name of a Kubernetes object"),
+        (&["nothing", "--anywhere"], 1, "there is no Pod nothing in namespace mv-refuse"),
+        (
+            &["bare-0", "--anywhere"],
+            1,
+            "no PersistentPodState names StatefulSet bare: nothing pins Pod bare-0",
+        ),
+        (&["web-0", "--to", &others[0]], 1, "cannot take Pod web-0"),
+        (&["web-0", "--to", &others[1]], 1, "a PodDisruptionBudget forbids to evict Pod web-0 now"),
+        (&["web-0", "--to", &others[1], "--anywhere"], 2, "cannot be used with"),
+    ] {
+        let answer = run(&pool, &[&["move"], args, &["--yes"]].concat()).await;
+        assert_eq!(answer.exit_code, exit_code, "{answer:?}");
+        assert!(answer.stderr.contains(expected), "{expected}: {answer:?}");
+    }
+    for node in [&home, &others[1]] {
+        cluster.nodes.cordon(node).await.unwrap();
+    }
+    let answer = run(&pool, &["move", "web-0", "--anywhere", "--yes"]).await;
+    assert_eq!(answer.exit_code, 1, "{answer:?}");
+    assert!(answer.stderr.contains("no node can take Pod web-0"), "{answer:?}");
+    assert!(answer.stderr.contains("nothing was changed"), "{answer:?}");
+    let now = web_0(&pool).await;
+    assert_eq!(now.uid, before["web-0"].uid);
+    assert!(!now.annotations.contains_key(RECORD_ANNOTATION), "{:?}", now.annotations);
+    assert_eq!(pool.states("web").await["web-0"]["nodeName"], home);
+
+    // With --force it goes on, and is Pending then.
+    cluster.control_plane.kubectl(&["delete", "pdb", "all", "-n", "mv-refuse"]).await.unwrap();
+    let answer = run(&pool, &["move", "web-0", "--anywhere", "--force", "--yes"]).await;
+    assert_eq!(answer.exit_code, 1, "{answer:?}");
+    assert!(answer.stdout.contains("Pod web-0 is Pending:"), "{answer:?}");
+    assert!(answer.stdout.contains("kubectl pps explain web-0 -n mv-refuse"), "{answer:?}");
+    cluster.nodes.uncordon(&others[0]).await.unwrap();
+    assert_on(&pool, &others[0], 1).await;
+}
+
+/// The first steps of a move to this node, as an interrupted command leaves them.
+async fn begin(pool: &Pool<'_>, to: &str, steps: usize) {
+    if steps >= 1 {
+        pool.annotate_pod("web-0", &json!({RECORD_ANNOTATION: "false"})).await;
+    }
+    if steps >= 2 {
+        let state = json!({"nodeName": to, "nodeTopologyLabels": {HOSTNAME: to}});
+        let patch = Patch::Merge(json!({"status": {"podStates": {"web-0": state}}}));
+        let api = pool.cluster.pps_api(pool.namespace);
+        api.patch_status("web", &PatchParams::default(), &patch).await.unwrap();
+    }
+    if steps >= 3 {
+        pool.cluster.pods_api(pool.namespace).delete("web-0", &DeleteParams::default()).await.unwrap();
+    }
+}
+
+async fn a_move_that_was_interrupted_goes_on(cluster: &Cluster) {
+    let (pool, _) = pinned(cluster, "mv-again", 1).await;
+    for steps in 1..=3 {
+        let before = pool.ready("web", 1).await;
+        let to = free(&pool, &before);
+        begin(&pool, &to, steps).await;
+        let moved = run(&pool, &["move", "web-0", "--to", &to, "--yes"]).await;
+        assert_eq!(moved.exit_code, 0, "after {steps} steps: {moved:?}");
+        assert_on(&pool, &to, 1).await;
+        assert_eq!(web_0(&pool).await.annotations[KEPT], "x", "after {steps} steps");
+    }
+    // It is not needed any longer.
+    for steps in 1..=2 {
+        let before = pool.ready("web", 1).await;
+        begin(&pool, &free(&pool, &before), steps).await;
+        pool.annotate_pod("web-0", &json!({RECORD_ANNOTATION: null})).await;
+        pool.recorded_within("web", "web", SOON).await;
+    }
+}
+
+async fn a_move_that_is_killed_goes_on(cluster: &Cluster) {
+    let (pool, before) = pinned(cluster, "mv-kill", 1).await;
+    let to = free(&pool, &before);
+    let args = ["move", "web-0", "--to", &to, "--yes", "--namespace", "mv-kill"];
+    for milliseconds in [100, 200, 300, 400, 500, 700, 900, 1200] {
+        let mut child = plugin(cluster, ADMIN).start(&args).unwrap();
+        tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+        child.kill().await.unwrap();
+    }
+    let moved = run(&pool, &args[..5]).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    assert_on(&pool, &to, 1).await;
+}
+
+async fn a_move_beside_another_writer_overwrites_nothing(cluster: &Cluster) {
+    let (pool, before) = pinned(cluster, "mv-race", 2).await;
+    let to = free(&pool, &before);
+    let api = cluster.pps_api("mv-race");
+    let writes = async {
+        for number in 0..40 {
+            let condition = json!({"type": "Theirs", "status": "True", "reason": format!("R{number}"),
+                "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            let pps = api.get("web").await.unwrap();
+            let mut conditions = pps.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            conditions.retain(|one| one["type"] != "Theirs");
+            conditions.push(condition);
+            let patch = Patch::Merge(json!({"status": {"conditions": conditions, "theirs": number}}));
+            api.patch_status("web", &PatchParams::default(), &patch).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let args = ["move", "web-0", "--to", &to, "--yes"];
+    let (moved, ()) = tokio::join!(run(&pool, &args), writes);
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    assert_on(&pool, &to, 2).await;
+    let pps = pool.pps("web").await.unwrap();
+    let theirs =
+        pps.data["status"]["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "Theirs");
+    assert_eq!(theirs.unwrap()["reason"], "R39");
+}
+
+/// A Role with these rules for the developer.
+async fn grant(pool: &Pool<'_>, rules: &Value) {
+    let metadata = json!({"name": DEVELOPER, "namespace": pool.namespace});
+    let api = "rbac.authorization.k8s.io";
+    let role =
+        json!({"apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": metadata, "rules": rules});
+    let binding = json!({"apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": api, "kind": "Role", "name": DEVELOPER},
+        "subjects": [{"apiGroup": api, "kind": "User", "name": DEVELOPER}]});
+    pool.cluster.apply_objects(&[role, binding]).await.unwrap();
+}
+
+async fn a_move_needs_no_more_rights_than_its_steps(cluster: &Cluster) {
+    let (pool, before) = pinned(cluster, "mv-rights", 1).await;
+    let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    let kruise = "apps.kruise.io";
+    let reads = [
+        rule("", "pods", &["get", "list"]),
+        rule(kruise, "persistentpodstates", &["get", "list"]),
+        rule("apps", "statefulsets", &["list"]),
+        rule(kruise, "statefulsets", &["list"]),
+    ];
+    let writes = [
+        ("patch pods web-0 in namespace mv-rights", rule("", "pods", &["patch"])),
+        ("create pods/eviction web-0 in namespace mv-rights", rule("", "pods/eviction", &["create"])),
+        (
+            "patch persistentpodstates/status.apps.kruise.io web in namespace mv-rights",
+            rule(kruise, "persistentpodstates/status", &["patch"]),
+        ),
+    ];
+    for (missing, (right, _)) in writes.iter().enumerate() {
+        let others = writes.iter().enumerate().filter(|(number, _)| *number != missing);
+        let rules: Vec<Value> =
+            reads.iter().cloned().chain(others.map(|(_, (_, rule))| rule.clone())).collect();
+        grant(&pool, &rules.into()).await;
+        let answer = eventually(&pool, &["move", "web-0", "--anywhere", "--yes"], right).await;
+        assert_eq!(answer.exit_code, 2, "{answer:?}");
+        assert!(answer.stderr.contains("nothing was changed"), "{answer:?}");
+        assert_eq!(web_0(&pool).await.uid, before["web-0"].uid);
+    }
+    let rules: Vec<Value> = reads.iter().cloned().chain(writes.map(|(_, rule)| rule)).collect();
+    grant(&pool, &rules.into()).await;
+    let right = "you have no permission to list nodes";
+    let answer = eventually(&pool, &["move", "web-0", "--to", "mv-rights-0", "--yes"], right).await;
+    assert_eq!(answer.exit_code, 2, "{answer:?}");
+    pool.load(&homes(&before)["web-0"]).await;
+    let answer = run_as(&pool, DEVELOPER, &["move", "web-0", "--anywhere", "--yes"]).await;
+    assert_eq!(answer.exit_code, 0, "{answer:?}");
+    assert!(answer.stderr.contains("you have no permission to list nodes, so where"), "{answer:?}");
+    assert!(
+        answer.stderr.contains("no Event tells others of this: you have no permission to create events"),
+        "{answer:?}"
+    );
+    let now = homes(&pool.ready("web", 1).await)["web-0"].clone();
+    assert_ne!(now, homes(&before)["web-0"]);
+    assert_on(&pool, &now, 1).await;
+}
+
+/// Runs a command as the developer until it says this: the API server takes a moment to know new rights.
+async fn eventually(pool: &Pool<'_>, args: &[&str], expected: &str) -> Answer {
+    let mut answer = Answer::default();
+    for _ in 0..20 {
+        let args = [args, &["--dry-run"]].concat();
+        answer = run_as(pool, DEVELOPER, &args).await;
+        if answer.stderr.contains(expected) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert!(answer.stderr.contains(expected), "{expected}: {answer:?}");
+    answer
+}
