@@ -144,6 +144,11 @@ pub fn forecast(
         let why = why.map_or_else(|| "nodes were not read".to_owned(), ToString::to_string);
         return Err(Failure::Unreadable(format!("a forecast needs the nodes: {why}")));
     };
+    let most = Limits::CLUSTER.nodes;
+    if nodes.len() > most {
+        let count = nodes.len();
+        return Err(Failure::Refused(format!("the cluster has {count} nodes: at most {most} are simulated")));
+    }
     question.check(nodes)?;
     let mut forecast = Forecast { question: question.in_words(), ..Forecast::default() };
     let namespaces = namespaces(snapshot, question, workload);

@@ -298,6 +298,8 @@ fn add_notes(forecast: &mut Forecast, scenario: &Scenario, result: &RunResult, w
         let Some(object) = scenario.objects.get(index) else { continue };
         let (kind, name) = (&object["kind"], object["metadata"]["name"].as_str().unwrap_or_default());
         let is_theirs = workloads.contains(name) && (kind == "StatefulSet" || kind == KIND);
+        // Such an object is left out.
+        forecast.incomplete |= problem.severity == Severity::Error;
         if is_theirs || problem.severity == Severity::Error {
             let kind = kind.as_str().unwrap_or_default();
             forecast.notes.push(format!("{kind} {name}: {}", problem.message));

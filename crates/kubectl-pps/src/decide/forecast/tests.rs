@@ -270,6 +270,25 @@ fn what_could_not_be_read_is_said_with_what_it_means() {
 }
 
 #[test]
+fn what_is_too_large_to_be_simulated_is_said() {
+    let mut snapshot = cluster(ZONE, false);
+    snapshot.workloads.push({
+        let mut huge = database("shop", 30_000).object().clone();
+        huge["metadata"]["name"] = json!("huge");
+        Workload::read(huge, "apps/v1").unwrap()
+    });
+    let answer = ask(&snapshot, drain("n1"));
+    assert!(
+        answer.notes.iter().any(|note| note.starts_with("StatefulSet huge: all workloads together want"))
+    );
+    assert_eq!((answer.pods.len(), answer.outcome()), (1, Outcome::Incomplete));
+    let many = (0..5001).map(|index| (format!("m{index}"), node(&format!("m{index}"), "a")));
+    snapshot.nodes.as_mut().unwrap().extend(many);
+    let Err(Failure::Refused(text)) = forecast(&snapshot, &drain("n1"), None) else { panic!() };
+    assert_eq!(text, "the cluster has 5004 nodes: at most 5000 are simulated");
+}
+
+#[test]
 fn only_the_workload_that_is_asked_about_is_shown() {
     let only = |kind: &str, name: &str| {
         let target = TargetReference { api_version: "apps/v1".into(), kind: kind.into(), name: name.into() };
