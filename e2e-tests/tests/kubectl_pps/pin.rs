@@ -3,7 +3,9 @@
 use pps_e2e::{
     cluster::{Cluster, StatefulSetSpec},
     control_plane::User,
+    kubewarden::stand_in::WebhookOptions,
     plugin::{Answer, Plugin},
+    sidecar::SidecarOptions,
     wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
@@ -19,7 +21,13 @@ const DEVELOPER: &str = "developer";
 
 #[tokio::test]
 async fn workloads_are_pinned_and_unpinned() {
-    let cluster = Cluster::builder().user(User::new(DEVELOPER)).product().start().await.unwrap();
+    let settings = json!({"annotations": {"deny": ["denied.example.io/*"]}});
+    let cluster = Cluster::builder()
+        .user(User::new(DEVELOPER))
+        .deployed_rights()
+        .policy(WebhookOptions { settings, ..WebhookOptions::default() })
+        .sidecar(SidecarOptions::default());
+    let cluster = cluster.start().await.unwrap();
     support::run(scenarios![&cluster;
         pins_by_annotations_and_unpins,
         writes_and_changes_an_object,
@@ -287,6 +295,9 @@ async fn refuses_what_the_policy_refuses(cluster: &Cluster) {
         (&["deployment/front", "--required", "zone"], "its Pods do not keep their names"),
         (&["deploy/front", "--required", "zone", "--object"], "its Pods do not keep their names"),
         (&["web", "--required", "no key"], "is no label key"),
+        // Only the policy in the cluster knows its settings.
+        (&["web", "--annotation", "denied.example.io/ip", "--object"], "it is denied by"),
+        (&["web", "--annotation", "denied.example.io/ip"], "it is denied by"),
         (&["none", "--required", "zone"], "has no StatefulSet (apps/v1) none"),
     ] {
         let answer = run(&pool, &[&["pin"], args, &["--yes"]].concat()).await;
@@ -299,6 +310,7 @@ async fn refuses_what_the_policy_refuses(cluster: &Cluster) {
         assert_exit(&run(&pool, args).await, 2);
     }
     assert!(pool.pps("web").await.is_err());
+    assert!(workload(&pool, "web").await["metadata"]["annotations"][AUTO].is_null());
 }
 
 async fn finds_workloads_of_any_kind(cluster: &Cluster) {

@@ -61,14 +61,17 @@ pub struct Pin {
     /// The workload: NAME of a StatefulSet, or KIND/NAME.
     #[arg(value_name = "WORKLOAD")]
     pub workload: String,
-    /// A label of nodes to whose value a Pod must return: zone, region, hostname, or any key. May be repeated.
+    /// A label of nodes to whose value a Pod must return: zone, region, hostname, or any key. May be repeated. What is not
+    /// named on the command line stays as it is.
     #[arg(long, value_name = "KEY", group = "what")]
     pub required: Vec<String>,
-    /// A label of nodes whose value a Pod prefers, with a weight from 1 to 100: hostname=50. May be repeated.
+    /// A label of nodes whose value a Pod prefers, with a weight from 1 to 100: hostname=50. zone,hostname is one preference
+    /// of nodes that have both values. May be repeated; that, or a weight other than 100, needs --object.
     #[arg(long, value_name = "KEY[=WEIGHT]", group = "what")]
     pub preferred: Vec<String>,
-    /// An annotation that a Pod gets back. May be repeated.
-    #[arg(long, value_name = "KEY", group = "what")]
+    /// An annotation that a Pod gets back. With =PodIPsCSV or =PodIPsJSON, the Pod's addresses are recorded if it does not
+    /// have the annotation. May be repeated.
+    #[arg(long, value_name = "KEY[=SOURCE]", group = "what")]
     pub annotation: Vec<String>,
     /// How long a state is kept.
     #[arg(long, value_name = "POLICY", value_enum)]
@@ -76,7 +79,7 @@ pub struct Pin {
     /// What happens to states that were recorded on a deleted node.
     #[arg(long, value_name = "POLICY", value_enum)]
     pub on_node_deletion: Option<OnNodeDeletion>,
-    /// Write a PersistentPodState, and not the workload's annotations.
+    /// Write a PersistentPodState, and not the workload's annotations. One that a user has written is changed in any case.
     #[arg(long)]
     pub object: bool,
     /// Consent.
