@@ -1,5 +1,6 @@
 //! Makes documents of the parser's events.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, StrInput, Tag};
@@ -12,6 +13,8 @@ use super::resolve::{Scalar, key_text, resolve};
 pub(super) struct Builder<'a> {
     source: Parser<'a, StrInput<'a>>,
     lines: Vec<&'a str>,
+    /// The place that was looked for last. A line may have a megabyte: JSON has no others.
+    last: Cell<Cursor>,
     /// What has an anchor, and what it costs to repeat it.
     anchors: HashMap<usize, (Document, usize)>,
     expanded: usize,
@@ -19,11 +22,21 @@ pub(super) struct Builder<'a> {
 
 type Spanned<'a> = (Event<'a>, Place);
 
+/// A place in a line, in all units.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursor {
+    line: usize,
+    characters: usize,
+    bytes: usize,
+    units: usize,
+}
+
 impl<'a> Builder<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         Self {
             source: Parser::new_from_str(text),
             lines: text.split('\n').collect(),
+            last: Cell::default(),
             anchors: HashMap::new(),
             expanded: 0,
         }
@@ -136,8 +149,16 @@ impl<'a> Builder<'a> {
 
     fn place(&self, marker: Marker) -> Place {
         let line = marker.line().max(1);
-        let text = self.lines.get(line - 1).copied().unwrap_or_default();
-        Place { line, column: text.chars().take(marker.col()).map(char::len_utf16).sum::<usize>() + 1 }
+        let last = self.last.get();
+        let Cursor { mut characters, mut bytes, mut units, .. } =
+            if last.line == line && last.characters <= marker.col() { last } else { Cursor::default() };
+        let rest = self.lines.get(line - 1).and_then(|text| text.get(bytes..)).unwrap_or_default();
+        for character in rest.chars().take(marker.col() - characters) {
+            (characters, bytes, units) =
+                (characters + 1, bytes + character.len_utf8(), units + character.len_utf16());
+        }
+        self.last.set(Cursor { line, characters, bytes, units });
+        Place { line, column: units + 1 }
     }
 
     /// The parser's error, with a hint for what most often causes it.

@@ -215,6 +215,13 @@ fn a_text_costs_no_more_than_its_limits_allow() {
         assert!(error.contains(expected), "{text:.20}…: {error:.200}");
         assert!(start.elapsed().as_secs() < 20, "{text:.20}… took {:?}", start.elapsed());
     }
+    // JSON in one line, as programs write it.
+    let pods: Vec<String> =
+        (0..20_000).map(|pod| format!("\"db-{pod}\": {{\"nodeName\": \"ü{pod}\"}}")).collect();
+    let start = Instant::now();
+    let document = parse_one(&format!("{{{}}}", pods.join(", "))).unwrap();
+    assert!(start.elapsed().as_secs() < 20, "one line took {:?}", start.elapsed());
+    assert_eq!(document.positions.find("db-1"), Place { line: 1, column: 30 });
     let deep = format!("{}1{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
     assert!(parse(&deep).is_ok());
 }
