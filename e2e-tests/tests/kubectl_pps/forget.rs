@@ -17,6 +17,16 @@ async fn recorded_states_are_dropped() {
     .unwrap();
 }
 
+#[tokio::test]
+async fn without_a_definition_nothing_is_moved_or_forgotten() {
+    let cluster = Cluster::builder().without_crd().start().await.unwrap();
+    for args in [&["forget", "web-0", "--yes"][..], &["move", "web-0", "--anywhere", "--yes"]] {
+        let answer = plugin(&cluster, ADMIN).run(args).await.unwrap();
+        assert_eq!(answer.exit_code, 2, "{answer:?}");
+        assert!(answer.stderr.contains("no definition of PersistentPodState"), "{answer:?}");
+    }
+}
+
 async fn states_of_pods_that_are_gone_are_dropped(cluster: &Cluster) {
     let (pool, _) = pinned(cluster, "fg-pods", 3).await;
     pool.scale("web", 1).await;

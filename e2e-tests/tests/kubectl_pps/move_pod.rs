@@ -100,7 +100,8 @@ async fn a_running_pod_moves_to_a_node_and_then_anywhere(cluster: &Cluster) {
     assert!(shown.stdout.contains(&format!("becomes   {to}")), "{shown:?}");
     let unasked = run(&pool, &["move", "web-0", "--to", &to]).await;
     assert_eq!((unasked.exit_code, unasked.stderr.contains("add --yes")), (2, true), "{unasked:?}");
-    assert_eq!(web_0(&pool).await.uid, before["web-0"].uid, "nothing has happened yet");
+    let now = web_0(&pool).await;
+    assert_eq!((&now.uid, now.terminating), (&before["web-0"].uid, false), "nothing has happened yet");
 
     let moved = run(&pool, &["move", "web-0", "--to", &to, "--yes"]).await;
     assert_eq!(moved.exit_code, 0, "{moved:?}");

@@ -6,6 +6,7 @@ use pps_core::edit::states;
 use pps_core::{PodState, RECORD_ANNOTATION, forbids_recording};
 
 use crate::Failure;
+use crate::decide::hand::Hand;
 use crate::decide::unread;
 use crate::snapshot::{Index, Pod, Snapshot};
 
@@ -104,15 +105,17 @@ impl Drops {
     }
 
     /// What the user should know beside what is dropped.
-    pub fn notes(&self) -> Vec<String> {
+    pub fn notes(&self, hand: &Hand) -> Vec<String> {
         let ready = self.ready.iter().map(|(namespace, pod)| {
             format!(
-                "Pod {pod} is Ready, so the sidecar would record it again within seconds; to move it: kubectl pps move {pod} -n {namespace}"
+                "Pod {pod} is Ready, so the sidecar would record it again within seconds; to move it: {}",
+                hand.pps(&format!("move {pod}"), namespace)
             )
         });
         let pending = self.pending.iter().map(|(namespace, pod)| {
             format!(
-                "Pod {pod} is Pending with what was recorded before; to have it created without: kubectl delete pod {pod} -n {namespace}"
+                "Pod {pod} is Pending with what was recorded before; to have it created without: {}",
+                hand.kubectl_in(&format!("delete pod {pod}"), namespace)
             )
         });
         let unrecorded = self.unrecorded.iter().map(|pod| format!("nothing is recorded of Pod {pod}"));

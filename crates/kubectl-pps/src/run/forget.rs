@@ -8,6 +8,7 @@ use pps_core::edit::{drop_states, states};
 
 use super::rights;
 use super::states::{Address, TRIES, publish};
+use super::status::hand;
 use crate::args::{Connection, Forget};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
@@ -30,7 +31,7 @@ pub(super) async fn run(
     let snapshot = Box::pin(read(client, &scope, Wanted { pods: true, ..Wanted::default() })).await?;
     let which = args.node.as_deref().map_or(Which::Pods(&args.pods), Which::Node);
     let drops = decide(&snapshot, which)?;
-    for note in drops.notes() {
+    for note in drops.notes(&hand(connection, &connected.namespace)) {
         terminal.say(&terminal.style_of_errors().note(&note));
     }
     let outcome = if drops.is_complete() { Outcome::Well } else { Outcome::NotWell };

@@ -17,10 +17,12 @@ use serde_json::{Value, json};
 
 use super::rights;
 use super::states::{Address, TRIES, publish};
+use super::status::hand;
 use crate::args::{Connection, Move};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, get, read};
 use crate::cluster::write::{self, Note, Write, WriteError};
+use crate::decide::hand::Hand;
 use crate::decide::relocate::{Decision, Destination, Relocation, Removal, Request, decide, describe};
 use crate::print::{Role, Terminal, printable};
 use crate::snapshot::Scope;
@@ -68,6 +70,7 @@ pub(super) async fn run(
     let mover = Mover {
         client,
         terminal,
+        hand: hand(connection, namespace),
         address: Address::of(&snapshot, namespace, &relocation.pps),
         relocation: &relocation,
     };
@@ -85,6 +88,8 @@ pub(super) async fn run(
 struct Mover<'a> {
     client: &'a Client,
     terminal: &'a Terminal,
+    /// How the commands are written that an answer names.
+    hand: Hand,
     address: Address,
     relocation: &'a Relocation,
 }
@@ -147,8 +152,12 @@ impl Mover<'_> {
         if let Some(present) = present {
             self.remove(&present.uid, present.removal).await?;
         }
-        if changed {
-            // Another recorder may not know the annotation.
+        // Another recorder may not know the annotation. What is recorded of the next Pod stays.
+        let uid = present.map(|present| present.uid.as_str());
+        if changed
+            && uid.is_some()
+            && self.read_pod().await?.is_none_or(|pod| pod["metadata"]["uid"].as_str() == uid)
+        {
             self.write_state().await?;
         }
         Ok(())

@@ -52,7 +52,7 @@ fn only_what_the_sidecar_would_not_record_again_is_dropped() {
     assert_eq!(drops.pending, [("prod".to_owned(), "db-1".to_owned())]);
     assert_eq!(drops.unrecorded, ["db-3"], "an empty entry is none");
     assert!(!drops.is_complete());
-    let notes = drops.notes().join("\n");
+    let notes = drops.notes(&Hand::default()).join("\n");
     for expected in [
         "kubectl pps move db-0 -n prod",
         "kubectl delete pod db-1 -n prod",
@@ -92,5 +92,10 @@ fn an_object_that_cannot_be_read_does_not_hold_up_the_others() {
     snapshot.pps[0] = Pps::read(damaged).unwrap();
     let drops = decide(&snapshot, Which::Node("node-1")).unwrap();
     assert_eq!((dropped(&drops), drops.is_complete()), (vec!["web-0"], false));
-    assert!(drops.notes().join("\n").contains("PersistentPodState db: status.packed.version is 7"));
+    assert!(
+        drops
+            .notes(&Hand::default())
+            .join("\n")
+            .contains("PersistentPodState db: status.packed.version is 7")
+    );
 }

@@ -81,8 +81,8 @@ impl Mover<'_> {
         let (pod, namespace) = (&self.relocation.pod, &self.relocation.namespace);
         let line = format!("Pod {pod} is Pending: {}", why.lines().next().unwrap_or_default());
         let line = self.terminal.style().paint(Role::Bad, &printable(&line));
-        self.terminal
-            .print(&format!("{line}\n  why in detail: kubectl pps explain {pod} -n {namespace}\n"))?;
+        let next = printable(&self.hand.pps(&format!("explain {pod}"), namespace));
+        self.terminal.print(&format!("{line}\n  why in detail: {next}\n"))?;
         Ok(Outcome::NotWell)
     }
 
