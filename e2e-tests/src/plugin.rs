@@ -105,6 +105,28 @@ impl Plugin {
         Ok(Answer { stdout: String::from_utf8_lossy(&shown).into_owned(), ..answer? })
     }
 
+    /// Runs a command on a terminal, and types this as soon as its output has that text.
+    pub async fn type_after(&self, args: &[&str], text: &str, typed: &str) -> Result<Answer> {
+        let mut child = self.start_on_terminal(args, 80)?;
+        let mut stdin = child.stdin.take().context("no input")?;
+        let mut stdout = child.stdout.take().context("no output")?;
+        let mut shown = Vec::new();
+        let seen = async {
+            while !String::from_utf8_lossy(&shown).contains(text) {
+                if stdout.read_buf(&mut shown).await? == 0 {
+                    bail!("it does not show {text:?}: {}", String::from_utf8_lossy(&shown));
+                }
+            }
+            Ok(())
+        };
+        timeout(TIMEOUT, seen).await.with_context(|| format!("it does not show {text:?}"))??;
+        stdin.write_all(typed.as_bytes()).await?;
+        let (rest, answer) = tokio::join!(stdout.read_to_end(&mut shown), finish(child, args));
+        rest?;
+        drop(stdin);
+        Ok(Answer { stdout: String::from_utf8_lossy(&shown).into_owned(), ..answer? })
+    }
+
     /// Starts a command on a terminal of so many columns.
     fn start_on_terminal(&self, args: &[&str], columns: u16) -> Result<Child> {
         let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));

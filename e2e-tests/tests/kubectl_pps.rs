@@ -2,9 +2,13 @@
 //!
 //! The scenarios of a test share one cluster; each has its own namespace and Nodes.
 
+mod answers;
 mod command_line;
+mod explain;
 mod forget;
 mod move_pod;
 mod pin;
 mod simulate;
+mod status;
 mod try_files;
+mod watch;

@@ -26,15 +26,26 @@ pub struct Group {
     pub reasons: Vec<String>,
     /// Whether a value that the policy injected is one of the reasons.
     pub by_recorded_state: bool,
+    /// Whether their labels alone exclude them.
+    #[serde(skip)]
+    is_far: bool,
 }
 
-/// Groups the nodes that are excluded: first those that have what is recorded, then the largest groups.
+/// Groups the nodes that are excluded: first those whose labels are right, then the largest groups.
 pub(super) fn groups(verdicts: &[Verdict]) -> Vec<Group> {
     let exact = collect(verdicts, &|node, exclusion| general(node, &exclusion.text));
-    let mut groups =
-        if exact.len() > MAX_EXACT { collect(verdicts, &|_, exclusion| coarse(exclusion)) } else { exact };
+    let mut groups = if exact.len() > MAX_EXACT {
+        let (far, near): (Vec<Group>, Vec<Group>) =
+            collect(verdicts, &|_, exclusion| coarse(exclusion)).into_iter().partition(|group| group.is_far);
+        // What keeps the Pod from the nodes that it asks for is told exactly.
+        let exact_near: Vec<Group> = exact.into_iter().filter(|group| !group.is_far).collect();
+        let near = if exact_near.len() > MAX_EXACT { near } else { exact_near };
+        near.into_iter().chain(far).collect()
+    } else {
+        exact
+    };
     groups.sort_by(|one, other| {
-        let order = |group: &Group| (group.by_recorded_state, usize::MAX - group.nodes.len());
+        let order = |group: &Group| (group.is_far, usize::MAX - group.nodes.len());
         order(one).cmp(&order(other)).then_with(|| one.nodes.cmp(&other.nodes))
     });
     if groups.len() > MAX_SHOWN {
@@ -42,13 +53,18 @@ pub(super) fn groups(verdicts: &[Verdict]) -> Vec<Group> {
         let by_recorded_state = rest.iter().any(|group| group.by_recorded_state);
         let mut nodes: Vec<String> = rest.into_iter().flat_map(|group| group.nodes).collect();
         nodes.sort();
-        groups.push(Group { nodes, reasons: vec!["various reasons".into()], by_recorded_state });
+        groups.push(Group {
+            nodes,
+            reasons: vec!["various reasons".into()],
+            by_recorded_state,
+            is_far: true,
+        });
     }
     groups
 }
 
 fn collect(verdicts: &[Verdict], reason: &dyn Fn(&str, &Exclusion) -> String) -> Vec<Group> {
-    let mut groups: BTreeMap<(bool, Vec<String>), Vec<String>> = BTreeMap::new();
+    let mut groups: BTreeMap<(bool, bool, Vec<String>), Vec<String>> = BTreeMap::new();
     for verdict in verdicts.iter().filter(|verdict| !verdict.exclusions.is_empty()) {
         let mut reasons: Vec<String> = Vec::new();
         let is_cordoned = verdict.exclusions.iter().any(|one| one.what == ExclusionKind::Cordon);
@@ -63,17 +79,21 @@ fn collect(verdicts: &[Verdict], reason: &dyn Fn(&str, &Exclusion) -> String) ->
             }
         }
         let is_recorded = verdict.exclusions.iter().any(|exclusion| exclusion.from_pps);
-        groups.entry((is_recorded, reasons)).or_default().push(verdict.node.clone());
+        let is_label = |one: &Exclusion| {
+            matches!(one.what, ExclusionKind::RequiredAffinity | ExclusionKind::NodeSelector)
+        };
+        let is_far = verdict.exclusions.iter().any(is_label);
+        groups.entry((is_recorded, is_far, reasons)).or_default().push(verdict.node.clone());
     }
     groups
         .into_iter()
-        .map(|((by_recorded_state, reasons), nodes)| {
+        .map(|((by_recorded_state, is_far, reasons), nodes)| {
             let named = |reason: &String| match nodes.as_slice() {
                 [node] => reason.replace(OWN_NAME, node),
                 _ => of_several(reason),
             };
             let reasons = reasons.iter().map(named).collect();
-            Group { nodes, reasons, by_recorded_state }
+            Group { nodes, reasons, by_recorded_state, is_far }
         })
         .collect()
 }

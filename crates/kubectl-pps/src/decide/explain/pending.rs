@@ -32,9 +32,11 @@ pub(super) fn explain(question: &Question, subject: &Subject) -> Explanation {
     if let Some(message) = message.filter(|message| !message.is_empty() && nodes.count() == 0) {
         explanation.facts.push(format!("The scheduler says: {message}"));
     }
-    if selection.chosen.is_none() {
+    // What is not simulated may exclude the nodes that are left.
+    let is_refuted = message.is_some() && !selection.caveats.is_empty();
+    if selection.chosen.is_none() || is_refuted {
         explanation.remedies = remedies::remedies(question, subject, &selection);
-        if explanation.remedies.is_empty() {
+        if explanation.remedies.is_empty() && selection.chosen.is_none() {
             explanation.notes.push(remedies::nothing_helps(subject));
         }
     }

@@ -1,0 +1,100 @@
+//! `status`: where Pods are, and what is wrong.
+
+use pps_e2e::cluster::Cluster;
+
+use super::answers::{VIEWER, ask, ask_as, assert_exit, assert_says, let_view, make_pending, plugin, until};
+use crate::support::{HOSTNAME, IP_ANNOTATION, Pool, ZONE, homes, required};
+
+pub(super) async fn shows_where_pods_are_and_what_is_wrong(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "status", 2, 2).await;
+    let web = pool.stateful_set("web", 2).persistent(HOSTNAME, "", IP_ANNOTATION);
+    let pods = cluster.run_stateful_set(&web).await.unwrap();
+    let node = homes(&pods)["web-0"].clone();
+    pool.recorded("web", "web").await;
+    let answer = until(&pool, &["status"], 0, |text| text.contains("web-1")).await;
+    let zone = pool.zone(&node).await;
+    assert_says(
+        &answer,
+        &[
+            "POD PHASE NODE RECORDED ZONE PINNED BY",
+            &format!("web-0 Ready {node} {node} {zone} hostname required"),
+        ],
+    );
+
+    let wide = plugin(cluster, "admin").run(&["status", "-o", "wide", "-A"]).await.unwrap();
+    assert_says(&wide, &["NAMESPACE", "INJECTED", pods["web-0"].ip.as_deref().unwrap()]);
+    let json = ask(&pool, &["status", "statefulset/web", "-o", "json"]).await.json().unwrap();
+    assert_eq!((&json["apiVersion"], &json["kind"]), (&"kubectl-pps/v1".into(), &"Status".into()));
+    let first = &json["pods"][0];
+    assert_eq!(
+        (&first["phase"], &first["node"], &first["zone"]),
+        (&"Ready".into(), &node.as_str().into(), &zone.as_str().into())
+    );
+    assert_eq!(first["pinnedBy"][0]["key"], HOSTNAME);
+
+    cluster.nodes.cordon(&node).await.unwrap();
+    make_pending(&pool, "web", "web-0").await;
+    let answer = ask(&pool, &["status", "web"]).await;
+    assert_exit(&answer, 1);
+    assert_says(&answer, &["web-0 Pending", "web-0 is Pending: kubectl pps explain web-0 -n status"]);
+    let narrow = plugin(cluster, "admin").run_on_terminal(&["status", "-n", "status"], 80, "").await.unwrap();
+    assert_exit(&narrow, 1);
+    assert!(narrow.stdout.contains("\u{1b}[31mPending"), "{}", narrow.stdout);
+    for line in narrow.stdout.lines().filter(|line| !line.contains("kubectl")) {
+        let plain: String =
+            line.split('\u{1b}').map(|part| part.split_once('m').map_or(part, |(_, rest)| rest)).collect();
+        assert!(plain.trim_end().chars().count() <= 80, "{line:?}");
+    }
+
+    // A state without a Pod, and a Pod that is wanted and does not exist.
+    pool.scale("web", 1).await;
+    cluster.nodes.uncordon(&node).await.unwrap();
+    pool.ready("web", 1).await;
+    until(&pool, &["status"], 0, |text| !text.contains("web-1")).await;
+}
+
+pub(super) async fn a_workload_without_a_persistentpodstate_is_told_how_to_get_one(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "unpinned", 1, 1).await;
+    let answer = ask(&pool, &["status"]).await;
+    assert_exit(&answer, 0);
+    assert_says(&answer, &["No workload here has a PersistentPodState", "kubectl pps pin WORKLOAD"]);
+    cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
+    let answer = ask(&pool, &["status", "web"]).await;
+    assert_exit(&answer, 0);
+    assert_says(&answer, &["has no PersistentPodState", "kubectl pps pin web --required zone -n unpinned"]);
+    let answer = ask(&pool, &["status", "wbe"]).await;
+    assert_exit(&answer, 1);
+    assert!(answer.stderr.contains("similar names: web"), "{}", answer.stderr);
+}
+
+pub(super) async fn a_namespace_users_rights_are_enough_but_for_nodes(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "status-viewer", 2, 2).await;
+    let web = pool.stateful_set("web", 1).persistent(ZONE, "", "");
+    let node = homes(&cluster.run_stateful_set(&web).await.unwrap())["web-0"].clone();
+    pool.recorded("web", "web").await;
+    let answer = ask_as(&pool, VIEWER, &["status"]).await;
+    assert_exit(&answer, 2);
+    assert!(
+        answer.stderr.contains("you have no permission to list persistentpodstates"),
+        "{}",
+        answer.stderr
+    );
+
+    let_view(&pool).await;
+    let answer = ask_as(&pool, VIEWER, &["status"]).await;
+    assert_exit(&answer, 2);
+    let zone = pool.zone(&node).await;
+    assert_says(&answer, &[&format!("web-0 Ready {node} {node} {zone} zone={zone} required")]);
+    assert!(answer.stderr.contains("you have no permission to list nodes"), "{}", answer.stderr);
+    assert_eq!(answer.stderr.lines().count(), 1, "only nodes are missing: {}", answer.stderr);
+}
+
+/// The policy and the sidecar are missing, and the definition is there.
+pub(super) async fn nothing_is_recorded_without_a_sidecar(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "half", 1, 1).await;
+    cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
+    pool.object("web", &required("web", &[ZONE])).await;
+    let answer = ask(&pool, &["status"]).await;
+    assert_exit(&answer, 1);
+    assert_says(&answer, &["no sidecar has looked at it yet", "kubectl pps check"]);
+}
