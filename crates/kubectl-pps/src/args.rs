@@ -13,6 +13,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::change::{Forget, Move, OnNodeDeletion, Pin, Retention, Unpin};
 pub use self::files::{Export, Import, Try};
+pub use self::change::{Forget, Move, Pin, Unpin};
+pub use self::files::{Export, Form, Import, Try};
 pub use self::question::{Explain, Simulate, Status, Watch};
 
 /// Says why stateful Pods are where they are or why they are Pending, forecasts where they go, and moves them.

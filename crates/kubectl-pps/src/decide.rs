@@ -15,3 +15,4 @@ pub mod similar;
 pub mod status;
 pub mod unread;
 pub mod workload_name;
+pub mod export;

@@ -10,6 +10,7 @@ mod import;
 mod move_pod;
 mod pin;
 mod rights;
+mod replace_file;
 mod simulate;
 mod states;
 mod status;

@@ -1,14 +1,70 @@
 //! `export`: recorded states into a file.
 
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::replace_file::{check_absent, write_file};
 use crate::args::{Connection, Export};
+use crate::cluster::connect;
+use crate::cluster::read::{Wanted, read};
+use crate::decide::export::export;
 use crate::print::Terminal;
+use crate::snapshot::Scope;
 use crate::{Failure, Outcome};
 
-#[allow(clippy::unused_async, reason = "it will read")]
 pub(super) async fn run(
-    _args: &Export,
-    _connection: &Connection,
-    _terminal: &Terminal,
+    args: &Export,
+    connection: &Connection,
+    terminal: &Terminal,
 ) -> Result<Outcome, Failure> {
-    Err(Failure::Usage("this command is not there yet".into()))
+    if let Some(file) = args.file.as_deref().filter(|_| !args.overwrite) {
+        check_absent(file)?;
+    }
+    let connected = connect(connection).await?;
+    let scope = if args.all.all_namespaces { Scope::All } else { Scope::Namespace(connected.namespace.clone()) };
+    let snapshot = read(&connected.client, &scope, Wanted::default()).await?;
+    if let Some(unseen) = snapshot.unseen.first() {
+        // A file that lacks something without saying so is no backup.
+        return Err(Failure::Unreadable(unseen.to_string()));
+    }
+    let exported = export(&snapshot.pps, &args.names, args.form);
+    if !exported.missing.is_empty() {
+        return Err(Failure::Refused(format!(
+            "there is no PersistentPodState {}{}; nothing was written",
+            exported.missing.join(", "),
+            match &scope {
+                Scope::All => String::new(),
+                Scope::Namespace(namespace) => format!(" in namespace {namespace}"),
+            }
+        )));
+    }
+    match &args.file {
+        Some(file) => write_file(file, &text(&exported.list, is_json(file)), args.overwrite)?,
+        None => terminal.print(&text(&exported.list, false))?,
+    }
+    let style = terminal.style_of_errors();
+    for problem in &exported.unreadable {
+        terminal.say(&style.error(&format!("not exported: {problem}")));
+    }
+    let (objects, states) = (exported.objects, exported.states);
+    terminal.say(&format!(
+        "exported {objects} PersistentPodState{} with {states} state{}{}",
+        if objects == 1 { "" } else { "s" },
+        if states == 1 { "" } else { "s" },
+        args.file.as_ref().map(|file| format!(" to {}", file.display())).unwrap_or_default(),
+    ));
+    Ok(if exported.unreadable.is_empty() { Outcome::Well } else { Outcome::NotWell })
+}
+
+fn is_json(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"))
+}
+
+fn text(list: &Value, as_json: bool) -> String {
+    if as_json {
+        serde_json::to_string_pretty(list).unwrap_or_default() + "\n"
+    } else {
+        pps_manifest::to_yaml(list)
+    }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, StrInput, Tag};
 use serde_json::{Map, Value};
 
-use super::document::{Document, MAX_DEPTH, MAX_EXPANDED, NODE_COST, YamlError};
+use super::document::{Document, EXPANSION, MAX_DEPTH, MAX_EXPANDED, NODE_COST, YamlError};
 use super::positions::{Children, Place, Positions};
 use super::resolve::{Scalar, key_text, resolve};
 
@@ -18,6 +18,7 @@ pub(super) struct Builder<'a> {
     /// What has an anchor, and what it costs to repeat it.
     anchors: HashMap<usize, (Document, usize)>,
     expanded: usize,
+    max_expanded: usize,
 }
 
 type Spanned<'a> = (Event<'a>, Place);
@@ -39,6 +40,8 @@ impl<'a> Builder<'a> {
             last: Cell::default(),
             anchors: HashMap::new(),
             expanded: 0,
+            // A large file may say much, but not by aliases.
+            max_expanded: MAX_EXPANDED.max(text.len().saturating_mul(EXPANSION)),
         }
     }
 
@@ -141,7 +144,7 @@ impl<'a> Builder<'a> {
     /// Counts a value. A few lines with aliases can stand for gigabytes.
     fn spend(&mut self, bytes: usize, place: Place) -> Result<(), YamlError> {
         self.expanded += bytes + NODE_COST;
-        if self.expanded > MAX_EXPANDED {
+        if self.expanded > self.max_expanded {
             return Err(wrong(place, "there is too much up to here, aliases included: remove some of it"));
         }
         Ok(())

@@ -13,6 +13,8 @@ pub const MAX_DEPTH: usize = 64;
 /// What all documents may hold after aliases have been replaced, in bytes of text and `NODE_COST` for each value.
 pub(super) const MAX_EXPANDED: usize = 8 << 20;
 pub(super) const NODE_COST: usize = 16;
+/// The same for a large text, for each of its bytes.
+pub(super) const EXPANSION: usize = 4;
 
 /// One document.
 #[derive(Clone, Debug)]
