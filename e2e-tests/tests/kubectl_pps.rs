@@ -12,3 +12,4 @@ mod simulate;
 mod status;
 mod try_files;
 mod watch;
+mod files;

@@ -16,3 +16,4 @@ pub mod status;
 pub mod unread;
 pub mod workload_name;
 pub mod export;
+pub mod import;

@@ -34,9 +34,14 @@ pub fn export(objects: &[Pps], names: &[String], form: Form) -> Exported {
         objects: 0,
         states: 0,
         unreadable: Vec::new(),
-        missing: names.iter().filter(|name| !objects.iter().any(|pps| pps.name() == *name)).cloned().collect(),
+        missing: names
+            .iter()
+            .filter(|name| !objects.iter().any(|pps| pps.name() == *name))
+            .cloned()
+            .collect(),
     };
-    let is_wanted = |pps: &&Pps| !pps.is_alias() && (names.is_empty() || names.iter().any(|one| one == pps.name()));
+    let is_wanted =
+        |pps: &&Pps| !pps.is_alias() && (names.is_empty() || names.iter().any(|one| one == pps.name()));
     for pps in objects.iter().filter(is_wanted) {
         match edit::plain_states(pps.object()) {
             Ok(states) => {
@@ -95,7 +100,10 @@ fn item(object: &Value, states: Map<String, Value>, form: Form) -> Value {
 
 fn without(values: &Value, is_dropped: impl Fn(&str, &Value) -> bool) -> Map<String, Value> {
     let values = values.as_object().into_iter().flatten();
-    values.filter(|(key, value)| !is_dropped(key, value)).map(|(key, value)| (key.clone(), value.clone())).collect()
+    values
+        .filter(|(key, value)| !is_dropped(key, value))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -149,9 +157,11 @@ mod tests {
     #[test]
     fn aliases_are_left_out_and_damage_and_missing_names_are_reported() {
         let mut alias = object("db-1234", &Value::Null).object().clone();
-        alias["spec"]["targetRef"] = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState", "name": "db"});
+        alias["spec"]["targetRef"] =
+            json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState", "name": "db"});
         let damaged = object("bad", &json!({"packed": {"version": 1, "buckets": {"ordinals-0": "9 cut"}}}));
-        let objects = [Pps::read(alias).unwrap(), damaged, object("db", &Value::Null), object("web", &Value::Null)];
+        let objects =
+            [Pps::read(alias).unwrap(), damaged, object("db", &Value::Null), object("web", &Value::Null)];
         let exported = export(&objects, &["bad".into(), "db".into(), "gone".into()], Form::Plain);
         assert_eq!(exported.list["items"].as_array().unwrap().len(), 1);
         assert_eq!(exported.missing, ["gone"]);

@@ -10,7 +10,7 @@ use pps_core::{PodState, validate};
 use serde_json::{Value, json};
 
 pub use self::compact::{compact_status, keeps_compact_form};
-pub use self::read::{Entry, MAX_FILE, Options, read};
+pub use self::read::{Entry, File, MAX_FILE, Options, read};
 use crate::snapshot::{Pod, Pps};
 
 /// What is known of the cluster.
@@ -89,7 +89,8 @@ pub fn plan(entries: &[Entry], known: Known<'_>, overwrite: bool) -> Vec<Plan> {
             continue;
         }
         let target = &entry.target;
-        let key = (plan.namespace.clone(), target.group().to_owned(), target.kind.clone(), target.name.clone());
+        let key =
+            (plan.namespace.clone(), target.group().to_owned(), target.kind.clone(), target.name.clone());
         if let Some(first) = targets.insert(key, plan.name.clone()) {
             plan.action = Action::Refuse(format!("the file has {first} for the same {}", shown(entry)));
             plan.changes.clear();
@@ -174,7 +175,12 @@ fn wanted(entry: &Entry, pods: Option<&[Pod]>, ready: &mut BTreeSet<String>) -> 
             ready.insert(pod.name().to_owned());
         }
     }
-    entry.states.iter().filter(|(pod, _)| !ready.contains(*pod)).map(|(pod, state)| (pod.clone(), state.clone())).collect()
+    entry
+        .states
+        .iter()
+        .filter(|(pod, _)| !ready.contains(*pod))
+        .map(|(pod, state)| (pod.clone(), state.clone()))
+        .collect()
 }
 
 type Written = (Option<Edit>, BTreeSet<String>, bool);
@@ -187,11 +193,11 @@ fn write(object: &Value, states: &BTreeMap<String, PodState>, overwrite: bool) -
             let has_none = edit::states(object).is_ok_and(|states| states.is_empty());
             match compact_status(states).filter(|_| has_none) {
                 Some(body) => {
-                    let change =
-                        |state: &PodState| Change { before: None, after: Some(state.clone()) };
+                    let change = |state: &PodState| Change { before: None, after: Some(state.clone()) };
                     let changes = states.iter().map(|(pod, state)| (pod.clone(), change(state))).collect();
                     let metadata = &object["metadata"];
-                    let guards = json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});
+                    let guards =
+                        json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});
                     let body = json!({"metadata": guards, "status": body});
                     Ok((Some(Edit { changes, body }), BTreeSet::new(), true))
                 }
@@ -208,11 +214,8 @@ fn write(object: &Value, states: &BTreeMap<String, PodState>, overwrite: bool) -
 ///
 /// If the object has changed so that something else than what was shown would be replaced.
 pub fn next_write(object: &Value, plan: &Plan, overwrite: bool) -> Result<Option<(Edit, bool)>, String> {
-    let states = plan
-        .changes
-        .iter()
-        .filter_map(|(pod, change)| Some((pod.clone(), change.after.clone()?)))
-        .collect();
+    let states =
+        plan.changes.iter().filter_map(|(pod, change)| Some((pod.clone(), change.after.clone()?))).collect();
     let (edit, _, is_compact) = write(object, &states, overwrite)?;
     let Some(edit) = edit else { return Ok(None) };
     for (pod, change) in &edit.changes {

@@ -145,7 +145,11 @@ impl Reading<'_> {
         let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
         if kind != KIND || !API_VERSIONS.contains(&api_version.as_str()) {
             let found = if object.is_object() { format!("{api_version} {kind}") } else { "no object".into() };
-            let why = format!("this is {}: import reads PersistentPodStates of {}", found.trim(), API_VERSIONS.join(" and "));
+            let why = format!(
+                "this is {}: import reads PersistentPodStates of {}",
+                found.trim(),
+                API_VERSIONS.join(" and ")
+            );
             return self.flaw(positions, &path("kind"), &why);
         }
         let metadata = &object["metadata"];
@@ -156,10 +160,18 @@ impl Reading<'_> {
         }
         let name = text(&metadata["name"]);
         if !is_dns_subdomain(&name) {
-            return self.flaw(positions, &path("metadata.name"), "metadata.name is missing or no name of an object");
+            return self.flaw(
+                positions,
+                &path("metadata.name"),
+                "metadata.name is missing or no name of an object",
+            );
         }
         if !own_namespace.is_empty() && !is_dns_subdomain(&own_namespace) {
-            return self.flaw(positions, &path("metadata.namespace"), "metadata.namespace is no name of a namespace");
+            return self.flaw(
+                positions,
+                &path("metadata.namespace"),
+                "metadata.namespace is no name of a namespace",
+            );
         }
         let review = pps_core::validate::review(object, None, &AnnotationRules::default());
         if !review.violations.is_empty() {
@@ -192,7 +204,9 @@ impl Reading<'_> {
         let own = if own_namespace.is_empty() { &self.options.default_namespace } else { &own_namespace };
         let namespace = first(&self.options.namespace, own);
         if !self.names.insert((namespace.clone(), name.clone())) {
-            let why = format!("{namespace}/{name} is there twice: use --from-namespace to choose a namespace of the file");
+            let why = format!(
+                "{namespace}/{name} is there twice: use --from-namespace to choose a namespace of the file"
+            );
             return self.flaw(positions, &path("metadata.name"), &why);
         }
         let (labels, annotations) = (strings(&metadata["labels"]), strings(&metadata["annotations"]));

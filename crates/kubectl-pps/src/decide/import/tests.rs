@@ -1,0 +1,265 @@
+use super::*;
+
+fn options() -> Options {
+    Options { default_namespace: "default".into(), ..Options::default() }
+}
+
+fn pps(namespace: &str, name: &str, states: &Value) -> Value {
+    json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+        "metadata": {"name": name, "namespace": namespace, "uid": "u", "resourceVersion": "7",
+                     "ownerReferences": [{"uid": "w"}]},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name},
+                 "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]}},
+        "status": {"podStates": states, "targetUID": "w"},
+    })
+}
+
+fn state(node: &str) -> Value {
+    json!({"nodeName": node, "nodeTopologyLabels": {"zone": "a"}, "annotations": {"ip": "10.0.0.7"}})
+}
+
+fn ready_pod(namespace: &str, name: &str) -> Pod {
+    Pod::read(json!({
+        "metadata": {"name": name, "namespace": namespace, "uid": "p"}, "spec": {"nodeName": "n"},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }))
+    .unwrap()
+}
+
+fn entries(object: &Value) -> Vec<Entry> {
+    read(&object.to_string(), &options()).unwrap().entries
+}
+
+fn plan_with(file: &Value, cluster: &[Value], pods: &[Pod], overwrite: bool) -> Vec<Plan> {
+    let cluster: Vec<Pps> = cluster.iter().map(|object| Pps::read(object.clone()).unwrap()).collect();
+    let known = Known { pps: &cluster, pods: Some(pods), api_version: "apps.kruise.io/v1alpha1" };
+    plan(&entries(file), known, overwrite)
+}
+
+#[test]
+fn a_missing_object_is_created_without_what_belongs_to_another_cluster() {
+    let plans = plan_with(&pps("prod", "db", &json!({"db-0": state("n1")})), &[], &[], false);
+    let Action::Create { object, is_compact: false } = &plans[0].action else { panic!("{plans:?}") };
+    assert_eq!(object["metadata"], json!({"name": "db", "namespace": "prod"}));
+    assert!(object.get("status").is_none());
+    assert_eq!(plans[0].added(), 1);
+}
+
+#[test]
+fn both_spellings_are_read_and_the_one_of_the_cluster_is_written() {
+    let mut newer = pps("prod", "db", &json!({}));
+    newer["apiVersion"] = "apps.kruise.io/v1beta1".into();
+    newer["spec"]["requiredPersistentTopology"] = json!({"keys": ["zone"]});
+    newer["spec"]["preferredPersistentTopology"] = json!([{"weight": 5, "preference": {"keys": ["host"]}}]);
+    let entry = &entries(&newer)[0];
+    let older = entry.object("apps.kruise.io/v1alpha1");
+    assert_eq!(older["spec"]["requiredPersistentTopology"], json!({"nodeTopologyKeys": ["zone"]}));
+    let written = entry.object("apps.kruise.io/v1beta1");
+    assert_eq!(written["spec"], newer["spec"]);
+}
+
+#[test]
+fn a_state_that_the_cluster_has_stays_unless_it_may_be_overwritten() {
+    let file = pps("prod", "db", &json!({"db-0": state("n1"), "db-1": state("n2")}));
+    let cluster = [pps("prod", "db", &json!({"db-0": state("other")}))];
+    let plans = plan_with(&file, &cluster, &[], false);
+    assert_eq!((plans[0].added(), plans[0].replaced()), (1, 0));
+    assert_eq!(plans[0].kept.iter().collect::<Vec<_>>(), ["db-0"]);
+    let plans = plan_with(&file, &cluster, &[], true);
+    assert_eq!((plans[0].added(), plans[0].replaced()), (1, 1));
+    assert!(plans[0].kept.is_empty());
+}
+
+#[test]
+fn the_state_of_a_ready_pod_is_never_replaced() {
+    let file = pps("prod", "db", &json!({"db-0": state("n1")}));
+    let cluster = [pps("prod", "db", &json!({"db-0": state("other")}))];
+    let plans = plan_with(&file, &cluster, &[ready_pod("prod", "db-0")], true);
+    assert_eq!(plans[0].action, Action::Nothing);
+    assert_eq!(plans[0].ready.iter().collect::<Vec<_>>(), ["db-0"]);
+    let plans = plan_with(&file, &cluster, &[ready_pod("test", "db-0")], true);
+    assert_eq!(plans[0].replaced(), 1);
+}
+
+#[test]
+fn an_object_for_another_workload_is_refused() {
+    let file = pps("prod", "db", &json!({"db-0": state("n1")}));
+    let mut other = pps("prod", "db", &json!({}));
+    other["spec"]["targetRef"]["name"] = "web".into();
+    let mut same_target = pps("prod", "mine", &json!({}));
+    same_target["spec"]["targetRef"]["name"] = "db".into();
+    let mut alias = pps("prod", "db", &json!({}));
+    alias["spec"]["targetRef"] =
+        json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState", "name": "mine"});
+    for (cluster, word) in
+        [(other, "it is for StatefulSet web"), (same_target, "already the target"), (alias, "alias")]
+    {
+        let plans = plan_with(&file, &[cluster], &[], true);
+        let Action::Refuse(why) = &plans[0].action else { panic!("{plans:?}") };
+        assert!(why.contains(word), "{why}");
+        assert!(plans[0].changes.is_empty());
+    }
+}
+
+#[test]
+fn the_second_object_of_a_file_for_one_workload_is_refused() {
+    let mut second = pps("prod", "mine", &json!({}));
+    second["spec"]["targetRef"]["name"] = "db".into();
+    let list = json!({"kind": "List", "apiVersion": "v1", "items": [pps("prod", "db", &json!({})), second]});
+    let plans = plan_with(&list, &[], &[], false);
+    assert!(matches!(plans[0].action, Action::Create { .. }));
+    assert!(matches!(&plans[1].action, Action::Refuse(why) if why.contains("db")), "{plans:?}");
+}
+
+#[test]
+fn a_write_that_would_replace_something_else_than_was_shown_is_not_made() {
+    let file = pps("prod", "db", &json!({"db-0": state("n1"), "db-1": state("n2")}));
+    let before = pps("prod", "db", &json!({"db-0": state("other")}));
+    let plan = plan_with(&file, std::slice::from_ref(&before), &[], true).remove(0);
+    assert_eq!(next_write(&before, &plan, true).unwrap().unwrap().0.changes.len(), 2);
+    let moved = pps("prod", "db", &json!({"db-0": state("third")}));
+    assert!(next_write(&moved, &plan, true).unwrap_err().contains("has changed meanwhile"));
+    let partly = pps("prod", "db", &json!({"db-0": state("n1")}));
+    assert_eq!(next_write(&partly, &plan, true).unwrap().unwrap().0.changes.len(), 1);
+    let all = pps("prod", "db", &json!({"db-0": state("n1"), "db-1": state("n2")}));
+    assert!(next_write(&all, &plan, true).unwrap().is_none());
+}
+
+#[test]
+fn what_another_writer_recorded_meanwhile_stays_without_overwrite() {
+    let file = pps("prod", "db", &json!({"db-0": state("n1"), "db-1": state("n2")}));
+    let plan = plan_with(&file, &[], &[], false).remove(0);
+    let recorded = pps("prod", "db", &json!({"db-0": state("recorded")}));
+    let (edit, _) = next_write(&recorded, &plan, false).unwrap().unwrap();
+    assert_eq!(edit.changes.keys().collect::<Vec<_>>(), ["db-1"]);
+}
+
+#[test]
+fn states_that_are_too_large_for_the_plain_form_are_packed() {
+    let states: serde_json::Map<String, Value> =
+        (0..14_000).map(|pod| (format!("db-{pod}"), state(&format!("node-{pod}.example.com")))).collect();
+    let plans = plan_with(&pps("prod", "db", &states.into()), &[], &[], false);
+    assert!(matches!(&plans[0].action, Action::Create { is_compact: true, .. }), "{:?}", plans[0].action);
+    let created = pps("prod", "db", &json!({}));
+    let (edit, is_compact) = next_write(&created, &plans[0], false).unwrap().unwrap();
+    assert!(is_compact);
+    assert!(edit.body["status"]["packed"]["buckets"].as_object().unwrap().len() > 130);
+    assert_eq!(edit.body["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
+    assert!(!keeps_compact_form(&edit.body, &json!({"status": {}})));
+    assert!(keeps_compact_form(&edit.body, &edit.body));
+}
+
+#[test]
+fn namespaces_are_chosen_and_keys_dropped() {
+    let list = json!({"kind": "List", "apiVersion": "v1", "items": [
+        pps("one", "db", &json!({"db-0": state("n1")})), pps("two", "db", &json!({}))]});
+    let both = Options { namespace: Some("new".into()), ..options() };
+    let flaws = read(&list.to_string(), &both).unwrap_err();
+    assert!(flaws[0].message.contains("--from-namespace"), "{flaws:?}");
+    let one =
+        Options { from_namespace: Some("one".into()), drop_keys: vec!["zone".into(), "ip".into()], ..both };
+    let file = read(&list.to_string(), &one).unwrap();
+    assert_eq!((file.entries.len(), file.others), (1, 1));
+    assert_eq!(file.entries[0].namespace, "new");
+    assert_eq!(json!(file.entries[0].states), json!({"db-0": {"nodeName": "n1"}}));
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_its_line() {
+    let head = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: apps.kruise.io/v1alpha1\n  kind: PersistentPodState\n";
+    let spec = "  spec:\n    targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}\n    requiredPersistentTopology:\n      nodeTopologyKeys: [zone]\n";
+    let nested = "[".repeat(200);
+    let bomb = format!("a: &a [{}]\n{}", "x,".repeat(2000), (0..30).map(|_| "- *a\n").collect::<String>());
+    for (text, line, word) in [
+        (String::new(), 1, "no object"),
+        ("kind: Pod\napiVersion: v1\n".into(), 1, "this is v1 Pod"),
+        ("42".into(), 1, "no object"),
+        (format!("{head}  metadata: {{name: Db}}\n{spec}"), 6, "metadata.name"),
+        (format!("{head}  metadata: {{name: db}}\n  spec: {{}}\n"), 7, "targetRef"),
+        (format!("{head}  metadata: {{name: db}}\n{spec}  status:\n    podStates: 7\n"), 11, "podStates"),
+        (
+            format!("{head}  metadata: {{name: db}}\n{spec}  status:\n    packed: {{version: 9}}\n"),
+            11,
+            "version",
+        ),
+        ("a: b\n- c".into(), 2, ""),
+        (nested, 1, ""),
+        (bomb, 2, ""),
+        ("\u{0}\u{1}".into(), 1, ""),
+    ] {
+        let flaws = read(&text, &options()).unwrap_err();
+        assert!(flaws[0].message.contains(word), "{flaws:?}");
+        assert_eq!(flaws[0].place.line, line, "{flaws:?} {}", &text[..text.len().min(300)]);
+    }
+}
+
+#[test]
+fn an_alias_is_left_out() {
+    let mut alias = pps("prod", "db-1234", &json!({}));
+    alias["spec"] = json!({"targetRef": {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState", "name": "db"}});
+    let file = read(&alias.to_string(), &options()).unwrap();
+    assert_eq!((file.entries.len(), file.aliases), (0, 1));
+}
+
+mod round_trip {
+    use proptest::collection::{btree_map, vec};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::args::Form;
+    use crate::decide::export::export;
+
+    fn any_state() -> impl Strategy<Value = PodState> {
+        let labels = btree_map("[a-z]{1,8}(/[a-z]{1,8})?", "[a-z0-9]{1,12}", 0..3);
+        let annotations = btree_map("[a-z]{1,8}", "[ -~äö\\n]{0,20}", 0..3);
+        ("[a-z]{1,6}(-[0-9]{1,3})?", labels, annotations).prop_map(
+            |(node_name, node_topology_labels, annotations)| PodState {
+                node_name,
+                node_topology_labels,
+                annotations,
+            },
+        )
+    }
+
+    fn any_object() -> impl Strategy<Value = (String, BTreeMap<u8, PodState>, bool)> {
+        ("[a-z]{1,5}", btree_map(0_u8..120, any_state(), 0..12), any::<bool>())
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_exported_and_imported_into_an_empty_cluster_is_exported_again(
+            objects in vec(any_object(), 1..4),
+            as_stored in any::<bool>(),
+            as_json in any::<bool>(),
+        ) {
+            let form = if as_stored { Form::Stored } else { Form::Plain };
+            let before: BTreeMap<String, Pps> = objects.into_iter().map(|(name, states, is_compact)| {
+                let states = states.into_iter().map(|(pod, state)| (format!("{name}-{pod}"), state)).collect();
+                let mut object = pps("prod", &name, &json!(states));
+                if is_compact {
+                    object["status"] = compact_status(&states).unwrap();
+                }
+                (name, Pps::read(object).unwrap())
+            }).collect();
+            let before: Vec<Pps> = before.into_values().collect();
+            let first = export(&before, &[], form).list;
+            let text = if as_json { first.to_string() } else { pps_manifest::to_yaml(&first) };
+            let file = read(&text, &options()).unwrap();
+            let known = Known { pps: &[], pods: Some(&[]), api_version: "apps.kruise.io/v1alpha1" };
+            let after: Vec<Pps> = plan(&file.entries, known, false).iter().map(|plan| {
+                let Action::Create { object, .. } = &plan.action else { panic!("{plan:?}") };
+                let mut object = object.clone();
+                object["metadata"]["uid"] = "new".into();
+                object["metadata"]["resourceVersion"] = "1".into();
+                let written = next_write(&object, plan, false).unwrap();
+                if let Some((edit, _)) = written {
+                    object["status"] = edit.body["status"].clone();
+                }
+                Pps::read(object).unwrap()
+            }).collect();
+            let plain = |objects: &[Pps]| pps_manifest::to_yaml(&export(objects, &[], Form::Plain).list);
+            prop_assert_eq!(plain(&before), plain(&after));
+        }
+    }
+}

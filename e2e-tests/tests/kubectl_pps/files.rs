@@ -1,0 +1,289 @@
+//! `export` and `import`: recorded states into a file, and from a file into another cluster.
+
+use std::fs;
+
+use pps_e2e::{
+    cluster::{Cluster, StatefulSetSpec},
+    control_plane::{ADMIN, User},
+    manifests,
+    plugin::{Answer, Plugin},
+    repository::repository_file,
+    scratch::Scratch,
+};
+use serde_json::{Value, json};
+
+use crate::scenarios::openkruise;
+use crate::support::{self, HOSTNAME, Pool, ZONE, homes};
+
+const USER: &str = "developer";
+
+fn plugin(cluster: &Cluster, user: &str) -> Plugin {
+    Plugin::new(cluster.control_plane.kubeconfig_for(user).unwrap())
+}
+
+async fn run(cluster: &Cluster, args: &[&str]) -> Answer {
+    plugin(cluster, ADMIN).run(args).await.unwrap()
+}
+
+#[tokio::test]
+async fn pods_return_to_their_nodes_in_another_cluster() {
+    let start = || Cluster::builder().nodes(3, 1).product().start();
+    let (old, new) = tokio::join!(start(), start());
+    let (old, new) = (old.unwrap(), new.unwrap());
+    let stateful_set = StatefulSetSpec::new("prod", "db", 3).persistent("", HOSTNAME, "");
+    let stateful_set = stateful_set.annotation("kruise.io/required-persistent-topology", ZONE);
+    let pool = Pool { cluster: &old, namespace: "prod" };
+    old.namespace("prod").await.unwrap();
+    let before = homes(&old.run_stateful_set(&stateful_set).await.unwrap());
+    pool.recorded("db", "db").await;
+
+    let file = Scratch::path_for("states.yaml");
+    let file = file.argument();
+    let exported = run(&old, &["export", "-A", "-f", &file]).await;
+    assert_eq!((exported.exit_code, exported.stdout.as_str()), (0, ""), "{exported:?}");
+    assert!(exported.stderr.contains("exported 1 PersistentPodState with 3 states"), "{exported:?}");
+    let again = run(&old, &["export", "-A", "-f", &file]).await;
+    assert_eq!(again.exit_code, 1, "{again:?}");
+    assert!(again.stderr.contains("exists: name another file, or add --overwrite"), "{again:?}");
+    let saved = fs::read_to_string(&file).unwrap();
+    for word in ["uid", "resourceVersion", "ownerReferences", "targetUID", "conditions", "pps-sidecar"] {
+        assert!(!saved.contains(word), "{word}: {saved}");
+    }
+
+    let missing = run(&new, &["import", &file, "--yes"]).await;
+    assert_eq!(missing.exit_code, 1, "{missing:?}");
+    assert!(missing.stderr.contains("there is no namespace prod: create it first"), "{missing:?}");
+    new.namespace("prod").await.unwrap();
+    let dry = run(&new, &["import", &file, "--dry-run"]).await;
+    assert_eq!(dry.exit_code, 0, "{dry:?}");
+    let unasked = run(&new, &["import", &file]).await;
+    assert_eq!((unasked.exit_code, unasked.stderr.contains("add --yes")), (2, true), "{unasked:?}");
+    assert!(new.pps_api("prod").get_opt("db").await.unwrap().is_none());
+    let imported = run(&new, &["import", &file, "--yes"]).await;
+    assert_eq!(imported.exit_code, 0, "{imported:?}");
+    assert!(imported.stderr.contains("created 1 object, wrote 3 states"), "{imported:?}");
+    let pool = Pool { cluster: &new, namespace: "prod" };
+    assert!(pool.event("db", "StatesImported").await.contains("3 recorded states"));
+    let second = run(&new, &["export", "-n", "prod"]).await;
+    assert_eq!(second.stdout, saved);
+    let again = run(&new, &["import", &file]).await;
+    assert_eq!((again.exit_code, again.stderr.contains("nothing to do")), (0, true), "{again:?}");
+
+    let after = homes(&new.run_stateful_set(&stateful_set).await.unwrap());
+    assert_eq!(after, before);
+    // These Pods are Ready now: no file changes what is recorded of them.
+    let moved = saved.replace("node-0", "node-9");
+    let moved = Scratch::file("moved.yaml", moved).unwrap();
+    let refused = run(&new, &["import", &moved.argument(), "--overwrite", "--yes"]).await;
+    assert_eq!((refused.exit_code, refused.stderr.contains("nothing to do")), (0, true), "{refused:?}");
+    let _ = fs::remove_file(&file);
+}
+
+#[tokio::test]
+async fn files_are_imported_safely() {
+    let cluster = Cluster::builder().user(User::new(USER)).start().await.unwrap();
+    support::run_in_turn(scenarios![&cluster;
+        a_state_of_the_cluster_stays_unless_it_may_be_overwritten,
+        two_imports_at_once_lose_nothing,
+        a_user_of_a_namespace_is_told_which_right_is_missing,
+        a_thousand_objects_are_imported_and_exported,
+        a_wrong_file_is_named_with_its_line,
+        many_states_are_packed_if_the_definition_keeps_them,
+    ])
+    .await
+    .unwrap();
+}
+
+fn object(namespace: &str, name: &str, states: &Value) -> Value {
+    json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+        "metadata": {"name": name, "namespace": namespace, "ownerReferences": [{"uid": "gone"}]},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name},
+            "requiredPersistentTopology": {"nodeTopologyKeys": [ZONE]},
+        },
+        "status": {"podStates": states, "targetUID": "gone"},
+    })
+}
+
+fn states(pods: usize, node: &str) -> Value {
+    let state =
+        |pod: usize| json!({"nodeName": format!("{node}-{pod}"), "nodeTopologyLabels": {ZONE: "zone-0"}});
+    (0..pods).map(|pod| (format!("db-{pod}"), state(pod))).collect::<serde_json::Map<_, _>>().into()
+}
+
+fn file(objects: &[Value]) -> Scratch {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    Scratch::file("states.json", list.to_string()).unwrap()
+}
+
+async fn a_state_of_the_cluster_stays_unless_it_may_be_overwritten(cluster: &Cluster) {
+    cluster.namespace("keep").await.unwrap();
+    let first = file(&[object("keep", "db", &states(2, "old"))]);
+    assert_eq!(run(cluster, &["import", &first.argument(), "--yes"]).await.exit_code, 0);
+    let second = file(&[object("keep", "db", &states(3, "new"))]);
+    let answer = run(cluster, &["import", &second.argument(), "--yes"]).await;
+    assert_eq!(answer.exit_code, 0, "{answer:?}");
+    assert!(answer.stderr.contains("the cluster has other states of db-0, db-1, which stay"), "{answer:?}");
+    let nodes = async || {
+        let states = cluster.pod_states("keep", "db").await.unwrap();
+        states.values().map(|state| state["nodeName"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(nodes().await, ["old-0", "old-1", "new-2"]);
+    let answer = run(cluster, &["import", &second.argument(), "--overwrite", "--yes"]).await;
+    assert!(answer.stderr.contains("replaces db-0: old-0 -> new-0, db-1: old-1 -> new-1"), "{answer:?}");
+    assert_eq!(nodes().await, ["new-0", "new-1", "new-2"]);
+    let dropped = file(&[object("keep", "web", &states(1, "old"))]);
+    let answer = run(cluster, &["import", &dropped.argument(), "--drop-key", ZONE, "--yes"]).await;
+    assert_eq!(answer.exit_code, 0, "{answer:?}");
+    assert_eq!(cluster.pod_states("keep", "web").await.unwrap()["db-0"], json!({"nodeName": "old-0"}));
+}
+
+async fn two_imports_at_once_lose_nothing(cluster: &Cluster) {
+    cluster.namespace("twice").await.unwrap();
+    let empty: Vec<Value> = (0..40).map(|index| object("twice", &format!("w-{index}"), &json!({}))).collect();
+    assert_eq!(run(cluster, &["import", &file(&empty).argument(), "--yes"]).await.exit_code, 0);
+    let of = |pods: std::ops::Range<usize>| {
+        let all = states(pods.end, "node");
+        let states: Value = pods
+            .map(|pod| (format!("db-{pod}"), all[format!("db-{pod}")].clone()))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        file(&(0..40).map(|index| object("twice", &format!("w-{index}"), &states)).collect::<Vec<_>>())
+    };
+    let (low, high) = (of(0..3), of(3..6));
+    let (low, high) = (low.argument(), high.argument());
+    let (one, other) = (["import", &low, "--yes"], ["import", &high, "--yes"]);
+    let (one, other) = tokio::join!(run(cluster, &one), run(cluster, &other));
+    assert_eq!((one.exit_code, other.exit_code), (0, 0), "{one:?} {other:?}");
+    for index in 0..40 {
+        assert_eq!(cluster.pod_states("twice", &format!("w-{index}")).await.unwrap().len(), 6, "w-{index}");
+    }
+}
+
+async fn a_user_of_a_namespace_is_told_which_right_is_missing(cluster: &Cluster) {
+    cluster.namespace("team").await.unwrap();
+    let saved = file(&[object("team", "db", &states(1, "node"))]);
+    let user = plugin(cluster, USER);
+    let import = ["import", &saved.argument(), "--yes", "-n", "team"].map(str::to_owned);
+    let import: Vec<&str> = import.iter().map(String::as_str).collect();
+    let answer = user.run(&import).await.unwrap();
+    assert_eq!(answer.exit_code, 2, "{answer:?}");
+    let list = "you have no permission to list persistentpodstates.apps.kruise.io in namespace team";
+    assert!(answer.stderr.contains(list), "{answer:?}");
+    assert!(user.run(&["export", "-n", "team"]).await.unwrap().stderr.contains(list));
+    let grant = async |resources: Value, verbs: Value| {
+        let group = if resources[0] == "pods" { "" } else { "apps.kruise.io" };
+        let name =
+            format!("{}-{}", resources[0].as_str().unwrap().replace('/', "-"), verbs[0].as_str().unwrap());
+        let rbac = [
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+                   "metadata": {"name": name, "namespace": "team"},
+                   "rules": [{"apiGroups": [group], "resources": resources, "verbs": verbs}]}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                   "metadata": {"name": name, "namespace": "team"},
+                   "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+                   "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}]}),
+        ];
+        cluster.apply_objects(&rbac).await.unwrap();
+    };
+    grant(json!(["persistentpodstates"]), json!(["get", "list"])).await;
+    let attributes = json!({"group": "apps.kruise.io", "resource": "persistentpodstates", "verb": "list", "namespace": "team"});
+    support::wait_for_review(cluster, USER, &attributes, true).await;
+    let answer = user.run(&import).await.unwrap();
+    assert_eq!(answer.exit_code, 2, "{answer:?}");
+    for right in [
+        "you have no permission to list pods in namespace team",
+        "you have no permission to create persistentpodstates.apps.kruise.io in namespace team",
+        "you have no permission to patch persistentpodstates.apps.kruise.io/status in namespace team",
+        "nothing was changed",
+    ] {
+        assert!(answer.stderr.contains(right), "{right}: {answer:?}");
+    }
+    grant(json!(["persistentpodstates"]), json!(["create"])).await;
+    grant(json!(["persistentpodstates/status"]), json!(["patch"])).await;
+    let attributes = json!({"group": "apps.kruise.io", "resource": "persistentpodstates", "subresource": "status",
+                            "verb": "patch", "namespace": "team"});
+    support::wait_for_review(cluster, USER, &attributes, true).await;
+    let answer = user.run(&import).await.unwrap();
+    assert_eq!(answer.exit_code, 0, "{answer:?}");
+    // It works, and says that nobody else is told.
+    assert!(answer.stderr.contains("no Event"), "{answer:?}");
+    assert_eq!(cluster.pod_states("team", "db").await.unwrap().len(), 1);
+}
+
+async fn a_thousand_objects_are_imported_and_exported(cluster: &Cluster) {
+    cluster.namespace("many").await.unwrap();
+    let objects: Vec<Value> =
+        (0..1000).map(|index| object("many", &format!("w-{index}"), &states(10, "node"))).collect();
+    let answer = run(cluster, &["import", &file(&objects).argument(), "--yes"]).await;
+    assert_eq!(answer.exit_code, 0, "{}", answer.stderr);
+    assert!(answer.stderr.contains("created 1000 objects, wrote 10000 states"), "{}", answer.stderr);
+    let yaml = Scratch::path_for("many.yaml").argument();
+    let answer = run(cluster, &["export", "-n", "many", "-f", &yaml]).await;
+    assert!(answer.stderr.contains("exported 1000 PersistentPodStates with 10000 states"), "{answer:?}");
+    // A file of megabytes is read as well.
+    let answer = run(cluster, &["import", &yaml]).await;
+    assert_eq!((answer.exit_code, answer.stderr.contains("nothing to do")), (0, true), "{}", answer.stderr);
+    let _ = fs::remove_file(&yaml);
+    let api = cluster.pps_api("many");
+    api.delete_collection(&kube::api::DeleteParams::default(), &kube::api::ListParams::default())
+        .await
+        .unwrap();
+}
+
+async fn a_wrong_file_is_named_with_its_line(cluster: &Cluster) {
+    let wrong = "apiVersion: apps.kruise.io/v1alpha1\nkind: PersistentPodState\nmetadata: {name: db}\nspec:\n  targetRef: {apiVersion: apps/v1, kind: Deployment, name: db}\n";
+    for (text, word) in [
+        (wrong, "wrong.yaml:5:"),
+        ("kind: [", "wrong.yaml:1:"),
+        ("apiVersion: v1\nkind: ConfigMap\n", "wrong.yaml:2:1: this is v1 ConfigMap"),
+        ("", "there is no object in the file"),
+    ] {
+        let file = Scratch::file("wrong.yaml", text).unwrap();
+        let answer = run(cluster, &["import", &file.argument(), "--yes"]).await;
+        assert_eq!(answer.exit_code, 2, "{answer:?}");
+        assert!(answer.stderr.contains(word), "{word}: {answer:?}");
+    }
+    let huge = Scratch::path_for("huge.yaml");
+    fs::File::create(huge.path()).unwrap().set_len(1 << 30).unwrap();
+    let answer = run(cluster, &["import", &huge.argument(), "--yes"]).await;
+    assert_eq!(answer.exit_code, 2, "{answer:?}");
+    assert!(answer.stderr.contains("it has more than 67108864 bytes"), "{answer:?}");
+}
+
+async fn many_states_are_packed_if_the_definition_keeps_them(cluster: &Cluster) {
+    cluster.namespace("large").await.unwrap();
+    let large = file(&[object("large", "db", &states(20_000, &"n".repeat(60)))]);
+    let answer = run(cluster, &["import", &large.argument(), "--yes"]).await;
+    assert_eq!(answer.exit_code, 0, "{answer:?}");
+    assert!(answer.stderr.contains("its states fit only in the compact form"), "{answer:?}");
+    assert_eq!(cluster.pod_states("large", "db").await.unwrap().len(), 20_000);
+    let plain = run(cluster, &["export", "db", "-n", "large"]).await;
+    assert_eq!(plain.stdout.matches("nodeName:").count(), 20_000);
+
+    let theirs = openkruise::definition();
+    let replace = async |definition: Value| {
+        let client = cluster.client();
+        manifests::apply(&client, &[definition]).await.unwrap();
+    };
+    let ours = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
+    replace(manifests::read(theirs.path()).unwrap().remove(0)).await;
+    tokio::time::sleep(support::WHILE).await;
+    // What the definition hides is not exported as if nothing were recorded.
+    let hidden = run(cluster, &["export", "-n", "large"]).await;
+    assert_eq!(hidden.exit_code, 1, "{hidden:?}");
+    assert!(hidden.stderr.contains("not exported: large/db: the definition"), "{hidden:?}");
+    cluster.namespace("theirs").await.unwrap();
+    let refused = run(cluster, &["import", &large.argument(), "-n", "theirs", "--yes"]).await;
+    assert_eq!(refused.exit_code, 1, "{refused:?}");
+    assert!(
+        refused.stderr.contains("has no status.packed: apply this product's definition first"),
+        "{refused:?}"
+    );
+    let small = file(&[object("theirs", "web", &states(3, "node"))]);
+    let answer = run(cluster, &["import", &small.argument(), "--yes"]).await;
+    assert_eq!(answer.exit_code, 0, "{answer:?}");
+    assert_eq!(cluster.pod_states("theirs", "web").await.unwrap().len(), 3);
+    replace(ours).await;
+}
