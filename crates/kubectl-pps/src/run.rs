@@ -2,10 +2,10 @@
 
 mod attempt;
 mod check;
+mod completion;
 mod explain;
 mod export;
 pub mod file;
-mod file;
 mod forget;
 mod import;
 mod move_pod;
@@ -36,6 +36,9 @@ pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
         Command::Try(args) => attempt::run(args, connection, terminal),
         Command::Check(args) => check::run(args, connection, terminal).await,
         Command::Explain(args) => Box::pin(explain::run(args, connection, terminal)).await,
+        Command::Complete(args) => completion::complete(args, terminal),
+        Command::Completion(args) => completion::run(args, terminal),
+        Command::Explain(args) => explain::run(args, connection, terminal).await,
         Command::Export(args) => export::run(args, connection, terminal).await,
         Command::Forget(args) => forget::run(args, connection, terminal).await,
         Command::Import(args) => import::run(args, connection, terminal).await,

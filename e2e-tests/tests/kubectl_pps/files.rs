@@ -61,6 +61,7 @@ async fn pods_return_to_their_nodes_in_another_cluster() {
     assert!(new.pps_api("prod").get_opt("db").await.unwrap().is_none());
     let imported = run(&new, &["import", &file, "--yes"]).await;
     assert_eq!(imported.exit_code, 0, "{imported:?}");
+    assert!(!imported.stderr.contains("no Event"), "{imported:?}");
     assert!(imported.stderr.contains("created 1 object, wrote 3 states"), "{imported:?}");
     let pool = Pool { cluster: &new, namespace: "prod" };
     assert!(pool.event("db", "StatesImported").await.contains("3 recorded states"));
@@ -195,7 +196,7 @@ async fn a_user_of_a_namespace_is_told_which_right_is_missing(cluster: &Cluster)
     for right in [
         "you have no permission to list pods in namespace team",
         "you have no permission to create persistentpodstates.apps.kruise.io in namespace team",
-        "you have no permission to patch persistentpodstates.apps.kruise.io/status in namespace team",
+        "you have no permission to patch persistentpodstates/status.apps.kruise.io in namespace team",
         "nothing was changed",
     ] {
         assert!(answer.stderr.contains(right), "{right}: {answer:?}");
@@ -236,7 +237,7 @@ async fn a_wrong_file_is_named_with_its_line(cluster: &Cluster) {
     let wrong = "apiVersion: apps.kruise.io/v1alpha1\nkind: PersistentPodState\nmetadata: {name: db}\nspec:\n  targetRef: {apiVersion: apps/v1, kind: Deployment, name: db}\n";
     for (text, word) in [
         (wrong, "wrong.yaml:5:"),
-        ("kind: [", "wrong.yaml:1:"),
+        ("kind: [", "wrong.yaml:2:1: this is not valid YAML"),
         ("apiVersion: v1\nkind: ConfigMap\n", "wrong.yaml:2:1: this is v1 ConfigMap"),
         ("", "there is no object in the file"),
     ] {
