@@ -131,6 +131,10 @@ sidecar: ## Build the sidecar: target/release/pps-sidecar
 static-sidecar: ## Build the sidecar's static release build, and print its path (ARCH=arm64)
 	@hack/build-sidecar.sh $(if $(ARCH),--arch=$(ARCH))
 
+.PHONY: kubectl-pps
+kubectl-pps: ## Build the plugin kubectl pps as one static file, and print its path (ARCH=arm64)
+	@hack/build-kubectl-pps.sh $(if $(ARCH),--arch=$(ARCH))
+
 .PHONY: publish
 publish: policy.wasm ## Push the policy, the sidecar's image and the chart (REGISTRY=host/path, ARCH=amd64, ARGS=--plain-http)
 	@ARCH="$(ARCH)" hack/publish.sh "$(REGISTRY)" $(ARGS)
@@ -145,7 +149,7 @@ chart-values: ## Print the chart's values for the images that were pushed, by di
 
 .PHONY: release
 release: ## Build all files of a release in dist/ (TAG=v1.2.3 to check the tag; REGISTRY and REPOSITORY of the owner)
-	@TAG="$(TAG)" REGISTRY="$(REGISTRY)" REPOSITORY="$(REPOSITORY)" ARCH="$(ARCH)" hack/release.sh
+	@TAG="$(TAG)" REGISTRY="$(REGISTRY)" REPOSITORY="$(REPOSITORY)" ARCH="$(ARCH)" WINDOWS="$(WINDOWS)" PLUGIN_ARCHIVES="$(PLUGIN_ARCHIVES)" hack/release.sh
 
 .PHONY: crd
 crd: ## Generate deploy/base/crd.yaml from the types, and the chart's copy

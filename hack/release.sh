@@ -5,6 +5,9 @@
 #   pps-sidecar-linux-<arch>              the sidecar, one static file, for amd64 and arm64
 #   policy.cdx.json, pps-sidecar-linux-<arch>.cdx.json
 #                                         their software bills of materials (CycloneDX)
+#   kubectl-pps-<version>-<os>-<arch>.tar.gz (.zip for Windows)
+#                                         the plugin with its man page and the licence
+#   pps.yaml                              the plugin's manifest for krew
 #   install.yaml, install-<overlay>.yaml  the manifests of deploy/, rendered
 #   persistent-pod-state-<version>.tgz    the Helm chart
 #   artifacthub-pkg.yml, artifacthub-repo.yml, README.md
@@ -18,8 +21,10 @@
 #                       where the images and the repository are. If Cargo.toml says something else, all files of the
 #                       checkout that name them are changed (hack/set-owner.sh), so that what is released names them.
 # ARCH="amd64 arm64"    the processors for which the sidecar is built; both by default.
-# PPS_PUBLISH=PROGRAM   use this pps-publish. PPS_POLICY_WASM, PPS_STATIC_SIDECAR and PPS_FOREIGN_SIDECAR name files, as
-#                       elsewhere.
+# WINDOWS=1             build the plugin for Windows, too.
+# PLUGIN_ARCHIVES=FOLDER  archives of the plugin that other machines have made: those for macOS.
+# PPS_PUBLISH=PROGRAM   use this pps-publish. PPS_POLICY_WASM, PPS_STATIC_SIDECAR, PPS_FOREIGN_SIDECAR,
+#                       PPS_STATIC_PLUGIN and PPS_FOREIGN_PLUGIN name files, as elsewhere.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$REPO_DIR"
@@ -51,8 +56,12 @@ fi
 
 [ -n "${PPS_POLICY_WASM:-}" ] || hack/build-wasm.sh
 MODULE="${PPS_POLICY_WASM:-policy.wasm}"
-declare -A SIDECARS
-for arch in ${ARCH:-amd64 arm64}; do SIDECARS[$arch]="$(hack/build-sidecar.sh "--arch=$arch")"; done
+declare -A SIDECARS PLUGINS
+for arch in ${ARCH:-amd64 arm64}; do
+    SIDECARS[$arch]="$(hack/build-sidecar.sh "--arch=$arch")"
+    PLUGINS[$arch]="$(hack/build-kubectl-pps.sh "--arch=$arch")"
+done
+[ -z "${WINDOWS:-}" ] || PLUGIN_FOR_WINDOWS="$(hack/build-kubectl-pps.sh --windows)"
 with_publish
 KUSTOMIZE="$(hack/manifest-tools.sh)/kustomize"
 
@@ -64,6 +73,12 @@ for arch in "${!SIDECARS[@]}"; do
     install -m 755 "${SIDECARS[$arch]}" "$DIST/pps-sidecar-linux-$arch"
     "$PUBLISH" sbom image --binary "${SIDECARS[$arch]}" --output "$DIST/pps-sidecar-linux-$arch.cdx.json"
 done
+for arch in "${!PLUGINS[@]}"; do
+    hack/pack-kubectl-pps.sh "${PLUGINS[$arch]}" linux "$arch" "$DIST" >/dev/null
+done
+[ -z "${WINDOWS:-}" ] || hack/pack-kubectl-pps.sh "$PLUGIN_FOR_WINDOWS" windows amd64 "$DIST" >/dev/null
+[ -z "${PLUGIN_ARCHIVES:-}" ] || install -m 644 "$PLUGIN_ARCHIVES"/kubectl-pps-"$VERSION"-* "$DIST"
+hack/pack-kubectl-pps.sh --krew "$DIST" >/dev/null
 "$KUSTOMIZE" build deploy >"$DIST/install.yaml"
 for overlay in deploy/overlays/*/; do
     "$KUSTOMIZE" build "$overlay" >"$DIST/install-$(basename "$overlay").yaml"

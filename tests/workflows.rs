@@ -65,6 +65,7 @@ fn workflows_use_pinned_actions_and_run_existing_commands() {
         ".ci/run",
         "e2e-tests",
         "emulated-tests",
+        "hack/pack-kubectl-pps.sh",
         "hack/sign.sh",
         "publish",
         "release",

@@ -170,7 +170,8 @@ async fn finish(child: Child, args: &[&str]) -> Result<Answer> {
     })
 }
 
-fn executable() -> Result<PathBuf> {
+/// The program.
+pub fn executable() -> Result<PathBuf> {
     beside_current_exe(EXECUTABLE)
         .with_context(|| format!("{EXECUTABLE} is not built: cargo build --bin {EXECUTABLE}"))
 }

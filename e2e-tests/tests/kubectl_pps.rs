@@ -5,6 +5,7 @@
 mod answers;
 mod command_line;
 mod explain;
+mod files;
 mod forget;
 mod move_pod;
 mod pin;
@@ -12,4 +13,3 @@ mod simulate;
 mod status;
 mod try_files;
 mod watch;
-mod files;

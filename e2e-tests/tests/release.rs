@@ -8,10 +8,12 @@ use std::{
 };
 
 use pps_e2e::{
+    control_plane::Binaries,
     manifests::{
         self,
         render::{KUBEWARDEN, helm, render_chart, render_kustomize},
     },
+    plugin,
     registry::{
         digest, foreign,
         publish::{executable, static_sidecar_path},
@@ -32,6 +34,8 @@ fn release(dist: &Path, tag: &str) -> Output {
         .env("PPS_POLICY_WASM", policy_path())
         .env("PPS_STATIC_SIDECAR", static_sidecar_path().unwrap())
         .env("PPS_FOREIGN_SIDECAR", foreign::sidecar_or_stand_in(dist.parent().unwrap()).unwrap())
+        .env("PPS_STATIC_PLUGIN", plugin::executable().unwrap())
+        .env("PPS_FOREIGN_PLUGIN", foreign::sidecar_or_stand_in(dist.parent().unwrap()).unwrap())
         .output()
         .unwrap()
 }
@@ -73,6 +77,7 @@ fn release_is_complete_and_reproducible() {
         assert_eq!(subject["properties"][0]["value"], format!("linux/{architecture}"));
         assert_eq!(format!("sha256:{}", subject["hashes"][0]["content"].as_str().unwrap()), digest(&program));
     }
+    the_plugin_can_be_installed(&dist, supervisor.folder());
     let sums = digest_sums(&dist);
     let summed: BTreeSet<&str> = sums.lines().map(|line| line.split_once("  ").unwrap().1).collect();
     assert_eq!(summed, files.iter().map(String::as_str).filter(|name| *name != "SHA256SUMS").collect());
@@ -102,6 +107,48 @@ fn release_is_complete_and_reproducible() {
     let again = supervisor.folder().join("again");
     assert!(release(&again, "").status.success());
     assert_eq!(digest_sums(&again), sums);
+}
+
+/// As krew does it: the archive that the manifest names, checked and unpacked; then kubectl finds the program.
+fn the_plugin_can_be_installed(dist: &Path, folder: &Path) {
+    let manifest = manifests::read(&dist.join("pps.yaml")).unwrap().remove(0);
+    assert_eq!(manifest["apiVersion"], "krew.googlecontainertools.github.com/v1alpha2");
+    assert_eq!(manifest["metadata"]["name"], "pps");
+    assert_eq!(manifest["spec"]["version"], format!("v{VERSION}"));
+    // krew-index refuses longer ones, and such that end with a full stop.
+    let short = manifest["spec"]["shortDescription"].as_str().unwrap();
+    assert!(short.len() <= 50 && !short.ends_with('.'), "{short}");
+    let platforms = manifest["spec"]["platforms"].as_array().unwrap();
+    assert_eq!(platforms.len(), 2);
+    for platform in platforms {
+        let labels = &platform["selector"]["matchLabels"];
+        let (os, architecture) = (labels["os"].as_str().unwrap(), labels["arch"].as_str().unwrap());
+        let name = format!("kubectl-pps-{VERSION}-{os}-{architecture}.tar.gz");
+        let uri = platform["uri"].as_str().unwrap();
+        assert!(
+            uri.starts_with("https://") && uri.ends_with(&format!("/download/v{VERSION}/{name}")),
+            "{uri}"
+        );
+        let archive = fs::read(dist.join(&name)).unwrap();
+        assert_eq!(format!("sha256:{}", platform["sha256"].as_str().unwrap()), digest(&archive));
+        let installed = folder.join(architecture);
+        fs::create_dir_all(&installed).unwrap();
+        let unpacked = Command::new("tar")
+            .args(["--extract", "--gzip", "--file"])
+            .arg(dist.join(&name))
+            .current_dir(&installed)
+            .status();
+        assert!(unpacked.unwrap().success());
+        for file in ["LICENSE", "kubectl-pps.1", "kubectl_complete-pps", platform["bin"].as_str().unwrap()] {
+            assert!(installed.join(file).is_file(), "{file}");
+        }
+    }
+    let native = if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
+    let path = format!("{}:{}", folder.join(native).display(), std::env::var("PATH").unwrap());
+    let kubectl = Binaries::find().unwrap().folder().join("kubectl");
+    let answer = Command::new(kubectl).args(["pps", "--version"]).env("PATH", path).output().unwrap();
+    let said = String::from_utf8_lossy(&answer.stdout).into_owned();
+    assert!(said.contains(VERSION), "{answer:?}");
 }
 
 #[test]

@@ -108,9 +108,7 @@ pub struct Consent {
     pub yes: bool,
 }
 
-/// Checks the installation and says what is wrong: versions, definitions, PolicyServer, policies, webhooks, the module in
-/// its registry, sidecar, other recorders, PersistentPodStates. -n is the namespace of the sidecar; it defaults to
-/// persistent-pod-state. docs/check.md explains the findings.
+/// The arguments of `check`.
 #[derive(Args, Clone, Debug)]
 pub struct Check {
     /// Output format.
@@ -134,72 +132,67 @@ pub struct AllNamespaces {
 pub enum Command {
     /// Shows each Pod: where it is, where it is recorded, what pins it.
     ///
-    /// Shows each Pod of the workloads that have a PersistentPodState: its node, zone and address, what is recorded of it,
+    /// Has a line for each Pod of the workloads that have a PersistentPodState: its node, zone and address, what is recorded of it,
     /// what pins it, and whether it is where it was recorded. Ends with a line of advice for what is wrong.
     Status(Status),
     /// Says why a Pod is where it is, or why it is Pending, and what would let it go.
     ///
-    /// Says why a Pod is where it is, or why it is Pending: its PersistentPodState, what was recorded, what was injected,
-    /// which value excludes which node, what else excludes nodes (taints, room, volumes), and what would let the Pod go.
+    /// Shows the Pod's PersistentPodState, what was recorded, what was injected, which value excludes which node, and what else
+    /// excludes nodes (taints, room, volumes).
     Explain(Explain),
     /// Forecasts where Pods would go if nodes were drained or lost, or an object changed.
     ///
-    /// Forecasts which Pods would come back where, and which would be Pending, before anything is done. The forecast uses the
-    /// policy's own code on the cluster as it is now. Nothing is changed.
+    /// Says which Pods would come back where, and which would be Pending, before anything is done. The forecast uses the policy's
+    /// own code on the cluster as it is now. Nothing is changed.
     Simulate(Simulate),
     /// Moves a Pod to another node: changes what pins it, evicts it and waits.
     ///
-    /// Moves a Pod: changes or removes what pins it, evicts it, waits, and shows where it landed. Asks first.
-    ///
-    /// It may be interrupted at any step: the same command finishes it.
+    /// Shows where the Pod may go, asks, and shows where it landed. It may be interrupted at any step: the same command finishes it.
     Move(Move),
     /// Drops recorded states.
     ///
-    /// Drops the recorded states of Pods that do not run, in one write for each PersistentPodState. Their successors start
-    /// wherever the scheduler puts them. Asks first.
+    /// Drops those of Pods that do not run, in one write for each PersistentPodState. Their successors start wherever the scheduler
+    /// puts them. Asks first.
     Forget(Forget),
     /// Has the Pods of a workload recorded and brought back.
     ///
-    /// Has the Pods of a workload recorded and brought back: writes the workload's annotations, or a PersistentPodState. Shows
-    /// the difference, and asks.
+    /// Writes the workload's annotations, or a PersistentPodState. Shows the difference, and asks.
     Pin(Pin),
     /// Ends what pin began.
     ///
-    /// Ends what pin began: removes the workload's annotations, or deletes its PersistentPodState. The recorded states are
-    /// then lost. Shows what is removed, and asks.
+    /// Removes the workload's annotations, or deletes its PersistentPodState. The recorded states are then lost. Shows what is
+    /// removed, and asks.
     Unpin(Unpin),
     /// Checks the installation.
     ///
-    /// Checks the installation and says what is wrong: versions, definitions, PolicyServer, policies, webhooks, the module in
-    /// its registry, sidecar, other recorders, PersistentPodStates. -n is the namespace of the sidecar; it defaults to
-    /// persistent-pod-state. docs/check.md explains the findings.
+    /// Says what is wrong with versions, definitions, PolicyServer, policies, webhooks, the module in its registry, sidecar, other
+    /// recorders and PersistentPodStates. -n is the namespace of the sidecar; it defaults to persistent-pod-state. docs/check.md
+    /// explains the findings.
     Check(Box<Check>),
     /// Writes PersistentPodStates with their recorded states to a file.
     ///
-    /// Writes PersistentPodStates with their recorded states to a file, ready for import: without what belongs to this cluster
-    /// only, and without aliases.
+    /// The file is ready for import: without what belongs to this cluster only, and without aliases. Only you may read it, since
+    /// recorded annotations may be internal. JSON if its name ends with .json, else YAML.
     Export(Export),
     /// Reads recorded states from a file into the cluster.
     ///
-    /// Reads PersistentPodStates with their recorded states from a file into the cluster: those of export, of
-    /// kubectl get -o yaml, or OpenKruise's. Creates objects that do not exist. A state that the cluster has stays, unless
-    /// --overwrite is given. Shows what it would do, and asks. Restore workloads afterwards.
+    /// Reads files of export, of kubectl get pps -o yaml or json, and OpenKruise's objects. Creates objects that do not exist. A
+    /// state that the cluster has stays, unless --overwrite is given; that of a Pod that is Ready stays in any case. Shows what it
+    /// would do, and asks. If it is interrupted, run it again. Restore workloads afterwards.
     Import(Import),
     /// Shows each Pod, again whenever something changes.
     ///
-    /// Shows the table of status, again whenever something changes: while a rollout or a drain goes on. Without a terminal,
-    /// prints a line for each change. Ends with Ctrl-C.
+    /// Shows the table of status while a rollout or a drain goes on. Without a terminal, prints a line for each change. Ends with
+    /// Ctrl-C.
     Watch(Watch),
     /// Shows what the policy would inject into Pods from files. Needs no cluster.
     ///
-    /// Shows what the policy would inject into Pods from files, as a difference. Needs no cluster.
-    ///
-    /// The files have Pods or StatefulSets, and PersistentPodStates with their status, in YAML or JSON.
+    /// The files have Pods or StatefulSets, and PersistentPodStates with their status, in YAML or JSON. Shows a difference.
     Try(Try),
     /// Prints a script that completes commands and options in a shell.
     ///
-    /// For kubectl-pps in bash: source <(kubectl pps completion bash). For kubectl pps in any shell: write the script for kubectl to
-    /// a file kubectl_complete-pps on the PATH, and make it executable.
+    /// For kubectl-pps in bash: source <(kubectl-pps completion bash). For kubectl pps, in any shell that completes kubectl: write
+    /// the script for kubectl to a file kubectl_complete-pps on the PATH, and make it executable.
     Completion(Completion),
     /// What kubectl asks for while it completes.
     #[command(hide = true)]

@@ -10,7 +10,6 @@ mod forget;
 mod import;
 mod move_pod;
 mod pin;
-mod rights;
 mod replace_file;
 mod rights;
 mod simulate;
@@ -38,7 +37,6 @@ pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
         Command::Explain(args) => Box::pin(explain::run(args, connection, terminal)).await,
         Command::Complete(args) => completion::complete(args, terminal),
         Command::Completion(args) => completion::run(args, terminal),
-        Command::Explain(args) => explain::run(args, connection, terminal).await,
         Command::Export(args) => export::run(args, connection, terminal).await,
         Command::Forget(args) => forget::run(args, connection, terminal).await,
         Command::Import(args) => import::run(args, connection, terminal).await,

@@ -39,8 +39,12 @@ fn about(command: &Command) -> String {
 
 fn help(arg: &Arg) -> String {
     let mut text = arg.get_long_help().or_else(|| arg.get_help()).unwrap_or_default().to_string();
-    let values: Vec<String> =
-        arg.get_possible_values().iter().filter(|value| !value.is_hide_set()).map(|value| value.get_name().to_owned()).collect();
+    let values: Vec<String> = arg
+        .get_possible_values()
+        .iter()
+        .filter(|value| !value.is_hide_set())
+        .map(|value| value.get_name().to_owned())
+        .collect();
     if arg.get_action().takes_values() && !values.is_empty() {
         let _ = write!(text, " One of {}.", values.join(", "));
     }
@@ -80,7 +84,13 @@ fn markdown() -> String {
     let command = command();
     let mut text = String::from("\n## Reference\n");
     for sub in subcommands(&command) {
-        let _ = write!(text, "\n### {}\n\n{}\n\n```text\n{}\n```\n", sub.get_name(), plain(&about(sub)), usage(sub));
+        let _ = write!(
+            text,
+            "\n### {}\n\n{}\n\n```text\n{}\n```\n",
+            sub.get_name(),
+            plain(&about(sub)),
+            usage(sub)
+        );
         options(&mut text, &own_options(sub));
     }
     text.push_str("\n### Options of all commands\n");
@@ -103,7 +113,10 @@ fn man_page() -> String {
     for sub in subcommands(&command) {
         let mut shown = sub.clone();
         // Those of all commands are said once.
-        for arg in sub.get_arguments().filter(|arg| arg.is_global_set() || ["help", "version"].contains(&arg.get_id().as_str())) {
+        for arg in sub
+            .get_arguments()
+            .filter(|arg| arg.is_global_set() || ["help", "version"].contains(&arg.get_id().as_str()))
+        {
             shown = shown.mut_arg(arg.get_id().as_str(), |arg| arg.hide(true));
         }
         let has_options = !own_options(&shown).is_empty();
@@ -142,7 +155,8 @@ fn is_up_to_date(path: &str, text: &str) -> bool {
 fn the_document_says_what_the_command_line_says() {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../docs/kubectl-pps.md"].iter().collect();
     let document = fs::read_to_string(path).unwrap();
-    let (by_hand, _) = document.split_once(MARK).expect("docs/kubectl-pps.md has lost the line before its reference");
+    let (by_hand, _) =
+        document.split_once(MARK).expect("docs/kubectl-pps.md has lost the line before its reference");
     let document = format!("{by_hand}{MARK}{}", markdown());
     assert!(
         is_up_to_date("docs/kubectl-pps.md", &document),
@@ -165,7 +179,11 @@ fn every_command_and_option_is_explained_in_a_sentence() {
         assert!(sub.get_about().is_some(), "{}", sub.get_name());
         for arg in own_options(sub) {
             let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-            assert!(!help.is_empty() && !help.starts_with(char::is_lowercase), "{} {arg}: {help:?}", sub.get_name());
+            assert!(
+                !help.is_empty() && !help.starts_with(char::is_lowercase),
+                "{} {arg}: {help:?}",
+                sub.get_name()
+            );
         }
     }
 }

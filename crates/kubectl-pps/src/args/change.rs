@@ -4,9 +4,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 
 use super::{AllNamespaces, Consent, value};
 
-/// Moves a Pod: changes or removes what pins it, evicts it, waits, and shows where it landed. Asks first.
-///
-/// It may be interrupted at any step: the same command finishes it.
+/// The arguments of `move`.
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("where").multiple(false))]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -34,8 +32,7 @@ pub struct Move {
     pub consent: Consent,
 }
 
-/// Drops the recorded states of Pods that do not run, in one write for each PersistentPodState. Their successors start
-/// wherever the scheduler puts them. Asks first.
+/// The arguments of `forget`.
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("which").required(true).multiple(false))]
 pub struct Forget {
@@ -53,8 +50,7 @@ pub struct Forget {
     pub consent: Consent,
 }
 
-/// Has the Pods of a workload recorded and brought back: writes the workload's annotations, or a PersistentPodState. Shows
-/// the difference, and asks.
+/// The arguments of `pin`.
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("what").required(true).multiple(true))]
 pub struct Pin {
@@ -109,8 +105,7 @@ pub enum OnNodeDeletion {
     Forget,
 }
 
-/// Ends what pin began: removes the workload's annotations, or deletes its PersistentPodState. The recorded states are
-/// then lost. Shows what is removed, and asks.
+/// The arguments of `unpin`.
 #[derive(Args, Clone, Debug)]
 pub struct Unpin {
     /// The workload: NAME of a StatefulSet, or KIND/NAME.

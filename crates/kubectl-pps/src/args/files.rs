@@ -6,8 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::{AllNamespaces, Consent, OutputArgs};
 
-/// Writes PersistentPodStates with their recorded states to a file, ready for import: without what belongs to this cluster
-/// only, and without aliases.
+/// The arguments of `export`.
 #[derive(Args, Clone, Debug)]
 pub struct Export {
     /// Only these PersistentPodStates.
@@ -37,9 +36,7 @@ pub enum Form {
     Stored,
 }
 
-/// Reads PersistentPodStates with their recorded states from a file into the cluster: those of export, of
-/// kubectl get -o yaml, or OpenKruise's. Creates objects that do not exist. A state that the cluster has stays, unless
-/// --overwrite is given. Shows what it would do, and asks. Restore workloads afterwards.
+/// The arguments of `import`.
 #[derive(Args, Clone, Debug)]
 pub struct Import {
     /// File to read; - is standard input.
@@ -60,9 +57,7 @@ pub struct Import {
     pub consent: Consent,
 }
 
-/// Shows what the policy would inject into Pods from files, as a difference. Needs no cluster.
-///
-/// The files have Pods or StatefulSets, and PersistentPodStates with their status, in YAML or JSON.
+/// The arguments of `try`.
 #[derive(Args, Clone, Debug)]
 pub struct Try {
     /// Files; - is standard input.

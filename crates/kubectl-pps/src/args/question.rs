@@ -6,8 +6,7 @@ use clap::{ArgGroup, Args};
 
 use super::{AllNamespaces, OutputArgs, value};
 
-/// Shows each Pod of the workloads that have a PersistentPodState: its node, zone and address, what is recorded of it,
-/// what pins it, and whether it is where it was recorded. Ends with a line of advice for what is wrong.
+/// The arguments of `status`.
 #[derive(Args, Clone, Debug)]
 pub struct Status {
     /// Only this workload: NAME of a StatefulSet, or KIND/NAME.
@@ -21,8 +20,7 @@ pub struct Status {
     pub output: OutputArgs,
 }
 
-/// Says why a Pod is where it is, or why it is Pending: its PersistentPodState, what was recorded, what was injected,
-/// which value excludes which node, what else excludes nodes (taints, room, volumes), and what would let the Pod go.
+/// The arguments of `explain`.
 #[derive(Args, Clone, Debug)]
 pub struct Explain {
     /// The Pod.
@@ -33,8 +31,7 @@ pub struct Explain {
     pub output: OutputArgs,
 }
 
-/// Forecasts which Pods would come back where, and which would be Pending, before anything is done. The forecast uses the
-/// policy's own code on the cluster as it is now. Nothing is changed.
+/// The arguments of `simulate`.
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("question").required(true).multiple(false))]
 pub struct Simulate {
@@ -61,8 +58,7 @@ pub struct Simulate {
     pub output: OutputArgs,
 }
 
-/// Shows the table of status, again whenever something changes: while a rollout or a drain goes on. Without a terminal,
-/// prints a line for each change. Ends with Ctrl-C.
+/// The arguments of `watch`.
 #[derive(Args, Clone, Debug)]
 pub struct Watch {
     /// Only this workload: NAME of a StatefulSet, or KIND/NAME.

@@ -31,7 +31,7 @@ pub(super) async fn run(
     let connected = connect(connection).await?;
     let scope =
         if args.all.all_namespaces { Scope::All } else { Scope::Namespace(connected.namespace.clone()) };
-    let snapshot = read(&connected.client, &scope, Wanted::default()).await?;
+    let snapshot = Box::pin(read(&connected.client, &scope, Wanted::default())).await?;
     if let Some(unseen) = snapshot.unseen.first() {
         // A file that lacks something without saying so is no backup.
         return Err(Failure::Unreadable(unseen.to_string()));

@@ -45,7 +45,7 @@ pub(super) async fn run(
     if read.entries.is_empty() {
         return Err(Failure::Refused(format!("{}: there is nothing to import", file::name(&args.file))));
     }
-    let cluster = Cluster::read(&connected, &read.entries).await?;
+    let cluster = Box::pin(Cluster::read(&connected, &read.entries)).await?;
     if let Some(why) = &cluster.unseen_pods {
         if args.overwrite {
             return Err(Failure::Unreadable(format!(
@@ -141,7 +141,8 @@ impl Cluster {
             Self { pps: Vec::new(), pods: None, unseen_pods: None, api_version: API_VERSIONS[0] };
         let mut pods = Vec::new();
         for scope in &scopes {
-            let snapshot = read(&connected.client, scope, Wanted { pods: true, ..Wanted::default() }).await?;
+            let snapshot =
+                Box::pin(read(&connected.client, scope, Wanted { pods: true, ..Wanted::default() })).await?;
             for unseen in &snapshot.unseen {
                 if unseen.what.contains(PLURAL) {
                     return Err(Failure::Unreadable(format!("{unseen}; nothing was changed")));

@@ -33,6 +33,12 @@ impl Address {
         Self { namespace: namespace.to_owned(), name: name.to_owned(), version: version.to_owned() }
     }
 
+    /// That of a namespace, a name and a version of the API.
+    pub(super) fn new(namespace: &str, name: &str, api_version: &str) -> Self {
+        let version = api_version.rsplit_once('/').map_or("v1alpha1", |(_, version)| version);
+        Self { namespace: namespace.to_owned(), name: name.to_owned(), version: version.to_owned() }
+    }
+
     fn path(&self) -> String {
         let Self { namespace, name, version } = self;
         format!("/apis/{GROUP}/{version}/namespaces/{namespace}/{RESOURCE}/{name}")
@@ -52,8 +58,12 @@ impl Address {
 
     /// Writes its states.
     pub(super) async fn write(&self, client: &Client, edit: &Edit) -> Result<Value, WriteError> {
-        let path = format!("{}/status", self.path());
-        write::send(client, Write::patch(self.right(), path, edit.body.clone())).await
+        write::send(client, self.patch(edit.body.clone())).await
+    }
+
+    /// A write of its status.
+    pub(super) fn patch(&self, body: Value) -> Write {
+        Write::patch(self.right(), format!("{}/status", self.path()), body)
     }
 }
 
