@@ -1,5 +1,7 @@
 //! A Pod that has a node.
 
+use pps_core::{RECORD_ANNOTATION, forbids_recording};
+
 use super::groups::groups;
 use super::subject::{Subject, list};
 use super::{Explanation, Question, Verdict};
@@ -47,7 +49,9 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
             kept.unwrap_or_default()
         ));
     }
-    if misplaced.is_some() {
+    // After an unfinished move nothing is recorded, and `facts` says so.
+    let is_exempt = subject.pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording);
+    if misplaced.is_some() && !is_exempt {
         let command =
             crate::decide::hand::Hand { own_namespace: Some(String::new()), ..question.hand.clone() };
         explanation.facts.push(format!(

@@ -149,7 +149,11 @@ mod tests {
 
     fn excluded(node: &str, texts: &[&str]) -> Verdict {
         let exclusion = |text: &&str| Exclusion {
-            what: ExclusionKind::RequiredAffinity,
+            what: if text.ends_with("is cordoned") {
+                ExclusionKind::Cordon
+            } else {
+                ExclusionKind::RequiredAffinity
+            },
             text: (*text).to_owned(),
             from_pps: text.contains("recorded"),
         };

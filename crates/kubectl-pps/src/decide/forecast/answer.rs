@@ -321,6 +321,8 @@ pub(super) fn list(names: &[String], most: usize) -> String {
     match names {
         [] => String::new(),
         names if names.len() <= most => names.join(", "),
+        // One more name is as short as a count of one.
+        names if names.len() == most + 1 => names.join(", "),
         names => format!("{} and {} others", names[..most].join(", "), names.len() - most),
     }
 }
