@@ -222,6 +222,7 @@ async fn what_is_in_the_way_is_said_and_nothing_is_changed(cluster: &Cluster) {
             1,
             "no PersistentPodState names StatefulSet bare: nothing pins Pod bare-0",
         ),
+        (&["web-9", "--anywhere"], 1, "StatefulSet web wants 1 Pod, and web-9 is not one of them"),
         (&["web-0", "--to", &others[0]], 1, "cannot take Pod web-0"),
         (&["web-0", "--to", &others[1]], 1, "a PodDisruptionBudget forbids to evict Pod web-0 now"),
         (&["web-0", "--to", &others[1], "--anywhere"], 2, "cannot be used with"),

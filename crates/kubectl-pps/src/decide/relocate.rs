@@ -5,6 +5,7 @@ mod show;
 
 use std::collections::BTreeMap;
 
+use pps_core::demand::{Demand, Naming, Wanted};
 use pps_core::edit::without_place;
 use pps_core::record::{RunningPod, record};
 use pps_core::workload::ordinal;
@@ -14,7 +15,7 @@ pub use self::forecast::Forecast;
 pub use self::show::describe;
 use crate::Failure;
 use crate::decide::unread;
-use crate::snapshot::{Index, Pod, Pps, Snapshot, WorkloadKey};
+use crate::snapshot::{Index, Pod, Pps, Snapshot, Workload, WorkloadKey};
 
 /// What the user wants.
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +124,24 @@ pub struct Relocation {
     pub forecast: Option<Forecast>,
 }
 
+impl Relocation {
+    /// What has become of the Pod since this was decided, if that makes it another move: it may have got a node while the
+    /// user was asked, and is to be evicted then and not deleted.
+    pub fn overtaken_by(&self, now: Option<&Pod>) -> Option<String> {
+        let name = &self.pod;
+        match (&self.present, now) {
+            (None, None) => None,
+            (None, Some(_)) => Some(format!("Pod {name} has been created meanwhile")),
+            (Some(_), None) => Some(format!("Pod {name} is gone meanwhile")),
+            (Some(before), Some(now)) if before.uid != now.uid() => {
+                Some(format!("Pod {name} has been created again meanwhile"))
+            }
+            (Some(before), Some(now)) => (before.node.as_deref() != now.node())
+                .then(|| format!("Pod {name} has got node {} meanwhile", now.node().unwrap_or("-"))),
+        }
+    }
+}
+
 /// What is to be done.
 #[derive(Clone, Debug)]
 pub enum Decision {
@@ -222,21 +241,24 @@ fn governing<'a>(
     pod: Option<&Pod>,
 ) -> Result<&'a Pps, Failure> {
     let Some(pod) = pod else {
-        let mut candidates: Vec<&'a Pps> = index
+        let mut candidates: Vec<(&WorkloadKey, &'a Pps)> = index
             .targeted()
             .filter(|(key, _)| key.namespace == namespace)
             .filter_map(|(key, all)| Some((key, *all.first()?)))
             .filter(|(key, pps)| {
                 ordinal(&key.name, name).is_some() || pps.state(name).is_ok_and(|state| state.is_some())
             })
-            .map(|(_, pps)| pps)
             .collect();
-        candidates.sort_by_key(|pps| pps.state(name).ok().flatten().is_none());
-        return candidates.first().copied().ok_or_else(|| {
-            Failure::Refused(format!(
-                "there is no Pod {name} in namespace {namespace}, and nothing is recorded of it"
-            ))
+        candidates.sort_by_key(|(key, pps)| {
+            (!may_come(index, key, name), pps.state(name).ok().flatten().is_none())
         });
+        let Some((key, pps)) = candidates.first() else {
+            return Err(Failure::Refused(format!(
+                "there is no Pod {name} in namespace {namespace}, and nothing is recorded of it"
+            )));
+        };
+        require_wanted(index, key, name)?;
+        return Ok(pps);
     };
     let nothing = |why: String| {
         Failure::Refused(format!(
@@ -245,9 +267,32 @@ fn governing<'a>(
     };
     let Some((owner, _)) = pod.owner() else { return Err(nothing("it has no controller".into())) };
     let key = WorkloadKey::of(namespace, &owner);
-    index
+    let pps = index
         .governing(&key)
-        .ok_or_else(|| nothing(format!("no PersistentPodState names {} {}", owner.kind, owner.name)))
+        .ok_or_else(|| nothing(format!("no PersistentPodState names {} {}", owner.kind, owner.name)))?;
+    require_wanted(index, &key, name)?;
+    Ok(pps)
+}
+
+/// Whether a workload creates a Pod of this name; one that was not read may do so.
+fn may_come(index: &Index<'_>, key: &WorkloadKey, pod: &str) -> bool {
+    index.workload(key).is_none_or(|workload| {
+        let demand = Demand::read(&workload.object()["spec"], &Naming::StatefulSet);
+        demand.wants(workload.name(), pod, 0) == Wanted::Yes
+    })
+}
+
+/// Fails if no Pod of this name would be created again.
+fn require_wanted(index: &Index<'_>, key: &WorkloadKey, pod: &str) -> Result<(), Failure> {
+    if may_come(index, key, pod) {
+        return Ok(());
+    }
+    let WorkloadKey { kind, name, .. } = key;
+    let replicas = index.workload(key).map_or(0, Workload::replicas);
+    let pods = if replicas == 1 { "Pod" } else { "Pods" };
+    Err(Failure::Refused(format!(
+        "{kind} {name} wants {replicas} {pods}, and {pod} is not one of them: it would not be created again"
+    )))
 }
 
 /// The labels of a node.

@@ -25,7 +25,7 @@ use crate::cluster::write::{self, Note, Write, WriteError};
 use crate::decide::hand::Hand;
 use crate::decide::relocate::{Decision, Destination, Relocation, Removal, Request, decide, describe};
 use crate::print::{Role, Terminal, printable};
-use crate::snapshot::Scope;
+use crate::snapshot::{Pod, Scope};
 use crate::{Failure, Outcome};
 
 pub(super) async fn run(
@@ -144,6 +144,10 @@ impl Mover<'_> {
 
     /// Does all that has to be written.
     async fn write(&self) -> Result<(), Failure> {
+        let now = self.read_pod().await?.and_then(Pod::read);
+        if let Some(what) = self.relocation.overtaken_by(now.as_ref()) {
+            return Err(Failure::Refused(format!("{what}: nothing was changed; run the command again")));
+        }
         let present = self.relocation.present.as_ref();
         if let Some(present) = present.filter(|one| one.is_recorded && one.removal == Removal::Evict) {
             self.exempt(&present.uid).await?;
@@ -243,6 +247,12 @@ impl Mover<'_> {
                 Removal::Delete => {
                     let now = self.read_pod().await?.filter(|pod| pod["metadata"]["uid"] == uid);
                     let Some(now) = now else { return Ok(()) };
+                    // From this version on it has no node: what gives it one makes another version.
+                    if let Some(node) = now["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+                        return Err(Failure::Refused(format!(
+                            "Pod {pod} has got node {node} meanwhile, and was not deleted; what is recorded is changed: run the command again"
+                        )));
+                    }
                     let version = now["metadata"]["resourceVersion"].as_str().unwrap_or_default();
                     Write::delete(self.pod_right("delete", "pods"), self.pod_path(), uid, version)
                 }

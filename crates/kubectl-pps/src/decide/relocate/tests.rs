@@ -157,6 +157,38 @@ fn an_interrupted_move_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_pod_that_changes_while_the_user_is_asked_is_not_moved_as_decided() {
+    let pending = snapshot(&[pod("db-0", None, Some("node-9"))], &[pps(&json!({"db-0": state("node-9")}))]);
+    let pending = relocation(&pending, &request(Some(Destination::Anywhere)));
+    let read = |pod: Value| Pod::read(pod).unwrap();
+    assert_eq!(pending.overtaken_by(Some(&read(pod("db-0", None, None)))), None);
+    let bound = pending.overtaken_by(Some(&read(pod("db-0", Some("node-1"), None))));
+    assert_eq!(bound.as_deref(), Some("Pod db-0 has got node node-1 meanwhile"));
+    let mut again = pod("db-0", None, None);
+    again["metadata"]["uid"] = "other".into();
+    assert!(pending.overtaken_by(Some(&read(again))).unwrap().contains("created again"));
+    assert!(pending.overtaken_by(None).unwrap().contains("gone"));
+    let gone = snapshot(&[], &[pps(&json!({"db-0": state("node-1")}))]);
+    let gone = relocation(&gone, &request(Some(Destination::Anywhere)));
+    assert_eq!(gone.overtaken_by(None), None);
+    assert!(gone.overtaken_by(Some(&read(pod("db-0", None, None)))).is_some());
+}
+
+#[test]
+fn a_pod_that_is_not_created_again_is_not_moved() {
+    let seventh = Request { pod: "db-7", ..request(Some(Destination::Anywhere)) };
+    for pods in [vec![], vec![pod("db-7", Some("node-1"), None)]] {
+        let snapshot = snapshot(&pods, &[pps(&json!({"db-7": state("node-1")}))]);
+        let error = decide(&snapshot, &seventh).unwrap_err();
+        assert_eq!(error.exit_code(), 1);
+        assert!(
+            error.to_string().starts_with("StatefulSet db wants 1 Pod, and db-7 is not one of them"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn what_is_in_the_way_is_named_for_each_node() {
     let mut snapshot = running();
     for name in ["node-1", "node-2", "node-3"] {
