@@ -14,7 +14,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{self, HOSTNAME, Pool, SOON, TIMEOUT, ZONE, homes, required, spec_for};
+use crate::support::{self, HOSTNAME, Pool, TIMEOUT, ZONE, homes, required, spec_for};
 
 /// Has the rights of a namespace user.
 const DEVELOPER: &str = "developer";
@@ -280,12 +280,15 @@ async fn a_move_that_was_interrupted_goes_on(cluster: &Cluster) {
         assert_on(&pool, &to, 1).await;
         assert_eq!(web_0(&pool).await.annotations[KEPT], "x", "after {steps} steps");
     }
-    // It is not needed any longer.
+    // It is not wanted any longer.
     for steps in 1..=2 {
         let before = pool.ready("web", 1).await;
         begin(&pool, &free(&pool, &before), steps).await;
-        pool.annotate_pod("web-0", &json!({RECORD_ANNOTATION: null})).await;
-        pool.recorded_within("web", "web", SOON).await;
+        let home = homes(&before)["web-0"].clone();
+        let off = run(&pool, &["move", "web-0", "--to", &home, "--yes"]).await;
+        assert_eq!((off.exit_code, off.stdout.contains("stays on")), (0, true), "{off:?}");
+        assert_on(&pool, &home, 1).await;
+        assert_eq!(web_0(&pool).await.uid, before["web-0"].uid);
     }
 }
 

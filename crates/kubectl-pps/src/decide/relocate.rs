@@ -90,6 +90,8 @@ pub struct Present {
     pub removal: Removal,
     /// Whether the sidecar would overwrite what is written.
     pub is_recorded: bool,
+    /// Whether a move that was not finished has left its annotation.
+    pub is_left_over: bool,
 }
 
 /// How a Pod goes, so that its controller creates it again.
@@ -101,6 +103,8 @@ pub enum Removal {
     Evict,
     /// It is Pending, and is deleted.
     Delete,
+    /// It does not go: it is where it should be, and what an unfinished move has left is taken back.
+    Stay,
 }
 
 /// A move that is possible.
@@ -192,19 +196,20 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Decision, Fa
         Destination::Node(node) => Some(node.to_owned()),
         Destination::Anywhere => None,
     };
-    if let Some(pod) = pod.filter(|pod| to.is_some() && pod.node() == to.as_deref() && !pod.is_terminating())
-        && !wish.changes(before.as_ref())
-    {
-        return Ok(Decision::Done(format!("Pod {name} is on {} already", pod.node().unwrap_or_default())));
+    let is_exempt = |pod: &Pod| pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording);
+    let is_there = |pod: &Pod| to.is_some() && pod.node() == to.as_deref() && !pod.is_terminating();
+    let is_left_over = pod.is_some_and(|pod| is_exempt(pod) && !is_exempt_by_template(&index, pod));
+    if pod.is_some_and(is_there) && !is_left_over && !wish.changes(before.as_ref()) {
+        return Ok(Decision::Done(format!("Pod {name} is on {} already", to.unwrap_or_default())));
     }
     let successor =
         pod.map(|pod| forecast::successor(&index, pod, pps, &spec, before.as_ref(), after.as_ref()));
     let present = pod.map(|pod| Present {
         uid: pod.uid().to_owned(),
         node: pod.node().map(str::to_owned),
-        removal: removal(pod, successor.as_ref()),
-        is_recorded: pod.node().is_some()
-            && !pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording),
+        removal: if is_there(pod) { Removal::Stay } else { removal(pod, successor.as_ref()) },
+        is_left_over,
+        is_recorded: pod.node().is_some() && !is_exempt(pod),
     });
     let forecast = forecast(after.as_ref());
     Ok(Decision::Move(Box::new(Relocation {
@@ -272,6 +277,15 @@ fn governing<'a>(
         .ok_or_else(|| nothing(format!("no PersistentPodState names {} {}", owner.kind, owner.name)))?;
     require_wanted(index, &key, name)?;
     Ok(pps)
+}
+
+/// Whether the workload exempts all its Pods from recording.
+fn is_exempt_by_template(index: &Index<'_>, pod: &Pod) -> bool {
+    let workload =
+        pod.owner().and_then(|(owner, _)| index.workload(&WorkloadKey::of(pod.namespace(), &owner)));
+    let annotations =
+        workload.map(|workload| &workload.object()["spec"]["template"]["metadata"]["annotations"]);
+    annotations.and_then(|annotations| annotations[RECORD_ANNOTATION].as_str()).is_some_and(forbids_recording)
 }
 
 /// Whether a workload creates a Pod of this name; one that was not read may do so.

@@ -82,6 +82,12 @@ pub(super) async fn run(
         return Err(Failure::Refused("nothing was changed".into()));
     }
     mover.write().await?;
+    if relocation.present.as_ref().is_some_and(|present| present.removal == Removal::Stay) {
+        let node = args.to.as_deref().unwrap_or_default();
+        let text = printable(&format!("Pod {} stays on {node}, and is recorded again", args.pod));
+        terminal.print(&(text + "\n"))?;
+        return Ok(Outcome::Well);
+    }
     mover.wait(args.timeout).await
 }
 
@@ -123,7 +129,10 @@ impl Mover<'_> {
                     needed.push((self.pod_right("create", "pods/eviction"), "evict the Pod"));
                 }
                 Removal::Delete => needed.push((self.pod_right("delete", "pods"), "delete the Pod")),
-                Removal::None => {}
+                Removal::Stay if present.is_left_over => {
+                    needed.push((self.pod_right("patch", "pods"), "have the Pod recorded again"));
+                }
+                Removal::Stay | Removal::None => {}
             }
         }
         if relocation.wish.changes(relocation.before.as_ref()) {
@@ -150,11 +159,18 @@ impl Mover<'_> {
         }
         let present = self.relocation.present.as_ref();
         if let Some(present) = present.filter(|one| one.is_recorded && one.removal == Removal::Evict) {
-            self.exempt(&present.uid).await?;
+            self.annotate(&present.uid, &"false".into()).await?;
         }
         let changed = self.write_state().await?;
         if let Some(present) = present {
             self.remove(&present.uid, present.removal).await?;
+            if present.removal == Removal::Stay {
+                // The state is as it was: from now on the sidecar keeps it so.
+                if present.is_left_over {
+                    self.annotate(&present.uid, &Value::Null).await?;
+                }
+                return Ok(());
+            }
         }
         // Another recorder may not know the annotation. What is recorded of the next Pod stays.
         let uid = present.map(|present| present.uid.as_str());
@@ -167,8 +183,8 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Annotates the Pod, so that the sidecar leaves its state alone.
-    async fn exempt(&self, uid: &str) -> Result<(), Failure> {
+    /// Annotates the Pod, so that the sidecar leaves its state alone, or removes the annotation again.
+    async fn annotate(&self, uid: &str, value: &Value) -> Result<(), Failure> {
         for _ in 0..TRIES {
             let Some(pod) = self.read_pod().await?.filter(|pod| pod["metadata"]["uid"] == uid) else {
                 return Err(Failure::Refused(format!(
@@ -178,7 +194,7 @@ impl Mover<'_> {
             };
             let version = &pod["metadata"]["resourceVersion"];
             let body = json!({"metadata": {
-                "uid": uid, "resourceVersion": version, "annotations": {RECORD_ANNOTATION: "false"},
+                "uid": uid, "resourceVersion": version, "annotations": {RECORD_ANNOTATION: value},
             }});
             let patch = Write::merge_patch(self.pod_right("patch", "pods"), self.pod_path(), body);
             match write::send(self.client, patch).await {
@@ -242,7 +258,7 @@ impl Mover<'_> {
         let Relocation { namespace, pod, .. } = self.relocation;
         for _ in 0..TRIES {
             let write = match removal {
-                Removal::None => return Ok(()),
+                Removal::None | Removal::Stay => return Ok(()),
                 Removal::Evict => Write::evict(namespace, pod, uid),
                 Removal::Delete => {
                     let now = self.read_pod().await?.filter(|pod| pod["metadata"]["uid"] == uid);
@@ -267,7 +283,7 @@ impl Mover<'_> {
                 }
                 Err(WriteError::Disruption(why)) => {
                     return Err(Failure::Refused(format!(
-                        "a PodDisruptionBudget forbids to evict Pod {pod} now: {why}\nwhat is recorded is changed already: run the command again when the budget allows it"
+                        "a PodDisruptionBudget forbids to evict Pod {pod} now: {why}\nwhat is recorded is changed already: run the command again when the budget allows it, or call it off with --to and the node that the Pod is on"
                     )));
                 }
                 Err(error) => return Err(error.into()),

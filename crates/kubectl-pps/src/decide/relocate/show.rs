@@ -67,6 +67,10 @@ impl Relocation {
         match present.map(|present| present.removal) {
             Some(Removal::Evict) => line("then", "the Pod is evicted, and its controller creates it again"),
             Some(Removal::Delete) => line("then", "the Pod is deleted, and its controller creates it again"),
+            Some(Removal::Stay) => line(
+                "then",
+                "the Pod stays, and is recorded again: a move that was not finished is called off",
+            ),
             Some(Removal::None) | None => {}
         }
         lines
@@ -74,7 +78,8 @@ impl Relocation {
 
     /// Why the Pod cannot go where it should go, if it cannot.
     pub fn obstacle(&self) -> Option<String> {
-        let forecast = self.forecast.as_ref()?;
+        let is_staying = self.present.as_ref().is_some_and(|present| present.removal == Removal::Stay);
+        let forecast = self.forecast.as_ref().filter(|_| !is_staying)?;
         let pod = &self.pod;
         if let Some(to) = &self.to {
             let why = forecast.excluded(to)?;
@@ -95,6 +100,9 @@ impl Relocation {
 
     /// What the user should know beside the plan.
     pub fn notes(&self) -> Vec<String> {
+        if self.present.as_ref().is_some_and(|present| present.removal == Removal::Stay) {
+            return Vec::new();
+        }
         let Some(forecast) = &self.forecast else {
             return match self.present {
                 Some(_) => vec![

@@ -157,6 +157,29 @@ fn an_interrupted_move_goes_on_where_it_was() {
 }
 
 #[test]
+fn an_unfinished_move_is_called_off_by_a_move_to_where_the_pod_is() {
+    let back = request(Some(Destination::Node("node-1")));
+    let mut annotated = pod("db-0", Some("node-1"), Some("node-1"));
+    annotated["metadata"]["annotations"][RECORD_ANNOTATION] = "false".into();
+    for recorded in ["node-1", "node-3"] {
+        let mut snapshot = snapshot(&[annotated.clone()], &[pps(&json!({"db-0": state(recorded)}))]);
+        let off = relocation(&snapshot, &back);
+        let present = off.present.as_ref().unwrap();
+        assert_eq!((present.removal, present.is_left_over), (Removal::Stay, true));
+        assert_eq!((after(&off), off.obstacle()), (state("node-1"), None));
+        // The workload's template exempts all Pods: that is not the move's.
+        let mut set = snapshot.workloads[0].object().clone();
+        set["spec"]["template"]["metadata"] = json!({"annotations": {RECORD_ANNOTATION: "false"}});
+        snapshot.workloads = Workload::read(set, "apps/v1").into_iter().collect();
+        if recorded == "node-1" {
+            assert!(matches!(decide(&snapshot, &back).unwrap(), Decision::Done(_)));
+        } else {
+            assert!(!relocation(&snapshot, &back).present.unwrap().is_left_over);
+        }
+    }
+}
+
+#[test]
 fn a_pod_that_changes_while_the_user_is_asked_is_not_moved_as_decided() {
     let pending = snapshot(&[pod("db-0", None, Some("node-9"))], &[pps(&json!({"db-0": state("node-9")}))]);
     let pending = relocation(&pending, &request(Some(Destination::Anywhere)));
