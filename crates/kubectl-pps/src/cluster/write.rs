@@ -10,6 +10,9 @@ use crate::Failure;
 /// Whose writes these are, in managed fields.
 pub const FIELD_MANAGER: &str = "kubectl-pps";
 
+/// How long a write may take.
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
+
 /// Who publishes the Events.
 const REPORTER: &str = "kubectl-pps";
 
@@ -132,7 +135,13 @@ pub async fn send(client: &Client, write: Write) -> Result<Value, WriteError> {
         .header(http::header::ACCEPT, "application/json")
         .body(write.body.to_string().into_bytes())
         .map_err(|error| WriteError::Failed(error.to_string()))?;
-    match client.request::<Value>(request).await {
+    let Ok(answer) = tokio::time::timeout(TIMEOUT, client.request::<Value>(request)).await else {
+        return Err(WriteError::Failed(format!(
+            "the API server did not answer within {} s; whether the write was done is not known: run the command again",
+            TIMEOUT.as_secs()
+        )));
+    };
+    match answer {
         Ok(stored) => Ok(stored),
         Err(kube::Error::Api(status)) => {
             let message = status.message.clone();

@@ -312,7 +312,9 @@ fn require_wanted(index: &Index<'_>, key: &WorkloadKey, pod: &str) -> Result<(),
 /// The labels of a node.
 fn labels_of(snapshot: &Snapshot, node: &str) -> Result<BTreeMap<String, String>, Failure> {
     if snapshot.nodes.is_none() {
-        unread::require(snapshot, "nodes")?;
+        unread::require(snapshot, "nodes").map_err(|failure| {
+            Failure::Unreadable(format!("{failure}, which is needed to know the labels of node {node}"))
+        })?;
     }
     let Some(found) = snapshot.node(node) else {
         return Err(Failure::Refused(format!("there is no node {node}")));

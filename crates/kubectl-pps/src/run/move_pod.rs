@@ -157,13 +157,27 @@ impl Mover<'_> {
         if let Some(what) = self.relocation.overtaken_by(now.as_ref()) {
             return Err(Failure::Refused(format!("{what}: nothing was changed; run the command again")));
         }
+        let mut done = Vec::new();
+        let result = self.write_all(&mut done).await;
+        result.map_err(|failure| so_far(failure, &done))
+    }
+
+    /// Does all that has to be written, and notes what was done.
+    async fn write_all(&self, done: &mut Vec<&'static str>) -> Result<(), Failure> {
         let present = self.relocation.present.as_ref();
         if let Some(present) = present.filter(|one| one.is_recorded && one.removal == Removal::Evict) {
             self.annotate(&present.uid, &"false".into()).await?;
+            done.push("the Pod is annotated, and is not recorded any longer");
         }
         let changed = self.write_state().await?;
+        if changed {
+            done.push("what is recorded is changed");
+        }
         if let Some(present) = present {
             self.remove(&present.uid, present.removal).await?;
+            if matches!(present.removal, Removal::Evict | Removal::Delete) {
+                done.push("the Pod is being deleted");
+            }
             if present.removal == Removal::Stay {
                 // The state is as it was: from now on the sidecar keeps it so.
                 if present.is_left_over {
@@ -290,5 +304,23 @@ impl Mover<'_> {
             }
         }
         Err(Failure::Refused(format!("Pod {pod} changes all the time; run the command again")))
+    }
+}
+
+/// A failure after something was done says what, and how to go on.
+fn so_far(failure: Failure, done: &[&str]) -> Failure {
+    if done.is_empty() {
+        return failure;
+    }
+    let more = |text: String| {
+        format!(
+            "{text}\nDone so far: {}. Run the same command again, and it goes on from here",
+            done.join("; ")
+        )
+    };
+    match failure {
+        Failure::Usage(text) => Failure::Usage(more(text)),
+        Failure::Refused(text) => Failure::Refused(more(text)),
+        Failure::Unreadable(text) => Failure::Unreadable(more(text)),
     }
 }

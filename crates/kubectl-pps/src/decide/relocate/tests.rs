@@ -274,7 +274,8 @@ fn what_could_not_be_read_is_said_where_it_matters() {
     let relocation = relocation(&snapshot, &request(Some(Destination::Anywhere)));
     assert!(relocation.notes()[0].contains("no permission to list nodes"));
     let error = decide(&snapshot, &request(Some(Destination::Node("node-2")))).unwrap_err();
-    assert_eq!(error, Failure::Unreadable("you have no permission to list nodes".into()));
+    let text = "you have no permission to list nodes, which is needed to know the labels of node node-2";
+    assert_eq!(error, Failure::Unreadable(text.into()));
     snapshot.unseen = vec![unseen("list persistentpodstates.apps.kruise.io in namespace prod")];
     assert_eq!(decide(&snapshot, &request(Some(Destination::Anywhere))).unwrap_err().exit_code(), 2);
     snapshot.pods.clear();

@@ -70,10 +70,16 @@ impl Mover<'_> {
             return Ok(Outcome::Well);
         }
         let to = relocation.to.as_deref().unwrap_or_default();
-        self.terminal.say(&self.terminal.style_of_errors().note(&format!(
-            "it is not on {to}: PersistentPodState {} does not require the node itself, and the scheduler chose {node}",
-            relocation.pps
-        )));
+        let was_certain = relocation.forecast.as_ref().is_some_and(|forecast| forecast.may_land_on == [to]);
+        let why = if was_certain {
+            "another client may have changed what is recorded meanwhile".to_owned()
+        } else {
+            format!(
+                "PersistentPodState {} does not require the node itself, and the scheduler chose {node}",
+                relocation.pps
+            )
+        };
+        self.terminal.say(&self.terminal.style_of_errors().note(&format!("it is not on {to}: {why}")));
         Ok(Outcome::NotWell)
     }
 
