@@ -133,8 +133,14 @@ impl Relocation {
     /// user was asked, and is to be evicted then and not deleted.
     pub fn overtaken_by(&self, now: Option<&Pod>) -> Option<String> {
         let name = &self.pod;
+        let is_ending = |before: &Present| before.removal == Removal::None && before.node.is_some();
+        let is_written = !self.wish.changes(self.before.as_ref());
         match (&self.present, now) {
             (None, None) => None,
+            // It was created with what is recorded already.
+            (None, Some(_)) if is_written => None,
+            (Some(before), None) if is_ending(before) => None,
+            (Some(before), Some(_)) if is_ending(before) && is_written => None,
             (None, Some(_)) => Some(format!("Pod {name} has been created meanwhile")),
             (Some(_), None) => Some(format!("Pod {name} is gone meanwhile")),
             (Some(before), Some(now)) if before.uid != now.uid() => {

@@ -195,6 +195,10 @@ fn a_pod_that_changes_while_the_user_is_asked_is_not_moved_as_decided() {
     let gone = relocation(&gone, &request(Some(Destination::Anywhere)));
     assert_eq!(gone.overtaken_by(None), None);
     assert!(gone.overtaken_by(Some(&read(pod("db-0", None, None)))).is_some());
+    // What it is created with is recorded already.
+    let written = snapshot(&[], &[pps(&json!({"db-0": {"annotations": {"ip": "10.0.0.7"}}}))]);
+    let written = relocation(&written, &request(Some(Destination::Anywhere)));
+    assert_eq!(written.overtaken_by(Some(&read(pod("db-0", None, None)))), None);
 }
 
 #[test]
