@@ -155,7 +155,7 @@ async fn cluster() -> Cluster {
     status["recorded"] = 2.into();
     status["desired"] = 2.into();
     status["conditions"] = json!([{"type": "Recording", "status": "True", "reason": "AllRecorded",
-        "message": "as many states are recorded as the workload wants Pods", "lastTransitionTime": "2026-01-02T03:04:05Z"}]);
+        "message": "at least as many states are recorded as the workload wants Pods", "lastTransitionTime": "2026-01-02T03:04:05Z"}]);
     object.as_object_mut().unwrap().remove("status");
     object["metadata"].as_object_mut().unwrap().remove("creationTimestamp");
     cluster.apply_objects(&[object]).await.unwrap();

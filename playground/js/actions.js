@@ -15,7 +15,8 @@ export function actionsFor(selected, shown) {
 
 /** @param {Shown} shown @param {string} key @param {string} label @param {import("./link.js").Action} action @param {string} title */
 function tool(shown, key, label, action, title) {
-  return button(label, () => shown.act(action), { key: `tool-${key}`, class: "tool", title });
+  // The second click of a double click would hit what takes the button’s place.
+  return button(label, (event) => event.detail < 2 && shown.act(action), { key: `tool-${key}`, class: "tool", title });
 }
 
 /** @param {string} text */
@@ -30,7 +31,7 @@ function nodeActions(shown, name) {
   if (!node.exists) {
     return [
       about(name),
-      tool(shown, "lose", "Return node", { do: "returnNode", node: name }, "The Node object is created again."),
+      tool(shown, "lose", "Return node", { do: "returnNode", node: name }, "Creates the Node object again."),
       tool(shown, "grace", "Let the grace period end", { do: "endGracePeriod" }, "A PersistentPodState with nodeDeletionPolicy: Forget drops the states of nodes that do not exist."),
     ];
   }
@@ -40,23 +41,25 @@ function nodeActions(shown, name) {
   const tools = [
     about(name),
     cordon,
-    tool(shown, "drain", "Drain", { do: "drain", node: name }, "Cordon the node and evict its Pods."),
-    tool(shown, "lose", "Lose node", { do: "loseNode", node: name }, "The Node object is deleted with its Pods, as a cloud does."),
+    tool(shown, "drain", "Drain", { do: "drain", node: name }, "Cordons the node and evicts its Pods."),
+    tool(shown, "lose", "Lose node", { do: "loseNode", node: name }, "Deletes the Node object and its Pods, as a cloud does when a machine is gone."),
   ];
   if (node.zone !== null) {
-    tools.push(tool(shown, "zone", `Lose zone ${node.zone}`, { do: "loseZone", zone: node.zone }, "All nodes of the zone are deleted with their Pods."));
+    tools.push(tool(shown, "zone", `Lose zone ${node.zone}`, { do: "loseZone", zone: node.zone }, "Deletes all nodes of the zone and their Pods."));
   }
   return [...tools, labelForm(shown, name), labels(node.labels)];
 }
 
 /** @param {Shown} shown @param {string} node */
 function labelForm(shown, node) {
-  const field = (/** @type {string} */ key, /** @type {string} */ text, /** @type {string} */ value) =>
-    h("label", {}, `${text} `, h("input", { key: `label-${key}`, name: key, type: "text", size: 14, autocomplete: "off", spellcheck: "false", value, maxlength: 317 }));
-  const form = h("form", { class: "inline" }, field("key", "Label", "topology.kubernetes.io/zone"), field("value", "Value", ""));
+  const field = (/** @type {string} */ key, /** @type {string} */ text, /** @type {string} */ value, /** @type {number} */ size) =>
+    h("label", {}, `${text} `, h("input", { key: `label-${key}`, name: key, type: "text", size, required: key === "key", autocomplete: "off", spellcheck: "false", value, maxlength: 317 }));
+  const form = /** @type {HTMLFormElement} */ (
+    h("form", { class: "inline" }, field("key", "Label", "topology.kubernetes.io/zone", 27), field("value", "Value", "", 10))
+  );
   const read = (/** @type {string} */ name) => /** @type {HTMLInputElement} */ (form.querySelector(`[name=${name}]`)).value.trim();
   const set = (/** @type {string|null} */ value) => {
-    if (read("key") !== "") shown.act({ do: "labelNode", node, key: read("key"), value });
+    if (form.reportValidity() && read("key") !== "") shown.act({ do: "labelNode", node, key: read("key"), value });
   };
   form.append(
     h("button", { type: "submit", key: "tool-label", class: "tool" }, "Set label"),
@@ -80,22 +83,22 @@ function workloadActions(shown, name) {
   const workload = shown.steps.with.at(-1)?.world.workloads.find((candidate) => candidate.name === name);
   if (workload === undefined) return [];
   if (!shown.steps.with.some((step) => step.action?.do === "rollOut")) {
-    return [about(name), tool(shown, "delete", "Roll out", { do: "rollOut" }, "The workloads are created and start their Pods.")];
+    return [about(name), tool(shown, "delete", "Roll out", { do: "rollOut" }, "Creates the workloads, which create their Pods.")];
   }
   if (!workload.exists) {
-    return [about(name), tool(shown, "delete", "Create", { do: "createWorkload", workload: name }, "The workload is created again and starts its Pods.")];
+    return [about(name), tool(shown, "delete", "Create", { do: "createWorkload", workload: name }, "Creates the workload again, which creates its Pods.")];
   }
   const scale = (/** @type {number} */ replicas) => ({ do: "scale", workload: name, replicas });
   return [
     about(name),
-    tool(shown, "down", `Scale to ${Math.max(workload.replicas - 1, 0)}`, scale(Math.max(workload.replicas - 1, 0)), "The Pod with the highest ordinal is deleted."),
-    tool(shown, "up", `Scale to ${workload.replicas + 1}`, scale(workload.replicas + 1), "One Pod more."),
-    tool(shown, "update", "Rolling update", { do: "rollingUpdate", workload: name }, "Each Pod is replaced, as kubectl rollout restart does."),
-    tool(shown, "delete", "Delete", { do: "deleteWorkload", workload: name }, "The workload is deleted with its Pods."),
+    tool(shown, "down", `Scale to ${Math.max(workload.replicas - 1, 0)}`, scale(Math.max(workload.replicas - 1, 0)), "Deletes the Pod with the highest ordinal."),
+    tool(shown, "up", `Scale to ${workload.replicas + 1}`, scale(workload.replicas + 1), "Adds one Pod."),
+    tool(shown, "update", "Rolling update", { do: "rollingUpdate", workload: name }, "Replaces each Pod, as kubectl rollout restart does."),
+    tool(shown, "delete", "Delete", { do: "deleteWorkload", workload: name }, "Deletes the workload and its Pods."),
   ];
 }
 
 /** @param {Shown} shown @param {string} name */
 function podActions(shown, name) {
-  return [about(name), tool(shown, "pod", "Delete Pod", { do: "deletePod", pod: name }, "The workload's controller creates it again."), h("a", { href: "#details-title", key: "tool-details" }, "Why is it there?")];
+  return [about(name), tool(shown, "pod", "Delete Pod", { do: "deletePod", pod: name }, "The workload’s controller creates it again."), h("a", { href: "#details-title", key: "tool-details" }, "Why is it there?")];
 }

@@ -4,7 +4,7 @@
  * done to the selected thing is in the row below it.
  */
 import { h, redraw } from "./dom.js";
-import { changedPods, findPod, isUncertain, origin } from "./story.js";
+import { alternatives, changedPods, findPod, isUncertain, origin } from "./story.js";
 import { actionsFor } from "./actions.js";
 
 /**
@@ -24,6 +24,10 @@ export function drawCluster(container, shown) {
   const world = shown.steps.with.at(-1)?.world ?? shown.steps.without.at(-1)?.world;
   if (world === undefined) {
     redraw(container, h("p", { class: "empty" }, "There is no cluster to show. The problems are listed below the text."));
+    return;
+  }
+  if (world.nodes.length === 0 && world.workloads.length === 0) {
+    redraw(container, h("p", { class: "empty" }, "Write a Node, a StatefulSet and a PersistentPodState into “Objects”, or choose an example."));
     return;
   }
   const zones = [...new Set(world.nodes.map((node) => node.zone))].sort((a, b) => Number(a === null) - Number(b === null) || String(a).localeCompare(String(b)));
@@ -164,10 +168,11 @@ function chip(shown, side, pod) {
 function place(pod, was) {
   if (was === null) return ["", ""];
   if (was.place === "nowhere") return ["✗", `was on ${was.node}`];
-  // With several equally good nodes, the page shows the first by name: that may be the old one.
-  if (was.place === "node" && pod.mayLandOn.length > 1) return ["?", isUncertain(pod) ? "same node, not for sure" : "same node, by chance"];
+  // Of several nodes with the same score, the page takes the first by name: that may be the old one.
+  if (was.place === "node" && alternatives(pod).same.length > 0) return ["?", isUncertain(pod) ? "same node, not for sure" : "same node, by chance"];
   if (was.place === "node") return ["✓", "same node"];
   if (was.place === "zone") return ["≈", `from ${was.node}, same zone`];
+  if (was.place === "unknown") return ["", `from ${was.node}`];
   return ["✗", `from ${was.node}, other zone`];
 }
 
@@ -179,6 +184,6 @@ function ghosts(shown, side, node) {
   const again = changedPods(steps).filter((name) => findPod(steps.at(-1)?.world, name)?.previousNode !== null);
   return (selected === null ? again : [selected])
     .map((name) => findPod(steps.at(-1)?.world, name))
-    .filter((pod) => pod !== undefined && pod.phase === "Running" && pod.node !== node && pod.mayLandOn.includes(node))
+    .filter((pod) => pod !== undefined && pod.phase === "Running" && pod.node !== node && alternatives(pod).same.includes(node))
     .map((pod) => h("span", { class: "ghost", title: `The scheduler may put ${pod?.name} here as well` }, `${pod?.name}`, spoken(" may start here as well"), h("span", { "aria-hidden": true }, "?")));
 }

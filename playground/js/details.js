@@ -1,7 +1,7 @@
 // @ts-check
 /** The details of a Pod: what was recorded, what the policy injected, and what the scheduler found. And the recorded states. */
 import { h, redraw } from "./dom.js";
-import { exclusionSource, isUncertain, origin } from "./story.js";
+import { alternatives, exclusionSource, isUncertain, origin } from "./story.js";
 
 /**
  * @typedef {import("./types.js").Pod} Pod
@@ -13,7 +13,7 @@ import { exclusionSource, isUncertain, origin } from "./story.js";
 /** @param {HTMLElement} container @param {Pod|undefined} pod @param {Side} side @param {import("./types.js").World|undefined} world */
 export function drawDetails(container, pod, side, world) {
   if (pod === undefined || world === undefined) {
-    redraw(container, h("p", { class: "empty" }, "Choose a Pod in the cluster. Here you see why it is where it is."));
+    redraw(container, h("p", { class: "empty" }, "Select a Pod in the cluster. Here you see why it is where it is."));
     return;
   }
   redraw(
@@ -24,7 +24,7 @@ export function drawDetails(container, pod, side, world) {
     ...pod.warnings.map((warning) => h("p", { class: "problem warning" }, h("strong", {}, "Warning: "), warning)),
     pod.recordedBefore && section("What was recorded when it was created", recorded(pod.recordedBefore)),
     pod.scheduler.length > 0 && section(pod.node === null ? "What the scheduler finds" : "What the scheduler found when it placed the Pod", schedulerTable(pod)),
-    pod.manifest && section(pod.injected ? "What the policy injected" : "The Pod’s YAML", diff(pod)),
+    pod.manifest && section(pod.injected ? "What the policy injected" : "The Pod’s YAML", diff(pod, side)),
   );
 }
 
@@ -38,13 +38,17 @@ function verdict(pod, was) {
   if (pod.phase === "Refused") return "The policy refused it. Its workload’s controller tries again.";
   if (pod.phase === "NotCreated") return "Its workload has not created it yet: it waits for a Pod with a lower ordinal.";
   if (pod.phase === "Pending") {
-    const pps = pod.scheduler.filter((candidate) => candidate.excludedBy.some((exclusion) => exclusion.fromPps)).length;
-    const reason = pps === 0 ? "No node can take it. PPS excludes none of them." : `No node can take it. PPS excludes ${pps} of ${pod.scheduler.length} nodes.`;
-    return `It stays Pending. ${reason}`;
+    const by = (/** @type {string} */ source) => pod.scheduler.filter((candidate) => candidate.excludedBy.some((exclusion) => exclusionSource(exclusion) === source)).length;
+    const [pps, manifest, node] = ["PPS", "Manifest", "Node"].map(by);
+    if (pps === 0) return "It stays Pending. No node can take it. PPS excludes none of them.";
+    const others = [manifest > 0 && `the Pod’s manifest ${manifest}`, node > 0 && `the node itself ${node}`].filter(Boolean).map((text) => `, ${text}`);
+    return `It stays Pending. No node can take it. Of ${pod.scheduler.length} nodes, PPS excludes ${pps}${others.join("")}. Make a node fit, or relax the PPS and delete the Pod.`;
   }
-  const others = pod.mayLandOn.filter((node) => node !== pod.node);
-  const first = isUncertain(pod) ? "the warnings say why" : "the page shows the first by name";
-  const chance = others.length === 0 ? "No other node was as good." : `The scheduler may also choose ${others.join(", ")}; ${first}.`;
+  const { same, versions } = alternatives(pod);
+  let chance = same.length === 0 ? "No other node has the same score." : `Nodes with the same score: ${[pod.node, ...same].join(", ")}. The page takes the first by name.`;
+  if (isUncertain(pod)) chance = same.length === 0 ? "" : `A real scheduler may also choose ${same.join(", ")}: the warnings say why.`;
+  else if (pod.scheduler.length === 0) chance = "";
+  if (versions.length > 0) chance += ` Some versions of Kubernetes score differently, and may choose ${versions.join(", ")}.`;
   const back = was === null ? "" : was.place === "node" ? ", where it was before" : `. Before, it was on ${was.node}`;
   return `It runs on ${pod.node}${back}. ${chance}`;
 }
@@ -61,7 +65,7 @@ function schedulerTable(pod) {
     const chosen = candidate.node === pod.node ? ", chosen" : "";
     const reasons = candidate.excludedBy.map((exclusion) => {
       const source = exclusionSource(exclusion);
-      return h("li", {}, h("span", { class: `source ${source.toLowerCase()}` }, source), " ", exclusion.text);
+      return h("li", {}, h("span", { class: `source ${source.toLowerCase()}` }, source), " ", exclusion.text.replace(`${candidate.node}: `, "").replace(`${candidate.node} `, ""));
     });
     return h(
       "tr",
@@ -74,6 +78,7 @@ function schedulerTable(pod) {
   return h(
     "div",
     { class: "scroll" },
+    pod.scheduler.some((candidate) => candidate.fits) && h("p", { class: "hint" }, "Of the nodes that fit, the one with the highest score is chosen."),
     h(
       "table",
       {},
@@ -86,8 +91,8 @@ function schedulerTable(pod) {
 /** Lines of context around a change. */
 const CONTEXT = 3;
 
-/** @param {Pod} pod */
-function diff(pod) {
+/** @param {Pod} pod @param {Side} side */
+function diff(pod, side) {
   const lines = pod.manifest?.diff ?? [];
   const changed = lines.flatMap((line, index) => (line.op === " " ? [] : [index]));
   const near = (/** @type {number} */ index) => changed.some((at) => Math.abs(at - index) <= CONTEXT);
@@ -108,7 +113,10 @@ function diff(pod) {
   });
   flush();
   const whole = h("details", { key: "whole-yaml" }, h("summary", {}, "The whole Pod"), code(lines.map(diffLine), "The whole Pod, as YAML"));
-  if (changed.length === 0) return h("div", {}, h("p", {}, "The policy changed nothing."), whole);
+  if (changed.length === 0) {
+    const nothing = pod.recordedBefore === null ? "Nothing was recorded for this Pod when it was created, so the policy injected nothing." : "The policy changed nothing.";
+    return h("div", {}, h("p", {}, side === "without" ? "There is no policy here." : nothing), whole);
+  }
   return h("div", {}, code(shown, "What the policy added to the Pod"), whole);
 }
 

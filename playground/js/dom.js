@@ -22,7 +22,7 @@ export function h(tag, props = {}, ...children) {
   return element;
 }
 
-/** @param {string} label @param {() => void} action @param {Record<string, any>} [props] */
+/** @param {string} label @param {(event: MouseEvent) => void} action @param {Record<string, any>} [props] */
 export function button(label, action, props = {}) {
   return h("button", { type: "button", ...props, on: { click: action } }, label);
 }

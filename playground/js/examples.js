@@ -44,12 +44,17 @@ export function selectionAfter(selected, action) {
   return selected?.startsWith("Pod/") && !SAME_POD.has(action.do) ? null : selected;
 }
 
+/** Whether objects, settings or the sidecar’s flag are not the example’s any more. @param {Example} example @param {State} state */
+export function isChanged(example, state) {
+  return state.objects !== example.objects || state.settings !== (example.settings ?? "") || state.evictPendingPods !== (example.evictPendingPods ?? false);
+}
+
 /** What the example says about the steps that are done, if they are still the example's. @param {State} state */
 export function caption(state) {
   const example = findExample(state.example);
   if (example === undefined || state.done === 0) return null;
   const prefix = state.actions.slice(0, state.done);
-  if (state.objects !== example.objects || state.settings !== (example.settings ?? "")) return null;
+  if (isChanged(example, state)) return null;
   const same = prefix.every((action, index) => JSON.stringify(action) === JSON.stringify(example.steps[index]?.action));
-  return same ? (example.steps[state.done - 1]?.say ?? null) : null;
+  return same ? (example.steps[state.done - 1]?.say ?? null) : "You have changed the steps, so the example says nothing about this one.";
 }

@@ -57,7 +57,7 @@ export async function fromFragment(fragment) {
   const example = fields.get("example");
   if (example !== undefined) {
     const step = fields.get("step") ?? "0";
-    if (!/^\d{1,3}$/.test(step)) throw new BadLink(`The link's step is “${shorten(step)}”. It must be a number.`);
+    if (!/^\d{1,3}$/.test(step)) throw new BadLink(`The link’s step is “${shorten(step)}”. It must be a number.`);
     return { kind: "example", name: example, step: Number(step) };
   }
   for (const kind of /** @type {const} */ (["scenario", "yaml"])) {
@@ -98,14 +98,14 @@ export function readState(value) {
   }
   const actions = value.actions ?? [];
   if (!Array.isArray(actions) || !actions.every((a) => a !== null && typeof a === "object" && typeof a.do === "string")) {
-    throw new BadLink("The link's field “actions” is not a list of actions.");
+    throw new BadLink("The link’s field “actions” is not a list of actions.");
   }
   if (actions.length > MAX_ACTIONS) {
     throw new BadLink(`The link has ${actions.length} actions. At most ${MAX_ACTIONS} are read.`);
   }
   const done = value.done ?? 0;
   if (!Number.isInteger(done) || done < 0 || done > actions.length) {
-    throw new BadLink(`The link's field “done” is ${shorten(String(done))}. It must be between 0 and ${actions.length}.`);
+    throw new BadLink(`The link’s field “done” is ${shorten(String(done))}. It must be between 0 and ${actions.length}.`);
   }
   const text = (/** @type {any} */ field) => (typeof field === "string" ? field : null);
   return {

@@ -2,7 +2,7 @@
 /** The page: its state, and what each control does to it. */
 import { byId, h } from "./dom.js";
 import { BadLink, MAX_ACTIONS, fromFragment, toFragment } from "./link.js";
-import { EXAMPLES, caption, exampleState, findExample, selectionAfter } from "./examples.js";
+import { EXAMPLES, caption, exampleState, findExample, isChanged, selectionAfter } from "./examples.js";
 import { complete, findDocument, firstWorkload, node } from "./yaml.js";
 import { engine } from "./engine.js";
 import { Editor } from "./editor.js";
@@ -34,6 +34,8 @@ let playing = 0;
 let slow = 0;
 /** The actions that “Undo step” took back. */
 const undone = new Set();
+/** The state before an object was applied that may turn out to be no YAML. @type {{before: State, index: number, action: Action}|null} */
+let applied = null;
 /** Whether the notice is about a link, which the answer to that link does not settle. */
 let isNoticeOfLink = false;
 let latestFragment = "";
@@ -60,6 +62,7 @@ function update(change) {
 /** Asks the engine, and draws its answer. */
 async function run() {
   const asked = state;
+  byId("copied").textContent = "";
   drawControls();
   busy(true);
   const scenario = { objects: asked.objects, settings: asked.settings, evictPendingPods: asked.evictPendingPods, actions: asked.actions.slice(0, asked.done) };
@@ -75,6 +78,7 @@ async function run() {
   if (!isNoticeOfLink) notice(null);
   isNoticeOfLink = false;
   const readable = both.with.steps.length > 0;
+  if (takeBack(readable, both.with.problems)) return;
   const steps = drawn?.with.steps.length;
   if (readable || drawn === null) drawn = both;
   byId("stale").hidden = readable;
@@ -83,14 +87,31 @@ async function run() {
   if (readable && steps !== undefined) announce();
   if (steps === undefined) performance.mark("first answer");
   await writeLink(state);
-  if (asked.objects === state.objects && asked.settings === state.settings && asked.actions === state.actions && asked.done === state.done) busy(false);
+  if (asked.objects === state.objects && asked.settings === state.settings && asked.evictPendingPods === state.evictPendingPods && asked.actions === state.actions && asked.done === state.done) busy(false);
+}
+
+/**
+ * A step that is no YAML is not taken: its text stays where it can be corrected.
+ * @param {boolean} readable @param {Problem[]} problems
+ */
+function takeBack(readable, problems) {
+  const last = applied;
+  applied = null;
+  if (readable || last === null || state.actions[last.index] !== last.action) return false;
+  const own = problems.filter((problem) => problem.source === `action ${last.index}`);
+  if (own.length === 0) return false;
+  apply.show(own);
+  update({ actions: last.before.actions, done: last.before.done, selected: last.before.selected });
+  return true;
 }
 
 /** Which text has errors. @param {Problem[]} problems */
 function unreadable(problems) {
   const step = /^action (\d+)$/.exec(problems.find((problem) => problem.severity === "error")?.source ?? "");
-  if (step !== null) return `Step ${Number(step[1]) + 1} has an error: correct or remove it.`;
-  return "The text has errors.";
+  if (step !== null) return `Step ${Number(step[1]) + 1} has an error: remove it.`;
+  const isIn = (/** @type {string} */ source) => problems.some((problem) => problem.severity === "error" && problem.source === source);
+  const texts = [!isIn("settings") || isIn("objects") ? "Objects" : null, isIn("settings") ? "Settings of the policy" : null].filter((text) => text !== null);
+  return `${texts.map((text) => `“${text}”`).join(" and ")} ${texts.length === 1 ? "has" : "have"} errors.`;
 }
 
 /** @param {boolean} is whether what is drawn, or the link, is older than the state */
@@ -107,7 +128,8 @@ function draw(problems) {
   objects.show(inObjects);
   const inSettings = problems.filter((problem) => problem.source === "settings");
   settings.show(inSettings);
-  byId("refused-all").hidden = !inSettings.some((problem) => problem.severity === "error");
+  // What cannot be read at all is reported already.
+  byId("refused-all").hidden = !byId("stale").hidden || !inSettings.some((problem) => problem.severity === "error");
   byId("objects-status").textContent = count(inObjects);
   byId("settings-status").textContent = count(inSettings);
   drawTimeline(byId("timeline"), { actions: state.actions, done: state.done, problems, go: (done) => stop(() => update({ done })), remove });
@@ -140,9 +162,12 @@ function drawWorld() {
 function drawControls() {
   const example = findExample(state.example);
   const next = state.actions[state.done];
-  /** @type {HTMLSelectElement} */ (byId("example")).value = example?.name ?? "";
-  byId("example-title").textContent = example?.title ?? "Your own scenario";
-  byId("example-text").replaceChildren(...(example?.text ?? ["The objects come from you or from a link."]).map((text) => h("p", {}, text)));
+  const changed = example !== undefined && isChanged(example, state);
+  /** @type {HTMLSelectElement} */ (byId("example")).value = changed ? "" : (example?.name ?? "");
+  byId("example-title").textContent = changed ? "Your own scenario" : (example?.title ?? "Your own scenario");
+  const own = changed ? `You have changed the example “${example.title}”. “Reset example” undoes that.` : "The objects come from you or from a link.";
+  byId("example-text").replaceChildren(...(changed ? [own] : (example?.text ?? [own])).map((text) => h("p", {}, text)));
+  /** @type {HTMLInputElement} */ (byId("evict")).checked = state.evictPendingPods;
   byId("caption").textContent = caption(state) ?? "";
   const button = /** @type {(id: string) => HTMLButtonElement} */ (byId);
   button("next").textContent = next === undefined ? "No step left" : `Next step: ${actionLabel(next)}`;
@@ -299,6 +324,8 @@ function show(opened, message) {
   state = opened;
   objects.value = opened.objects;
   settings.value = opened.settings;
+  apply.value = "";
+  apply.show([]);
   notice(message);
   isNoticeOfLink = message !== null;
   stop(() => update({}));
@@ -332,6 +359,15 @@ function start() {
     target.focus({ preventScroll: true });
   });
   window.addEventListener("hashchange", () => location.hash !== latestFragment && void open());
+  const evict = /** @type {HTMLInputElement} */ (byId("evict"));
+  evict.addEventListener("change", () => stop(() => update({ evictPendingPods: evict.checked })));
+  byId("cluster").addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || state.selected === null) return;
+    // The toolbar goes, and the focus to what it was about.
+    const about = byId("cluster").querySelector(`[data-key="${CSS.escape(state.selected)}"]`);
+    if (about instanceof HTMLElement) about.focus();
+    select(null);
+  });
   startTheme();
   void open();
 }
@@ -361,7 +397,10 @@ function applyObject() {
   const name = objectName(yaml);
   const nodes = drawn?.with.steps.at(-1)?.world.nodes ?? [];
   const isNewNode = name.startsWith("Node ") && nodes.every((node) => `Node ${node.name}` !== name);
-  act({ do: isNewNode ? "addNode" : "changeSpec", yaml });
+  const before = state;
+  const action = { do: isNewNode ? "addNode" : "changeSpec", yaml };
+  act(action);
+  if (state.actions.includes(action)) applied = { before, index: before.done, action };
 }
 
 start();

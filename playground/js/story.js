@@ -55,24 +55,39 @@ function zoneOf(world, node) {
 
 /**
  * Where the Pod of this name ran before, and how the new place compares.
- * @typedef {{node: string, place: "node"|"zone"|"elsewhere"|"nowhere", ip: "same"|"new"|"none"}} Origin
+ * @typedef {{node: string, place: "node"|"zone"|"elsewhere"|"unknown"|"nowhere", ip: "same"|"new"|"none"}} Origin
  * @param {World} world @param {Pod} pod @returns {Origin|null} null: it never ran before
  */
 export function origin(world, pod) {
   const before = pod.previousNode;
   if (before === null) return null;
-  const zone = zoneOf(world, before);
+  // The node may have lost its label since then.
+  const zone = zoneOf(world, before) ?? pod.recordedBefore?.nodeTopologyLabels?.["topology.kubernetes.io/zone"] ?? null;
+  const now = zoneOf(world, pod.node);
   /** @type {Origin["place"]} */
   let place = "elsewhere";
   if (pod.phase !== "Running") place = "nowhere";
   else if (pod.node === before) place = "node";
-  else if (zone !== null && zone === zoneOf(world, pod.node)) place = "zone";
+  else if (zone === null || now === null) place = "unknown";
+  else if (zone === now) place = "zone";
   return { node: before, place, ip: pod.ip === null || pod.previousIp === null ? "none" : pod.ip === pod.previousIp ? "same" : "new" };
 }
 
 /** Whether the simulation leaves out something that decides where a real scheduler puts the Pod, such as a volume. @param {Pod} pod */
 export function isUncertain(pod) {
   return pod.warnings.some((warning) => warning.includes("is not simulated completely"));
+}
+
+/**
+ * Where else the scheduler may put a Pod that runs: nodes with the same score, and those that only some versions of Kubernetes
+ * choose. Where the simulation is uncertain, scores say nothing, and all are in `same`.
+ * @param {Pod} pod @returns {{same: string[], versions: string[]}}
+ */
+export function alternatives(pod) {
+  const others = pod.mayLandOn.filter((node) => node !== pod.node);
+  const score = (/** @type {string|null} */ node) => pod.scheduler.find((candidate) => candidate.node === node)?.score;
+  const isSame = (/** @type {string} */ node) => isUncertain(pod) || score(node) === score(pod.node);
+  return { same: others.filter(isSame), versions: others.filter((node) => !isSame(node)) };
 }
 
 /** The Pods that were placed, refused or left Pending by the last step. @param {Step[]} steps @returns {string[]} */
@@ -121,15 +136,16 @@ function sentence(world, pod) {
   if (pod.phase === "Refused") return `${pod.name} is refused: ${pod.refusal?.message ?? "see its details"}.`;
   if (pod.phase === "NotCreated") return was === null ? "" : `${pod.name} is not created yet.`;
   if (pod.phase === "Pending") return `${pod.name} stays Pending: no node can take it.${was === null ? "" : ` It was on ${was.node}.`}`;
-  const others = pod.mayLandOn.filter((node) => node !== pod.node).length;
+  const others = alternatives(pod).same.length;
   const uncertain = others > 0 && isUncertain(pod);
-  let asGood = others === 0 ? "" : `${others} other ${others === 1 ? "node was" : "nodes were"} as good.`;
-  if (uncertain) asGood = "A real scheduler may choose another node: see the Pod’s warnings.";
+  let sameScore = others === 0 ? "" : `${others} other ${others === 1 ? "node has" : "nodes have"} the same score.`;
+  if (uncertain) sameScore = "A real scheduler may choose another node: see the Pod’s warnings.";
   if (was === null) return `${pod.name} starts on ${pod.node}.`;
   const ip = { same: " with its IP address", new: " with a new IP address", none: "" }[was.ip];
-  if (was.place === "node") return `${pod.name} returns to ${pod.node}${ip}.${asGood === "" ? "" : ` ${uncertain ? "" : "By chance: "}${asGood}`}`;
-  const zone = was.place === "zone" ? "in the same zone" : "in another zone";
-  return `${pod.name} moves from ${was.node} to ${pod.node}, ${zone}${ip === "" ? "" : `,${ip}`}.${asGood === "" ? "" : ` ${asGood}`}`;
+  const more = sameScore === "" ? "" : ` ${sameScore}`;
+  if (was.place === "node") return `${pod.name} returns to ${pod.node}${ip}.${more === "" || uncertain ? more : ` The node is the same by chance:${more}`}`;
+  const zone = { zone: ", in the same zone", elsewhere: ", in another zone", unknown: "", nowhere: "" }[was.place];
+  return `${pod.name} starts on ${pod.node}${zone} (before: ${was.node})${ip === "" ? "" : `,${ip}`}.${more}`;
 }
 
 /** @param {string[]} items @param {number} most */

@@ -20,7 +20,7 @@ export function drawTimeline(list, timeline) {
       button(label, () => timeline.go(done), {
         key: `step-${done}`,
         "aria-current": done === timeline.done ? "step" : null,
-        title: done > timeline.done ? "Planned. Choose it to play up to here." : "Choose it to go back to this state.",
+        title: done > timeline.done ? "Planned. Click to play up to this step." : "Click to go back to this step.",
       }),
       done > 0 && button("×", () => timeline.remove(done - 1), { key: `remove-${done}`, class: "remove", "aria-label": `Remove step ${done}: ${label}` }),
       problems.map((problem) => h("p", { class: `problem ${problem.severity}` }, problem.message)),
@@ -40,19 +40,25 @@ export function drawTimeline(list, timeline) {
 export function drawOutcome(container, steps, problems) {
   const action = steps.with.at(-1)?.action;
   if (action === null || action === undefined) {
-    redraw(container, h("p", {}, "Nothing has happened yet. Choose “Next step”, or choose a node, a Pod or the workload and act on it."));
+    redraw(container, h("p", {}, "Nothing has happened yet. Click “Next step”, or select a node, a Pod or the workload and act on it."));
     return;
   }
+  // Why nothing has happened.
+  const tells = (/** @type {Step["events"][number]} */ event) => event.kind === "warning" && (event.object.startsWith("Node/") || event.text.includes("nodeDeletionPolicy"));
+  const warnings = (steps.with.at(-1)?.events ?? []).filter(tells).map((event) => `${event.object.replace("/", " ")} ${event.text}.`);
   const column = (/** @type {string} */ title, /** @type {Side} */ side) => {
     const found = sentences(steps[side]);
-    const items = found.length === 0 ? ["No Pod starts, moves or stops."] : shortList(found, 4);
+    const items = found.length === 0 ? ["No Pod starts or stops.", ...(side === "with" ? warnings : [])] : shortList(found, 4);
     return h("div", { class: side }, h("h3", {}, title), h("ul", {}, items.map((item) => h("li", {}, item))));
   };
   // The first step is the state before any action.
-  const failed = problems.filter((problem) => problem.source === `action ${steps.with.length - 2}` && problem.severity === "error");
-  const reasons = failed.map((problem) => h("p", { class: "problem error" }, h("strong", {}, "This step was not done: "), problem.message));
+  const failed = problems.filter((problem) => problem.source === `action ${steps.with.length - 2}`);
+  const reasons = failed.length === 0 ? [] : [h("div", { class: "problem error" }, h("strong", {}, "This step was not done:"), h("ul", {}, failed.map((problem) => h("li", {}, problem.message))))];
   redraw(container, h("p", { class: "action" }, actionLabel(action), ":"), ...reasons, h("div", { class: "columns" }, column("With PPS", "with"), column("Without PPS", "without")));
 }
+
+/** An object does not record itself. @type {Record<string, string>} */
+const ACTORS = { recorded: "the sidecar ", forgotten: "the sidecar " };
 
 /** @param {HTMLElement} container @param {Step|undefined} step */
 export function drawEvents(container, step) {
@@ -64,7 +70,7 @@ export function drawEvents(container, step) {
       : h(
           "ol",
           {},
-          events.slice(0, 60).map((event) => h("li", { class: event.kind }, h("span", { class: "event-kind" }, event.kind), " ", h("code", {}, event.object), " ", event.text)),
+          events.slice(0, 60).map((event) => h("li", { class: event.kind }, h("span", { class: "event-kind" }, event.kind), " ", h("code", {}, event.object), " ", ACTORS[event.kind] ?? "", event.text)),
           events.length > 60 && h("li", {}, `And ${events.length - 60} more.`),
         ),
   );

@@ -33,15 +33,15 @@ metadata:
 
 /**
  * @param {string} name
- * @param {{apiVersion?: string, replicas?: number, pod?: string, size?: boolean}} [options] `pod`: lines for the Pod's spec; `size`:
+ * @param {{apiVersion?: string, namespace?: string, replicas?: number, pod?: string, size?: boolean}} [options] `pod`: lines for the Pod's spec; `size`:
  *   say how much CPU and memory a Pod needs
  */
-export function statefulSet(name, { apiVersion = "apps/v1", replicas = 3, pod = "", size = false } = {}) {
+export function statefulSet(name, { apiVersion = "apps/v1", namespace = "", replicas = 3, pod = "", size = false } = {}) {
   const requests = size ? '\n        resources: {requests: {cpu: "1", memory: 4Gi}}' : "";
   return `apiVersion: ${apiVersion}
 kind: StatefulSet
 metadata:
-  name: ${name}
+  name: ${name}${namespace === "" ? "" : `\n  namespace: ${namespace}`}
 spec:
   replicas: ${replicas}
   serviceName: ${name}
@@ -78,7 +78,7 @@ export function complete(objects) {
   const has = (/** @type {RegExp} */ pattern) => parts.some((part) => pattern.test(part));
   const targets = parts.filter((part) => /^kind: PersistentPodState\b/m.test(part)).flatMap(target);
   const missing = targets.filter(({ kind, name }) => kind === "StatefulSet" && !parts.some((part) => /^kind: StatefulSet\b/m.test(part) && nameOf(part) === name));
-  const added = [...new Map(missing.map((item) => [item.name, item])).values()].map(({ apiVersion, name }) => statefulSet(name, { apiVersion }));
+  const added = [...new Map(missing.map((item) => [item.name, item])).values()].map(({ apiVersion, name, namespace }) => statefulSet(name, { apiVersion, namespace }));
   if (!has(/^kind: Node\b/m)) added.push(nodes());
   if (added.length === 0) return objects;
   const start = objects.trim() === "" ? [] : [objects.replace(/\n*$/, "\n")];
@@ -113,5 +113,5 @@ function target(part) {
   const block = /^ *targetRef:(.*(?:\n(?: {4,}.*| *))*)/m.exec(part)?.[1] ?? "";
   const field = (/** @type {string} */ name) => new RegExp(`\\b${name}:\\s*["']?([\\w./-]+)`).exec(block)?.[1];
   const [apiVersion, kind, name] = [field("apiVersion"), field("kind"), field("name")];
-  return apiVersion && kind && name ? [{ apiVersion, kind, name }] : [];
+  return apiVersion && kind && name ? [{ apiVersion, kind, name, namespace: /^  namespace: *([\w-]+) *$/m.exec(part)?.[1] ?? "" }] : [];
 }

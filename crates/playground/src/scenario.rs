@@ -103,7 +103,10 @@ fn text_of<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<&'a str, St
 }
 
 fn syntax(source: &str, error: &YamlError) -> Value {
-    problem(source, Some(error.place), &error.message)
+    // In Kubernetes a node is something else.
+    let message =
+        error.message.replace("parsing a node", "parsing a value").replace("node content", "content");
+    problem(source, Some(error.place), &message)
 }
 
 fn problem(source: &str, place: Option<Place>, message: &str) -> Value {

@@ -5,8 +5,11 @@ mod eviction;
 mod nodes;
 mod workloads;
 
-use crate::cluster::Cluster;
+use pps_core::pps::{KIND, NodeDeletionPolicy};
+
+use crate::cluster::{Cluster, Pps};
 use crate::finding::{Finding, unknown};
+use crate::result::EventKind;
 use crate::scenario::Action;
 use crate::settle::{delete, settle};
 use crate::sidecar::evict;
@@ -66,8 +69,25 @@ fn end_grace_period(cluster: &mut Cluster) {
     let named = cluster.pps.values().flat_map(|pps| pps.states.values()).map(|state| &state.node_name);
     let missing = named.filter(|node| !cluster.has_node(node)).cloned().collect();
     cluster.overdue = missing;
+    if cluster.with_pps {
+        tell_kept(cluster);
+    }
     settle(cluster);
     if cluster.with_pps {
         evict(cluster);
+    }
+}
+
+/// Says that no state is dropped, if no PPS asks for it.
+fn tell_kept(cluster: &mut Cluster) {
+    let forgets =
+        |pps: &Pps| pps.spec.as_ref().is_ok_and(|spec| spec.node_deletion() == NodeDeletionPolicy::Forget);
+    if cluster.pps.values().any(forgets) {
+        return;
+    }
+    let names: Vec<String> = cluster.pps.keys().cloned().collect();
+    for name in names {
+        let text = "has nodeDeletionPolicy: Keep, the default, so no state is dropped";
+        cluster.tell(EventKind::Warning, format!("{KIND}/{name}"), text);
     }
 }

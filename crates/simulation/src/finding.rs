@@ -59,8 +59,9 @@ pub(crate) fn check_strings(path: &str, value: &Value, findings: &mut Vec<Findin
 pub(crate) fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Vec<Finding> {
     let known: Vec<&str> = known.map(String::as_str).collect();
     let remedy = match known.as_slice() {
+        [] if kind == "Pod" => "no Pod exists in this step; roll out first".to_owned(),
         [] => format!("no {kind}s exist in this step"),
-        known => format!("choose {}", list(known, "or")),
+        known => format!("use {}", list(known, "or")),
     };
     vec![Finding::of_all(format!("there is no {kind} {}: {remedy}", shorten(name)))]
 }

@@ -23,11 +23,17 @@ pub(crate) fn load(cluster: &mut Cluster, objects: &[Value]) -> Vec<Problem> {
     }
     let mut problems = Vec::new();
     let mut pods = Vec::new();
+    let mut limits = BTreeSet::new();
     for document in &documents {
         let (parsed, mut findings) = parse(document.object, &scope(cluster));
         match parsed {
             Some(Parsed::Pod(pod)) => pods.push((document, pod)),
-            Some(parsed) => findings.extend(add(cluster, parsed)),
+            Some(parsed) => {
+                // A limit is the same for all objects that are beyond it.
+                let mut added = add(cluster, parsed);
+                added.retain(|finding| finding.field.is_some() || limits.insert(finding.message.clone()));
+                findings.extend(added);
+            }
             None => {}
         }
         problems.extend(findings.into_iter().map(|finding| problem(document, finding)));
@@ -56,7 +62,7 @@ fn load_pods(cluster: &mut Cluster, pods: Vec<(&Document<'_>, Value)>) -> Vec<Pr
         if is_bound || cluster.is_live {
             cluster.add_other(pod);
         } else {
-            let message = "this Pod is ignored: only a Pod that is bound to a node (spec.nodeName) takes room; Pods of a StatefulSet are created by rolling it out";
+            let message = "this Pod is ignored: it has no spec.nodeName, and only a Pod that is bound to a node takes room";
             problems.push(problem(document, Finding::warning("spec.nodeName", message)));
         }
     }
@@ -113,9 +119,7 @@ pub(crate) fn add_node(cluster: &mut Cluster, object: Value) -> Result<(), Findi
     }
     let most = cluster.limits.nodes;
     if cluster.nodes().count() >= most && cluster.node(&name).is_none() {
-        return Err(Finding::of_all(format!(
-            "the cluster has {most} nodes, the most that are simulated: remove some"
-        )));
+        return Err(Finding::of_all(format!("at most {most} nodes are simulated: remove some")));
     }
     cluster.put_node(&name, Node::new(object));
     Ok(())
@@ -217,7 +221,12 @@ pub(crate) fn from_refusal(
     before: Option<&Value>,
     refusal: &Refusal,
 ) -> Vec<Finding> {
-    let rules = Settings::parse(&cluster.settings.to_string()).unwrap_or_default().annotations;
+    let Ok(settings) = Settings::parse(&cluster.settings.to_string()) else {
+        return vec![Finding::of_all(
+            "the policy refuses each PersistentPodState while its settings have an error",
+        )];
+    };
+    let rules = settings.annotations;
     let violations = review(object, before, &rules).violations;
     if violations.is_empty() || !violations.iter().all(|one| refusal.message.contains(&one.path)) {
         // `PersistentPodState db is refused: spec.targetRef is …`
@@ -245,7 +254,8 @@ fn check_relations<'a, 'b>(
     let check = |document: &Document<'_>| {
         let (object, name) = (document.object, document.object["metadata"]["name"].as_str()?);
         if object["kind"] == KIND {
-            return check_target(cluster, name, &there);
+            return check_target(cluster, name, &there)
+                .or_else(|| check_namespace(cluster, object, documents));
         }
         let is_in_the_way = object["kind"] == "Pod"
             && cluster.others().has(name)
@@ -259,6 +269,30 @@ fn check_relations<'a, 'b>(
         })
     };
     documents.iter().filter_map(|document| Some((document, check(document)?))).collect()
+}
+
+/// Whether only one of a PPS and its workload names its namespace: then they may be in two.
+fn check_namespace(cluster: &Cluster, pps: &Value, documents: &[Document<'_>]) -> Option<Finding> {
+    fn namespace(object: &Value) -> &str {
+        object["metadata"]["namespace"].as_str().unwrap_or_default()
+    }
+    let target = &pps["spec"]["targetRef"];
+    let is_target =
+        |object: &Value| object["kind"] == target["kind"] && object["metadata"]["name"] == target["name"];
+    let workload = documents.iter().map(|document| document.object).find(|object| is_target(object))?;
+    let own = namespace(pps);
+    if cluster.is_live || cluster.namespace == "default" || own.is_empty() == namespace(workload).is_empty() {
+        return None;
+    }
+    let (with, without) = if own.is_empty() { (workload, pps) } else { (pps, workload) };
+    let kind = |object: &Value| object["kind"].as_str().unwrap_or_default().to_owned();
+    let message = format!(
+        "{} has the namespace {}, and {} none: a PersistentPodState works only for a workload in its own namespace; name it in both",
+        kind(with),
+        cluster.namespace,
+        kind(without)
+    );
+    Some(Finding::warning(if own.is_empty() { "metadata" } else { "metadata.namespace" }, message))
 }
 
 /// What is wrong with the target of a PPS. `there` has kind and name of each object.

@@ -1,6 +1,8 @@
 //! Reads the objects that users write: which are simulated, and what is wrong with them.
 
 mod fields;
+mod labels;
+mod pod_template;
 mod stateful_set;
 
 use pps_core::owner::has_stable_names;
@@ -8,6 +10,7 @@ use pps_core::pps::{API_VERSIONS, GROUP, KIND, group_of};
 use pps_core::{is_dns_subdomain, shorten};
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::labels::{is_label_key, is_label_value};
 pub(crate) use self::stateful_set::is_allowed_change;
 use crate::finding::{Finding, check_strings};
 use crate::result::Severity;
@@ -15,8 +18,8 @@ use crate::result::Severity;
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Kinds that are not simulated although the scheduler, a drain or the API server heeds them.
-const INFLUENTIAL: [&str; 6] =
-    ["StorageClass", "Service", "PriorityClass", "RuntimeClass", "LimitRange", "ResourceQuota"];
+const INFLUENTIAL: [&str; 5] =
+    ["StorageClass", "PriorityClass", "RuntimeClass", "LimitRange", "ResourceQuota"];
 
 /// An object that is simulated.
 #[derive(Clone, Debug)]
@@ -83,7 +86,7 @@ pub(crate) fn parse(object: &Value, scope: &Scope<'_>) -> (Option<Parsed>, Vec<F
     let api_version = object["apiVersion"].as_str().unwrap_or_default();
     let kind = object["kind"].as_str().unwrap_or_default();
     if !object.is_object() || kind.is_empty() || api_version.is_empty() {
-        let message = "this is no Kubernetes object: it needs apiVersion, kind and metadata.name";
+        let message = "this is not a Kubernetes object: add apiVersion, kind and metadata.name";
         return (None, vec![Finding::of_all(message)]);
     }
     let mut findings = Vec::new();
@@ -96,6 +99,9 @@ pub(crate) fn parse(object: &Value, scope: &Scope<'_>) -> (Option<Parsed>, Vec<F
         ("apps" | GROUP, "StatefulSet") => {
             check_metadata(object, &mut findings);
             stateful_set::check(object, &mut findings);
+            if !scope.is_live {
+                pod_template::check(&object["spec"]["template"], &mut findings);
+            }
             // OpenKruise's StatefulSet has more fields.
             if api_version == "apps/v1" {
                 fields::check_stateful_set(object, &mut findings);
@@ -146,6 +152,10 @@ pub(crate) fn parse(object: &Value, scope: &Scope<'_>) -> (Option<Parsed>, Vec<F
             );
             return (None, vec![Finding::warning("kind", message)]);
         }
+        ("", "Service") => {
+            let message = "Service is not simulated: it moves no Pod, but the scheduler may spread the Pods of OpenKruise's StatefulSets that it selects";
+            return (None, vec![Finding::warning("kind", message)]);
+        }
         _ if INFLUENTIAL.contains(&kind) => {
             let message = format!(
                 "{kind} is not simulated: in a cluster it may decide where Pods run, or whether they are created or evicted"
@@ -182,6 +192,7 @@ fn check_metadata(object: &Value, findings: &mut Vec<Finding>) {
     for field in ["labels", "annotations"] {
         check_strings(&format!("metadata.{field}"), &metadata[field], findings);
     }
+    labels::check("metadata.labels", &metadata["labels"], findings);
 }
 
 /// Checks that these fields are maps, or missing.

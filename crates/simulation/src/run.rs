@@ -111,9 +111,13 @@ fn check_settings(scenario: &Scenario) -> Vec<Problem> {
         Err(SettingsError::Fields(errors)) => {
             // Users write the fields of the settings, not those of the policy.
             let path = |path: &str| path.trim_start_matches("settings.").to_owned();
-            errors.iter().map(|error| of(Some(path(&error.path)), error.to_string())).collect()
+            let message = |message: String| message.replace("settings.", "");
+            errors.iter().map(|error| of(Some(path(&error.path)), message(error.to_string()))).collect()
         }
-        Err(error) => vec![of(None, error.to_string())],
+        // What the parser of the policy's JSON says has a place that users do not see.
+        Err(SettingsError::NotAnObject(_)) => {
+            vec![of(None, "the settings must be a map, such as onLookupFailure: reject".to_owned())]
+        }
     }
 }
 

@@ -141,5 +141,5 @@ fn describe_plan(pps: &str, plan: &pps_core::Plan, before: &serde_json::Value) -
         [rest @ .., last] if !rest.is_empty() => format!("{}, and {last}", rest.join(", ")),
         parts => parts.join(""),
     };
-    format!("gets the state that PersistentPodState {pps} has recorded: it {parts}")
+    format!("gets what PersistentPodState {pps} has recorded, injected by the policy: it {parts}")
 }

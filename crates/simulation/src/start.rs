@@ -233,18 +233,39 @@ fn describe_start(pod: &Pod, node: &str, last: Option<&Place>) -> String {
         (None, Some(last)) if last.node != node => format!("; it ran on {} before", last.node),
         (None, _) => String::new(),
     };
-    let others = pod.selection.iter().flat_map(|selection| &selection.may_land_on).map(String::as_str);
-    let others: Vec<&str> = others.filter(|other| *other != node).collect();
-    let choice = match others.as_slice() {
-        [] => String::new(),
-        others => format!(". The scheduler may as well choose {}", list(others, "or")),
-    };
+    let choice = pod.selection.as_ref().map(|selection| describe_choice(selection, node)).unwrap_or_default();
     format!("runs on {node}{place}{address}{compared}{choice}")
 }
 
-/// What of a node was recorded; empty if the PPS asks for annotations only.
+/// Where else the Pod may start, and why.
+fn describe_choice(selection: &Selection, node: &str) -> String {
+    let score =
+        |name: &str| selection.verdicts.iter().find(|verdict| verdict.node == name).map(|one| one.score);
+    let others = selection.may_land_on.iter().map(String::as_str).filter(|other| *other != node);
+    if !selection.caveats.is_empty() {
+        return match others.collect::<Vec<_>>().as_slice() {
+            [] => String::new(),
+            others => format!(". A real scheduler may also choose {}", list(others, "or")),
+        };
+    }
+    let (same, versions): (Vec<&str>, Vec<&str>) = others.partition(|other| score(other) == score(node));
+    let mut text = String::new();
+    if !same.is_empty() {
+        let have = if same.len() == 1 { "has" } else { "have" };
+        text += &format!(". {} {have} the same score", list(&same, "and"));
+    }
+    if !versions.is_empty() {
+        text += &format!(
+            ". Some versions of Kubernetes score differently, and may choose {}",
+            list(&versions, "or")
+        );
+    }
+    text
+}
+
+/// What of a node was recorded and is required or preferred; empty if nothing is.
 fn describe_place(home: &Home, node: &str) -> String {
-    if home.labels.is_empty() && !home.annotations.is_empty() {
+    if home.labels.is_empty() {
         return String::new();
     }
     if home.state.node_name == node {
@@ -259,10 +280,10 @@ fn describe_absence(pod: &Pod, node: &str) -> String {
     let verdicts = pod.selection.iter().flat_map(|selection| &selection.verdicts);
     match verdicts.into_iter().find(|verdict| verdict.node == node) {
         None => format!("{node} does not exist"),
-        Some(verdict) => match verdict.exclusions.first() {
-            Some(exclusion) => exclusion.text.clone(),
-            None => "the scheduler prefers another node".into(),
-        },
+        Some(verdict) if verdict.exclusions.is_empty() => format!("{node} fits, but has a lower score"),
+        Some(verdict) => {
+            verdict.exclusions.iter().map(|one| one.text.as_str()).collect::<Vec<_>>().join("; ")
+        }
     }
 }
 
@@ -313,6 +334,7 @@ fn describe_pending(cluster: &Cluster, pod: &Pod) -> String {
     let listed = reasons[..reasons.len() - more].join("; ");
     match more {
         0 => format!("no node can take it. {listed}"),
+        1 => format!("no node can take it. {listed}; and 1 more node"),
         more => format!("no node can take it. {listed}; and {more} more nodes"),
     }
 }

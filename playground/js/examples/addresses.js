@@ -96,13 +96,13 @@ export const ADDRESSES = [
     name: "kube-ovn",
     title: "Fixed IP with kube-ovn",
     text: [
-      "kube-ovn writes a Pod’s address into an annotation. The PPS records the annotation and gives it to the next Pod of that name. It names no topology, so the Pod may start anywhere.",
+      "kube-ovn writes a Pod’s address into an annotation. The PPS names the annotation, so the sidecar records it, and the policy injects it into the next Pod of that name. The PPS names no topology, so the Pod may start anywhere.",
       "The workload is a StatefulSet of OpenKruise: kube-ovn itself keeps the addresses of Kubernetes’ own StatefulSets.",
       "Drain a node, then scale down and up. Watch the addresses.",
     ],
     objects: documents(KUBE_OVN, statefulSet("cache", { apiVersion: "apps.kruise.io/v1beta1", size: true }), nodes({ size: true })),
     steps: [
-      { action: { do: "rollOut" }, say: "Each Pod has an address, and PPS has recorded it." },
+      { action: { do: "rollOut" }, say: "Each Pod has an address, and the sidecar has recorded it." },
       { action: { do: "drain", node: "node-1" }, say: "cache-0 starts on another node. With PPS it keeps its address; without PPS it gets a new one." },
       { action: { do: "scale", workload: "cache", replicas: 1 }, say: "cache-1 and cache-2 are deleted. Their states stay: the PPS says persistentPodStateRetentionPolicy: WhenDeleted." },
       { action: { do: "scale", workload: "cache", replicas: 3 }, say: "With PPS, both Pods have the addresses that they had before." },
@@ -128,9 +128,9 @@ export const ADDRESSES = [
     name: "forget",
     title: "Forget: a node is lost for good",
     text: [
-      "Each Pod is bound to its node by a required topology. A cloud deletes the node for good, so the Pod would wait forever.",
+      "The PPS requires the node of each Pod. When a cloud deletes a node for good, its Pod would wait forever.",
       "nodeDeletionPolicy: Forget drops the states of a deleted node after a grace period (5 minutes, unless you set another).",
-      "The sidecar of this example runs with --evict-pending-pods, which is off by default: without it you delete the waiting Pod.",
+      "The sidecar of this example runs with --evict-pending-pods, which is off by default: without it you delete the Pod that waits. The switch is below the settings of the policy.",
       "Lose a node, then let the grace period end.",
     ],
     evictPendingPods: true,
@@ -138,7 +138,7 @@ export const ADDRESSES = [
     steps: [
       { action: { do: "rollOut" }, say: "The node of each Pod is recorded." },
       { action: { do: "loseNode", node: "node-1" }, say: "db-0 stays Pending: it must return to node-1, which no longer exists. If the node came back now, db-0 would start there." },
-      { action: { do: "endGracePeriod" }, say: "The state of db-0 is dropped. The sidecar, which runs with --evict-pending-pods here, also evicts the Pod. The StatefulSet creates it again, and it starts on another node." },
+      { action: { do: "endGracePeriod" }, say: "The state of db-0 is dropped. The sidecar, which runs with --evict-pending-pods here, also evicts the Pod. Its controller creates it again, and it starts on another node." },
     ],
   },
   {
@@ -152,7 +152,7 @@ export const ADDRESSES = [
     objects: documents(OPENKRUISE, statefulSet("echoserver", { apiVersion: "apps.kruise.io/v1beta1", size: true }), nodes({ size: true })),
     steps: [
       { action: { do: "rollOut" }, say: "The Pods start. The condition of the PPS says which label the nodes do not have." },
-      { action: { do: "deletePod", pod: "echoserver-1" }, say: "echoserver-1 returns to its node, which is preferred. It is not bound to a zone, because no zone was recorded; a warning says so." },
+      { action: { do: "deletePod", pod: "echoserver-1" }, say: "echoserver-1 returns to its node: the preference makes its score the highest. It is not bound to a zone, because no zone was recorded; a warning says so." },
       { action: { do: "changeSpec", yaml: OPENKRUISE.replace("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone") }, say: "The PPS now names topology.kubernetes.io/zone. The zones of the running Pods are recorded at once." },
       { action: { do: "cordon", node: "node-2" }, say: "The Pod’s node takes no new Pods." },
       { action: { do: "deletePod", pod: "echoserver-1" }, say: "With PPS, echoserver-1 stays in its zone. Without PPS, it starts in another one." },

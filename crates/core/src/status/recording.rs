@@ -58,7 +58,7 @@ impl Recording {
         let more = keys.len().saturating_sub(MAX_MESSAGES);
         let listed = keys[..keys.len() - more].join(", ");
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let message = format!("{advice}: node {} of Pod {pod} has no label {listed}{more}", state.node_name);
+        let message = format!("node {} of Pod {pod} has no label {listed}{more}: {advice}", state.node_name);
         (!keys.is_empty()).then(|| Self::not(Reason::TopologyKeyMissing, message))
     }
 
@@ -72,7 +72,9 @@ impl Recording {
             Some(desired) if (recorded as u64) < desired => {
                 (Reason::WaitingForPods, "Pods are recorded as they become Ready")
             }
-            Some(_) => (Reason::AllRecorded, "as many states are recorded as the workload wants Pods"),
+            Some(_) => {
+                (Reason::AllRecorded, "at least as many states are recorded as the workload wants Pods")
+            }
         };
         Self { ok: true, reason, message: message.into() }
     }

@@ -16,7 +16,8 @@ use crate::result::{EventKind, Severity};
 pub(super) fn change(cluster: &mut Cluster, object: &Value) -> Result<(), Vec<Finding>> {
     let (parsed, findings) = parse(object, &scope(cluster));
     let Some(parsed) = parsed else { return Err(findings) };
-    replace(cluster, object, parsed)?;
+    replace(cluster, object, parsed)
+        .map_err(|errors| errors.into_iter().chain(findings.clone()).collect::<Vec<_>>())?;
     let reference =
         [&object["kind"], &object["metadata"]["name"]].map(|part| part.as_str().unwrap_or_default());
     for warning in findings {
@@ -37,9 +38,10 @@ fn replace(cluster: &mut Cluster, object: &Value, parsed: Parsed) -> Result<(), 
             change_workload(cluster, name, workload)
         }
         Parsed::Pps(pps) if cluster.pps.contains_key(name) => change_pps(cluster, name, pps),
-        Parsed::Pod(_) => {
-            Err(vec![Finding::error("kind", "a Pod cannot be changed here: change its StatefulSet")])
-        }
+        Parsed::Pod(_) => Err(vec![Finding::error(
+            "kind",
+            "a step cannot create or change a Pod: put it among the objects, or change its StatefulSet",
+        )]),
         parsed => create(cluster, name, parsed),
     }
 }

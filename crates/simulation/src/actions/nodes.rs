@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pps_core::{is_dns_subdomain, shorten};
+use pps_core::shorten;
 use serde_json::{Value, json};
 
 use super::eviction::protects;
@@ -10,7 +10,7 @@ use crate::cluster::{Cluster, Node, Pod, ZONE};
 use crate::finding::{Finding, unknown};
 use crate::limits::MAX_LABEL_VALUE;
 use crate::load::{add_node, scope};
-use crate::read::{Parsed, parse};
+use crate::read::{Parsed, is_label_key, is_label_value, parse};
 use crate::result::EventKind;
 use crate::scheduler::{Stay, stay};
 use crate::settle::{delete, settle};
@@ -31,7 +31,7 @@ pub(super) fn in_zone(cluster: &Cluster, zone: &str) -> Result<Vec<String>, Vec<
     let in_zone = cluster.existing_nodes().filter(|(_, node)| node.label(ZONE) == Some(zone));
     let nodes: Vec<String> = in_zone.map(|(name, _)| name.clone()).collect();
     if nodes.is_empty() {
-        let message = format!("no node has the label {ZONE}={}: choose another zone", shorten(zone));
+        let message = format!("no node has the label {ZONE}={}: use another zone", shorten(zone));
         return Err(vec![Finding::of_all(message)]);
     }
     Ok(nodes)
@@ -176,25 +176,9 @@ pub(super) fn return_node(cluster: &mut Cluster, node: &str) -> Outcome {
     Ok(())
 }
 
-/// Whether the API server takes this as the key of a label.
-fn is_label_key(key: &str) -> bool {
-    match key.split_once('/') {
-        Some((prefix, name)) => is_dns_subdomain(prefix) && is_label_name(name),
-        None => is_label_name(key),
-    }
-}
-
-fn is_label_name(name: &str) -> bool {
-    let is_end = |end: Option<char>| end.is_some_and(|end| end.is_ascii_alphanumeric());
-    name.len() <= MAX_LABEL_VALUE
-        && is_end(name.chars().next())
-        && is_end(name.chars().next_back())
-        && name.chars().all(|one| one.is_ascii_alphanumeric() || "-_.".contains(one))
-}
-
 pub(super) fn label(cluster: &mut Cluster, node: &str, key: &str, value: Option<&str>) -> Outcome {
     let name = existing(cluster, node)?;
-    if !is_label_key(key) || !value.is_none_or(|value| value.is_empty() || is_label_name(value)) {
+    if !is_label_key(key) || !value.is_none_or(is_label_value) {
         let message = format!(
             "{}={} is no label: use at most {MAX_LABEL_VALUE} letters, digits, -, _ and ., with a letter or digit at both ends, and for the key also a prefix: example.com/rack",
             shorten(key),
@@ -204,16 +188,16 @@ pub(super) fn label(cluster: &mut Cluster, node: &str, key: &str, value: Option<
     }
     let Some(node) = cluster.node_mut(&name) else { return Ok(()) };
     let labels = &mut node.object["metadata"]["labels"];
-    let text = if let Some(value) = value {
+    let (kind, text) = if let Some(value) = value {
         labels[key] = value.into();
-        format!("gets the label {key}={value}")
+        (EventKind::Changed, format!("gets the label {key}={value}"))
     } else {
-        if let Some(labels) = labels.as_object_mut() {
-            labels.remove(key);
+        match labels.as_object_mut().and_then(|labels| labels.remove(key)) {
+            Some(_) => (EventKind::Changed, format!("loses the label {key}")),
+            None => (EventKind::Warning, format!("has no label {key}")),
         }
-        format!("loses the label {key}")
     };
-    cluster.tell(EventKind::Changed, format!("Node/{name}"), text);
+    cluster.tell(kind, format!("Node/{name}"), text);
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! Fields that the API server does not know, as after a typing error.
 
+use std::collections::BTreeSet;
+
 use pps_core::shorten;
 use serde_json::Value;
 
@@ -7,6 +9,8 @@ use crate::finding::Finding;
 
 /// So many first letters have in common what a user wrote and what he may have meant.
 const COMMON_LETTERS: usize = 3;
+/// Fewer fields than these are listed.
+const MAX_LISTED: usize = 20;
 
 const OBJECT: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 
@@ -55,6 +59,18 @@ const STATEFUL_SET: [(&str, &[&str]); 2] = [
 /// Reports unknown fields of a PersistentPodState.
 pub(super) fn check_pps(object: &Value, findings: &mut Vec<Finding>) {
     check(object, &PPS, findings);
+    let mut keys = BTreeSet::new();
+    for (index, annotation) in
+        items("spec.persistentPodAnnotations", &object["spec"]["persistentPodAnnotations"]).iter().enumerate()
+    {
+        let Some(key) = annotation.1["key"].as_str() else { continue };
+        if !keys.insert(key) {
+            let field = format!("spec.persistentPodAnnotations[{index}].key");
+            let message =
+                format!("{field} is {}, which the list has already: remove one of the two", shorten(key));
+            findings.push(Finding::error(field, message));
+        }
+    }
 }
 
 /// Reports unknown fields of a StatefulSet of apps/v1.
@@ -96,7 +112,7 @@ fn join(path: &str, field: &str) -> String {
     if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
 }
 
-fn describe(path: &str, field: &str, known: &[&str]) -> Finding {
+pub(super) fn describe(path: &str, field: &str, known: &[&str]) -> Finding {
     let common = |other: &str| {
         let letters = field.chars().flat_map(char::to_lowercase);
         letters.zip(other.chars().flat_map(char::to_lowercase)).take_while(|(one, two)| one == two).count()
@@ -105,9 +121,11 @@ fn describe(path: &str, field: &str, known: &[&str]) -> Finding {
         known.iter().max_by_key(|other| common(other)).filter(|other| common(other) >= COMMON_LETTERS);
     let remedy = match likely {
         Some(likely) => format!("did you mean {likely}?"),
+        None if known.len() > MAX_LISTED => "remove it".to_owned(),
         None => format!("use {}", known.join(", ")),
     };
     let field = join(path, &shorten(field));
-    let message = format!("{field} is no known field, and kubectl refuses it; here it is ignored: {remedy}");
+    let message =
+        format!("{field} is an unknown field, which is ignored here and refused by kubectl: {remedy}");
     Finding::warning(field, message)
 }

@@ -12,6 +12,7 @@ use pps_core::{PodState, RECORD_ANNOTATION, Reason, Spec, forbids_recording};
 use super::governing::governing;
 use crate::cluster::{Cluster, Dirty, Lifecycle, Pod, Pps, Workload};
 use crate::result::EventKind;
+use crate::text::list;
 
 /// What becomes of one entry.
 enum Decision {
@@ -223,8 +224,22 @@ fn describe_state(pod: &str, state: &PodState, before: Option<&PodState>) -> Str
     let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
     let verb = match before {
         Some(before) if before.node_name == state.node_name => "records a change of",
-        Some(_) => "records the new place of",
+        Some(_) => "records the new node of",
         None => "records",
     };
-    format!("{verb} {pod}: it runs on {}{facts}", state.node_name)
+    let gone = before.map(|before| describe_gone(before, state)).unwrap_or_default();
+    format!("{verb} {pod}: it runs on {}{facts}{gone}", state.node_name)
+}
+
+/// The keys that have no recorded value any more.
+fn describe_gone(before: &PodState, state: &PodState) -> String {
+    let labels = before.node_topology_labels.keys();
+    let labels = labels.filter(|key| !state.node_topology_labels.contains_key(*key));
+    let annotations = before.annotations.keys().filter(|key| !state.annotations.contains_key(*key));
+    let keys: Vec<&str> = labels.chain(annotations).map(String::as_str).collect();
+    if keys.is_empty() {
+        String::new()
+    } else {
+        format!("; no value of {} is recorded now", list(&keys, "or"))
+    }
 }

@@ -75,7 +75,7 @@ fn other_kinds_are_named_and_ignored() {
     assert!(of("v1", "Secret", json!({})).contains("is ignored"));
     let (_, severity, _, message) = problem(vec![json!("text")]);
     assert_eq!(severity, Severity::Error);
-    assert!(message.contains("no Kubernetes object"), "{message}");
+    assert!(message.contains("not a Kubernetes object"), "{message}");
     assert_eq!(problems(vec![Value::Null]), []);
 }
 
@@ -96,7 +96,14 @@ fn names_and_namespaces_that_do_not_fit_are_reported() {
     let (object, _, field, message) = problem(vec![in_shop.clone(), elsewhere]);
     assert_eq!((object, field.as_str()), (Some(1), "metadata.namespace"));
     assert!(message.contains("use shop"), "{message}");
-    assert_eq!(problems(vec![pps("db", required(HOSTNAME)), in_shop]), []);
+    let (object, severity, _, message) = problem(vec![pps("db", required(HOSTNAME)), in_shop.clone()]);
+    assert_eq!((object, severity), (Some(0), Severity::Warning));
+    assert!(
+        message.starts_with("StatefulSet has the namespace shop, and PersistentPodState none"),
+        "{message}"
+    );
+    let beside = with(pps("db", required(HOSTNAME)), "metadata.namespace", json!("shop"));
+    assert_eq!(problems(vec![beside, in_shop]), []);
 }
 
 #[test]
@@ -123,14 +130,14 @@ fn wrong_settings_are_named_with_their_field() {
 fn an_action_that_cannot_be_done_changes_nothing() {
     let objects = vec![node("n1", "a"), stateful_set("db", 1), pps("db", required(HOSTNAME))];
     let cases = [
-        (json!({"do": "deletePod", "pod": "db-7"}), "there is no Pod db-7: choose db-0"),
-        (json!({"do": "cordon", "node": "n7"}), "there is no node n7: choose n1"),
+        (json!({"do": "deletePod", "pod": "db-7"}), "there is no Pod db-7: use db-0"),
+        (json!({"do": "cordon", "node": "n7"}), "there is no node n7: use n1"),
         (
             json!({"do": "returnNode", "node": "n1"}),
             "there is no lost node n1: no lost nodes exist in this step",
         ),
         (json!({"do": "loseZone", "zone": "z"}), "no node has the label topology.kubernetes.io/zone=z"),
-        (json!({"do": "scale", "workload": "x", "replicas": 1}), "there is no StatefulSet x: choose db"),
+        (json!({"do": "scale", "workload": "x", "replicas": 1}), "there is no StatefulSet x: use db"),
         (json!({"do": "scale", "workload": "db", "replicas": 501}), "all workloads together want 501 Pods"),
         (
             json!({"do": "createWorkload", "workload": "db"}),
@@ -263,4 +270,60 @@ fn what_matters_in_a_cluster_and_is_not_simulated_is_named() {
     }
     let slow = with(stateful_set("db", 1), "spec.minReadySeconds", json!(10));
     assert_eq!(problem(vec![slow]).2, "spec.minReadySeconds");
+}
+
+#[test]
+fn what_the_api_server_refuses_of_a_template_is_reported() {
+    let spec = |field: &str, value: Value| {
+        with(stateful_set("db", 1), &format!("spec.template.spec.{field}"), value)
+    };
+    let expression = |operator: &str| json!([{"matchExpressions": [{"key": "disk", "operator": operator}]}]);
+    let affinity = |operator| json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": expression(operator)}}});
+    let unnamed =
+        with(stateful_set("db", 1), "spec.template.metadata.labels", json!({"app": "db", "a b": "c"}));
+    for (object, expected, expected_severity) in [
+        (spec("tolerations", json!(5)), "spec.template.spec.tolerations is 5: use a list", Severity::Error),
+        (
+            spec("tolerations", json!([{"operator": "Foo"}])),
+            "spec.template.spec.tolerations[0].operator is ",
+            Severity::Error,
+        ),
+        (
+            spec("affinity", affinity("Foo")),
+            "spec.template.spec.affinity.nodeAffinity.required",
+            Severity::Error,
+        ),
+        (
+            spec("nodeSelector", json!({"disk": true})),
+            "spec.template.spec.nodeSelector.disk is true",
+            Severity::Error,
+        ),
+        (
+            spec("nodeSelektor", json!({})),
+            "spec.template.spec.nodeSelektor is an unknown field",
+            Severity::Warning,
+        ),
+        (spec("schedulerName", json!("foo")), "spec.template.spec.schedulerName is foo", Severity::Warning),
+        (unnamed, "spec.template.metadata.labels: a b=c is no label", Severity::Error),
+        (
+            with(node("n1", "a"), "metadata.labels", json!({"disk": "a b!"})),
+            "metadata.labels: disk=a b! is no label",
+            Severity::Error,
+        ),
+    ] {
+        let (_, severity, _, message) = problem(vec![object]);
+        assert_eq!(severity, expected_severity, "{message}");
+        assert!(message.starts_with(expected), "{expected}: {message}");
+    }
+    assert_eq!(problems(vec![spec("affinity", affinity("In"))]), []);
+}
+
+#[test]
+fn a_grace_period_that_drops_nothing_says_why() {
+    let objects = vec![node("n1", "a"), stateful_set("db", 1), pps("db", required(HOSTNAME))];
+    let result = run(&scenario(objects, json!([{"do": "rollOut"}, {"do": "endGracePeriod"}])));
+    assert_eq!(
+        texts(last(&result), &[EventKind::Warning]),
+        ["PersistentPodState/db has nodeDeletionPolicy: Keep, the default, so no state is dropped"]
+    );
 }

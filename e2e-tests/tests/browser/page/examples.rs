@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Page, key};
 
-const NOTHING: &str = "No Pod starts, moves or stops.";
+const NOTHING: &str = "No Pod starts or stops.";
 
 /// What a step says, with PPS and without.
 type Said = (&'static str, &'static str);
@@ -17,11 +17,14 @@ const EXAMPLES: [(&str, &[Said]); 10] = [
         "first-steps",
         &[
             ("db-1 starts on node-3.", "db-1 starts on node-3."),
-            ("db-1 returns to node-3", "By chance: 1 other node was as good."),
+            ("db-1 returns to node-3", "by chance: 1 other node has the same score."),
             (NOTHING, NOTHING),
-            ("db-1 moves from node-3 to node-4, in the same zone", "db-1 moves"),
+            ("db-1 starts on node-4, in the same zone (before: node-3)", "db-1 starts on"),
             (NOTHING, NOTHING),
-            ("db-1 stays Pending: no node can take it.", "db-1 moves from node-4 to node-2, in another zone"),
+            (
+                "db-1 stays Pending: no node can take it.",
+                "db-1 starts on node-2, in another zone (before: node-4)",
+            ),
             ("db-1 returns to node-4", NOTHING),
         ],
     ),
@@ -29,9 +32,9 @@ const EXAMPLES: [(&str, &[Said]); 10] = [
         "local-disk",
         &[
             ("db-0 starts on node-1.", "db-0 starts on node-1."),
-            ("db-0 returns to node-1 with a new IP address.", "By chance: 1 other node was as good."),
+            ("db-0 returns to node-1 with a new IP address.", "by chance: 1 other node has the same score."),
             (NOTHING, NOTHING),
-            ("db-0 stays Pending", "db-0 moves from node-1 to node-2, in the same zone"),
+            ("db-0 stays Pending", "db-0 starts on node-2, in the same zone (before: node-1)"),
             ("db-0 returns to node-1", NOTHING),
         ],
     ),
@@ -39,8 +42,8 @@ const EXAMPLES: [(&str, &[Said]); 10] = [
         "zone-pin",
         &[
             ("queue-0 starts on node-1.", "queue-0 starts on node-1."),
-            ("queue-0 moves from node-1 to node-2, in the same zone", "queue-0 moves"),
-            ("queue-0 stays Pending", "queue-0 moves from node-2 to node-4, in another zone"),
+            ("queue-0 starts on node-2, in the same zone (before: node-1)", "queue-0 starts on"),
+            ("queue-0 stays Pending", "queue-0 starts on node-4, in another zone (before: node-2)"),
             ("queue-0 returns to node-2", NOTHING),
         ],
     ),
@@ -48,9 +51,14 @@ const EXAMPLES: [(&str, &[Said]); 10] = [
         "preferred",
         &[
             ("cache-1 starts on node-3.", "cache-1 starts on node-3."),
-            ("cache-1 returns to node-3 with a new IP address.", "By chance: 1 other node was as good."),
-            ("cache-0 moves from node-1 to node-2, in the same zone", "cache-0 moves"),
-            ("cache-0 moves from node-2 to node-4, in another zone", "cache-0 moves"),
+            (
+                "cache-1 returns to node-3 with a new IP address.",
+                "by chance: 1 other node has the same score.",
+            ),
+            (NOTHING, NOTHING),
+            ("cache-1 starts on node-4, in the same zone (before: node-3)", "cache-1 starts on node-4"),
+            ("cache-0 starts on node-2, in the same zone (before: node-1)", "cache-0 starts on"),
+            ("cache-0 starts on node-4, in another zone (before: node-2)", "cache-0 starts on"),
         ],
     ),
     (
@@ -58,8 +66,8 @@ const EXAMPLES: [(&str, &[Said]); 10] = [
         &[
             ("db-0 starts on node-1.", "db-0 starts on node-1."),
             (NOTHING, NOTHING),
-            ("db-0 stays Pending", "db-0 moves from node-1 to node-5, in another zone"),
-            ("db-0 moves from node-1 to node-2, in the same zone", NOTHING),
+            ("db-0 stays Pending", "db-0 starts on node-5, in another zone (before: node-1)"),
+            ("db-0 starts on node-2, in the same zone (before: node-1)", NOTHING),
         ],
     ),
     (
@@ -84,8 +92,8 @@ const EXAMPLES: [(&str, &[Said]); 10] = [
         "forget",
         &[
             ("db-0 starts on node-1.", "db-0 starts on node-1."),
-            ("db-0 stays Pending", "db-0 moves from node-1 to node-2"),
-            ("db-0 moves from node-1 to node-2", NOTHING),
+            ("db-0 stays Pending", "db-0 starts on node-2, in the same zone (before: node-1)"),
+            ("db-0 starts on node-2, in the same zone (before: node-1)", NOTHING),
         ],
     ),
     (
@@ -94,11 +102,11 @@ const EXAMPLES: [(&str, &[Said]); 10] = [
             ("echoserver-1 starts on node-2.", "echoserver-1 starts on node-2."),
             (
                 "echoserver-1 returns to node-2 with a new IP address.",
-                "By chance: 3 other nodes were as good.",
+                "by chance: 3 other nodes have the same score.",
             ),
             (NOTHING, NOTHING),
             (NOTHING, NOTHING),
-            ("echoserver-1 moves from node-2 to node-1, in the same zone", "in another zone"),
+            ("echoserver-1 starts on node-1, in the same zone (before: node-2)", "in another zone"),
         ],
     ),
     (
@@ -215,7 +223,7 @@ async fn all_steps_can_be_played() -> Result<()> {
     page.browser.wait_for_text("#play", "Play").await?;
     page.settle().await?;
     ensure!(
-        page.text("outcome").await?.contains("db-0 moves from node-1 to node-2"),
+        page.text("outcome").await?.contains("db-0 starts on node-2, in the same zone (before: node-1)"),
         "{}",
         page.text("outcome").await?
     );
@@ -246,7 +254,7 @@ async fn nodes_pods_and_workloads_can_be_acted_on() -> Result<()> {
         ("Pod/db-2/with", "tool-pod", "outcome", "db-2 returns to node-5"),
         ("Node/node-1", "tool-cordon", "cluster", "cordoned"),
         ("Node/node-1", "tool-cordon", "events", "is uncordoned"),
-        ("Node/node-1", "tool-drain", "outcome", "db-0 moves from node-1 to node-2"),
+        ("Node/node-1", "tool-drain", "outcome", "db-0 starts on node-2, in the same zone (before: node-1)"),
         ("Node/node-5", "tool-lose", "cluster", "lost"),
         ("Node/node-5", "tool-lose", "events", "is back"),
         ("Node/node-3", "tool-zone", "outcome", "db-1 stays Pending"),
