@@ -19,7 +19,7 @@ const SEEN: &str = r##"(() => {
     const text = (id) => document.getElementById(id).innerText;
     const value = (id) => document.getElementById(id).value;
     return {
-        objects: value("objects"), settings: value("settings"), example: value("example"), title: text("example-title"),
+        objects: value("objects"), settings: value("settings"), evicts: document.getElementById("evict").checked, example: value("example"), title: text("example-title"),
         steps: [...document.querySelectorAll("#timeline li")].map((step) => `${step.className} ${step.innerText}`),
         cluster: text("cluster"), outcome: text("outcome"), details: text("details"), states: text("states"),
         selected: [...document.querySelectorAll("#cluster [aria-pressed=true]")].map((element) => element.dataset.key),

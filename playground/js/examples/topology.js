@@ -141,7 +141,7 @@ export const TOPOLOGY = [
     steps: [
       { action: { do: "rollOut" }, say: "The node and the zone of each Pod are recorded." },
       { action: { do: "deletePod", pod: "cache-1" }, say: "With PPS, cache-1 returns to its node, which has the highest score. Without PPS, node-4 has the same score." },
-      { action: { do: "changeSpec", yaml: `${node("node-3", "b")}spec:\n  taints: [{key: example.com/wear, effect: PreferNoSchedule}]\n` }, say: "node-3 gets a taint that asks Pods to avoid it, but excludes none. cache-1 runs on." },
+      { action: { do: "changeSpec", yaml: `${node("node-3", "b")}spec:\n  taints: [{key: noisy, effect: PreferNoSchedule}]\n` }, say: "node-3 gets a taint that asks Pods to avoid it, but excludes none. cache-1 runs on." },
       { action: { do: "deletePod", pod: "cache-1" }, say: "node-3 fits, and the PPS prefers it, but node-4 has the higher score: the taint counts more than the preference. See the scores in “Why is the Pod there?”. Only a required topology binds a Pod." },
       { action: { do: "drain", node: "node-1" }, say: "node-1 takes no Pods. Of the others, the node in its zone has the highest score, by the second preference." },
       { action: { do: "loseZone", zone: "a" }, say: "No node of zone a is left. With PPS, cache-0 starts in another zone, as it does without. Only a required topology would keep it Pending." },

@@ -67,8 +67,8 @@ pub(super) fn check_pps(object: &Value, findings: &mut Vec<Finding>) {
         if !keys.insert(key) {
             let field = format!("spec.persistentPodAnnotations[{index}].key");
             let message =
-                format!("{field} is {}, which the list has already: remove one of the two", shorten(key));
-            findings.push(Finding::error(field, message));
+                format!("{field} is {}, which the list has already: remove one of them", shorten(key));
+            findings.push(Finding::warning(field, message));
         }
     }
 }

@@ -112,6 +112,40 @@ async fn an_example_can_be_played_with_the_keyboard_alone() -> Result<()> {
 }
 
 #[tokio::test]
+async fn escape_closes_a_toolbar_and_leads_back_to_what_it_was_about() -> Result<()> {
+    let page = Page::open("example=first-steps&step=1").await?;
+    tab_to(&page, "Node/node-3").await?;
+    press(&page, Key::Enter).await?;
+    tab_to(&page, "tool-drain").await?;
+    press(&page, Key::Escape).await?;
+    ensure!(focus(&page).await? == ("Node/node-3".to_owned(), true), "{:?}", focus(&page).await?);
+    let toolbars = page.browser.evaluate("document.querySelectorAll('.toolbar').length").await?;
+    ensure!(toolbars == json!(0), "the toolbar is still open");
+    page.close().await
+}
+
+/// The sidecar's flag decides whether a Pod that waits for a deleted node waits on.
+#[tokio::test]
+async fn the_eviction_of_pending_pods_can_be_switched_and_is_part_of_the_link() -> Result<()> {
+    let page = Page::open("example=forget&step=3").await?;
+    let evicts = "document.getElementById('evict').checked";
+    ensure!(page.browser.evaluate(evicts).await? == json!(true), "the example sets the flag");
+    tab_to(&page, "evict").await?;
+    press(&page, Key::Space).await?;
+    ensure!(page.browser.evaluate(evicts).await? == json!(false), "the flag is still set");
+    ensure!(page.text("cluster").await?.contains("Pending"), "db-0 does not wait");
+    let seen = page.seen().await?;
+    let fragment = page.fragment().await?;
+    page.go("").await?;
+    page.go(&fragment).await?;
+    ensure!(page.seen().await? == seen, "the link shows {:#}", page.seen().await?);
+    tab_to(&page, "evict").await?;
+    press(&page, Key::Space).await?;
+    ensure!(!page.text("cluster").await?.contains("Pending"), "db-0 is not evicted");
+    page.close().await
+}
+
+#[tokio::test]
 async fn tab_reaches_every_control_and_the_focus_can_be_seen() -> Result<()> {
     let page = Page::open("example=refused&step=3").await?;
     page.click(&key("Node/node-2")).await?;

@@ -83,6 +83,40 @@ async fn garbage_is_answered_and_the_page_still_works() -> Result<()> {
     page.close().await
 }
 
+#[tokio::test]
+async fn a_step_that_is_no_yaml_is_not_taken_and_can_be_corrected() -> Result<()> {
+    let page = Page::open("example=first-steps&step=1").await?;
+    let steps = page.text("timeline").await?;
+    for (text, expected) in [("{{", "not valid YAML"), ("a: 1\n---\nb: 2\n", "document")] {
+        page.fill("#apply", text).await?;
+        page.click("#apply-button").await?;
+        let problems = page.text("apply-problems").await?;
+        ensure!(problems.contains(expected), "{text}: {problems}");
+        ensure!(page.text("timeline").await? == steps, "{text} became a step");
+        ensure!(page.text("stale").await?.is_empty(), "{}", page.text("stale").await?);
+    }
+    page.click("#apply-node").await?;
+    page.click("#apply-button").await?;
+    ensure!(page.text("cluster").await?.contains("node-7"), "the Node did not join");
+    page.choose("forget").await?;
+    let left = "document.getElementById('apply').value";
+    ensure!(page.browser.evaluate(left).await? == json!(""), "the text stays in another example");
+    page.close().await
+}
+
+#[tokio::test]
+async fn a_changed_example_is_called_your_own() -> Result<()> {
+    let page = Page::open("example=first-steps&step=1").await?;
+    page.fill("#settings", "onLookupFailure: accept").await?;
+    ensure!(page.text("example-title").await? == "Your own scenario", "it is called the example");
+    ensure!(page.text("example-text").await?.contains("You have changed the example"), "nothing says so");
+    page.click("#reset").await?;
+    ensure!(page.text("example-title").await?.starts_with("First steps"), "the example is not restored");
+    page.fill("#objects", "").await?;
+    ensure!(page.text("cluster").await?.contains("choose an example"), "nothing says what to write");
+    page.close().await
+}
+
 /// Half of a surrogate pair, which the driver cannot send.
 #[tokio::test]
 async fn half_a_character_is_answered() -> Result<()> {
