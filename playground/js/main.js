@@ -9,7 +9,7 @@ import { Editor } from "./editor.js";
 import { drawCluster } from "./cluster.js";
 import { drawDetails, drawStates } from "./details.js";
 import { drawEvents, drawOutcome, drawTimeline } from "./timeline.js";
-import { actionLabel, findPod, latestChanged, objectName, sentences, shortList } from "./story.js";
+import { actionLabel, findPod, latestChanged, objectName, sentences, shortList, unreadable } from "./story.js";
 import { startTheme } from "./theme.js";
 
 /**
@@ -103,15 +103,6 @@ function takeBack(readable, problems) {
   apply.show(own);
   update({ actions: last.before.actions, done: last.before.done, selected: last.before.selected });
   return true;
-}
-
-/** Which text has errors. @param {Problem[]} problems */
-function unreadable(problems) {
-  const step = /^action (\d+)$/.exec(problems.find((problem) => problem.severity === "error")?.source ?? "");
-  if (step !== null) return `Step ${Number(step[1]) + 1} has an error: remove it.`;
-  const isIn = (/** @type {string} */ source) => problems.some((problem) => problem.severity === "error" && problem.source === source);
-  const texts = [!isIn("settings") || isIn("objects") ? "Objects" : null, isIn("settings") ? "Settings of the policy" : null].filter((text) => text !== null);
-  return `${texts.map((text) => `“${text}”`).join(" and ")} ${texts.length === 1 ? "has" : "have"} errors.`;
 }
 
 /** @param {boolean} is whether what is drawn, or the link, is older than the state */

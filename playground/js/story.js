@@ -159,3 +159,12 @@ export function exclusionSource(exclusion) {
   if (exclusion.fromPps) return "PPS";
   return ["taint", "cordon", "room"].includes(exclusion.what) ? "Node" : "Manifest";
 }
+
+/** Which text has errors. @param {import("./types.js").Problem[]} problems */
+export function unreadable(problems) {
+  const step = /^action (\d+)$/.exec(problems.find((problem) => problem.severity === "error")?.source ?? "");
+  if (step !== null) return `Step ${Number(step[1]) + 1} has an error: remove it.`;
+  const isIn = (/** @type {string} */ source) => problems.some((problem) => problem.severity === "error" && problem.source === source);
+  const texts = [!isIn("settings") || isIn("objects") ? "Objects" : null, isIn("settings") ? "Settings of the policy" : null].filter((text) => text !== null);
+  return `${texts.map((text) => `“${text}”`).join(" and ")} ${texts.length === 1 ? "has" : "have"} errors.`;
+}
