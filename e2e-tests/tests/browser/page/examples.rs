@@ -58,7 +58,7 @@ const EXAMPLES: [(&str, &[Said]); 10] = [
             (NOTHING, NOTHING),
             ("cache-1 starts on node-4, in the same zone (before: node-3)", "cache-1 starts on node-4"),
             ("cache-0 starts on node-2, in the same zone (before: node-1)", "cache-0 starts on"),
-            ("cache-0 starts on node-4, in another zone (before: node-2)", "cache-0 starts on"),
+            ("cache-0 starts on node-6, in another zone (before: node-2)", "cache-0 starts on node-6"),
         ],
     ),
     (
@@ -150,7 +150,7 @@ async fn each_example_shows_what_its_text_says() -> Result<()> {
 
 #[tokio::test]
 async fn the_details_follow_the_pods_that_a_step_moves() -> Result<()> {
-    let page = Page::open("example=preferred&step=2").await?;
+    let page = Page::open("example=preferred&step=4").await?;
     ensure!(page.text("details").await?.starts_with("Pod cache-1, with PPS"), "the deleted Pod is not shown");
     for _ in ["the node is drained", "the zone is lost"] {
         page.click("#next").await?;
