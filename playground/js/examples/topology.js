@@ -95,8 +95,8 @@ export const TOPOLOGY = [
       { action: { do: "cordon", node: "node-3" }, say: "node-3 takes no new Pods from now on. db-1 still runs there: a topology matters only when a Pod is created." },
       { action: { do: "deletePod", pod: "db-1" }, say: "The preference gives way: node-3 takes no Pods, so db-1 starts on another node. The requirement does not give way: that node is in the same zone, b." },
       { action: { do: "cordon", node: "node-4" }, say: "Now no node of zone b takes new Pods." },
-      { action: { do: "deletePod", pod: "db-1" }, say: "With PPS, db-1 stays Pending: it must return to zone b, and no node there takes it. To let it start, make a node of zone b take Pods, or relax the PPS and delete the Pod. Without PPS, it starts in another zone." },
-      { action: { do: "uncordon", node: "node-4" }, say: "A node of zone b takes Pods again, and db-1 starts there. A Pod stays Pending only as long as no node can take it." },
+      { action: { do: "deletePod", pod: "db-1" }, say: "With PPS, db-1 stays Pending: it must return to zone b, and no node there takes it. Without PPS, it starts in another zone." },
+      { action: { do: "uncordon", node: "node-4" }, say: "A node of zone b takes Pods again, and db-1 starts there. If no node could, you would relax the PPS and delete the Pod: a changed PPS counts for new Pods only." },
     ],
   },
   {
