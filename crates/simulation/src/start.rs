@@ -249,18 +249,18 @@ fn describe_choice(selection: &Selection, node: &str) -> String {
         };
     }
     let (same, versions): (Vec<&str>, Vec<&str>) = others.partition(|other| score(other) == score(node));
-    let mut text = String::new();
-    if !same.is_empty() {
-        let have = if same.len() == 1 { "has" } else { "have" };
-        text += &format!(". {} {have} the same score", list(&same, "and"));
-    }
-    if !versions.is_empty() {
-        text += &format!(
-            ". Some versions of Kubernetes score differently, and may choose {}",
-            list(&versions, "or")
-        );
-    }
-    text
+    let same = match same.as_slice() {
+        [] => String::new(),
+        [one] => format!(". {one} has the same score"),
+        several => format!(". {} have the same score", list(several, "and")),
+    };
+    let versions = match versions.as_slice() {
+        [] => String::new(),
+        nodes => {
+            format!(". Some versions of Kubernetes score differently, and may choose {}", list(nodes, "or"))
+        }
+    };
+    same + &versions
 }
 
 /// What of a node was recorded and is required or preferred; empty if nothing is.
