@@ -156,7 +156,8 @@ pub enum Command {
     Forget(Forget),
     /// Has the Pods of a workload recorded and brought back.
     ///
-    /// Writes the workload's annotations, or a PersistentPodState. Shows the difference, and asks.
+    /// Writes the workload's annotations, or a PersistentPodState. Shows the difference, and asks. A list that is named (--required,
+    /// --preferred, --annotation) replaces the present one; the others stay.
     Pin(Pin),
     /// Ends what pin began.
     ///

@@ -181,6 +181,9 @@ pub fn forecast(
                 .into(),
         );
     }
+    if workload.is_none() {
+        add_other_namespaces(&mut forecast, snapshot, question);
+    }
     add_unseen(&mut forecast, snapshot);
     forecast.pods.sort_by(|one, other| order(one).cmp(&order(other)));
     forecast.not_simulated.sort();
@@ -188,6 +191,29 @@ pub fn forecast(
     let mut said = BTreeSet::new();
     forecast.notes.retain(|note| said.insert(note.clone()));
     Ok(forecast)
+}
+
+/// Says that Pods of other namespaces lose their nodes, too: a node that is drained or lost is that of all namespaces. An
+/// answer without any Pod would otherwise be taken for an all-clear.
+fn add_other_namespaces(forecast: &mut Forecast, snapshot: &Snapshot, question: &Question) {
+    let is_other = |pod: &&crate::snapshot::Pod| {
+        !snapshot.scope.contains(pod.namespace())
+            && pod.node().is_some_and(|node| question.concerns(snapshot, node))
+            && pod.owner().is_some_and(|(owner, _)| owner.kind == "StatefulSet")
+    };
+    let others: Vec<&str> =
+        snapshot.pods.iter().filter(is_other).map(crate::snapshot::Pod::namespace).collect();
+    if others.is_empty() {
+        return;
+    }
+    let namespaces: BTreeSet<&str> = others.iter().copied().collect();
+    let names: Vec<String> = namespaces.into_iter().map(str::to_owned).collect();
+    forecast.notes.push(format!(
+        "{} of StatefulSets in other namespaces would lose their nodes as well ({}): -A forecasts them",
+        if others.len() == 1 { "1 Pod".to_owned() } else { format!("{} Pods", others.len()) },
+        answer::list(&names, 3),
+    ));
+    forecast.incomplete |= forecast.pods.is_empty();
 }
 
 fn order(pod: &PodForecast) -> (&str, &str, u64, &str) {

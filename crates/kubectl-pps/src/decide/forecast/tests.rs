@@ -302,3 +302,14 @@ fn only_the_workload_that_is_asked_about_is_shown() {
         (0, vec!["Database/web: this kind is not simulated".to_owned()])
     );
 }
+
+#[test]
+fn an_answer_without_pods_is_no_all_clear_while_other_namespaces_lose_theirs() {
+    let mut snapshot = cluster(ZONE, false);
+    snapshot.scope = Scope::Namespace("empty".into());
+    let answer = ask(&snapshot, drain("n1"));
+    assert!(answer.pods.is_empty());
+    assert_eq!(answer.outcome(), crate::Outcome::Incomplete);
+    let note = answer.notes.iter().find(|note| note.contains("-A forecasts them"));
+    assert!(note.is_some_and(|note| note.contains("(shop)")), "{answer:#?}");
+}

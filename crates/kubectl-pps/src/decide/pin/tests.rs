@@ -408,3 +408,22 @@ fn labels_that_nodes_lack_are_named_with_the_pods_that_they_concern() {
         ]
     );
 }
+
+#[test]
+fn what_is_recorded_of_a_key_that_is_replaced_is_named_as_lost() {
+    let zone = ask(&["--required", "zone"]).unwrap();
+    let annotations = json!({
+        "kruise.io/auto-generate-persistent-pod-state": "true",
+        "kruise.io/required-persistent-topology": "kubernetes.io/hostname",
+    });
+    for (annotations, is_generated) in [(annotations, true), (json!({}), false)] {
+        let world =
+            world(&annotations, vec![pps("db", &required(&["kubernetes.io/hostname"]), is_generated)]);
+        let replaced = plan(&zone, &world).unwrap();
+        let told =
+            replaced.warnings.iter().any(|warning| warning.contains("recorded of kubernetes.io/hostname is"));
+        assert!(told, "{replaced:?}");
+        let added = plan(&ask(&["--required", "hostname,zone"]).unwrap(), &world).unwrap();
+        assert_eq!(added.warnings, Vec::<String>::new());
+    }
+}
