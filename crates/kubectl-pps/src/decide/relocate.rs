@@ -140,7 +140,8 @@ impl Relocation {
             // It was created with what is recorded already.
             (None, Some(_)) if is_written => None,
             (Some(before), None) if is_ending(before) => None,
-            (Some(before), Some(_)) if is_ending(before) && is_written => None,
+            // There is nothing to do but to wait.
+            (Some(before), _) if before.removal == Removal::None && is_written => None,
             (None, Some(_)) => Some(format!("Pod {name} has been created meanwhile")),
             (Some(_), None) => Some(format!("Pod {name} is gone meanwhile")),
             (Some(before), Some(now)) if before.uid != now.uid() => {
@@ -271,12 +272,16 @@ fn governing<'a>(
         require_wanted(index, key, name)?;
         return Ok(pps);
     };
+    let Some((owner, _)) = pod.owner() else {
+        return Err(Failure::Refused(format!(
+            "Pod {name} has no controller: nothing pins it, and nothing would create it again"
+        )));
+    };
     let nothing = |why: String| {
         Failure::Refused(format!(
-            "{why}: nothing pins Pod {name}; kubectl delete pod {name} has the scheduler choose again"
+            "{why}: nothing pins Pod {name}, and the scheduler chooses whenever it is created again"
         ))
     };
-    let Some((owner, _)) = pod.owner() else { return Err(nothing("it has no controller".into())) };
     let key = WorkloadKey::of(namespace, &owner);
     let pps = index
         .governing(&key)

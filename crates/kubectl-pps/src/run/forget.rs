@@ -15,7 +15,7 @@ use crate::cluster::read::{Wanted, read};
 use crate::cluster::write::{Note, WriteError};
 use crate::decide::forget::{Drops, Which, decide};
 use crate::decide::relocate::describe;
-use crate::print::{Role, Table, Terminal, printable};
+use crate::print::{Role, Table, Terminal};
 use crate::snapshot::Scope;
 use crate::{Failure, Outcome};
 
@@ -63,7 +63,7 @@ pub(super) async fn run(
         dropped += done.map_err(|failure| so_far(failure, dropped))?;
     }
     terminal.print(&format!("Dropped {}.\n", count(dropped)))?;
-    Ok(outcome)
+    Ok(if dropped < drops.count() { Outcome::NotWell } else { outcome })
 }
 
 /// Drops states from one object. What other clients change meanwhile is looked at again. Returns how many were dropped.
@@ -80,22 +80,25 @@ async fn drop_from(
         let refused = |error| Failure::Refused(format!("PersistentPodState {}: {error}", address.name));
         let mut now = states(&object).map_err(refused)?;
         now.retain(|pod, _| wanted.contains_key(pod));
-        // What is gone meanwhile needs no consent; what is other than it was shown does.
-        let changed: Vec<_> = now.iter().filter(|(pod, state)| agreed.get(*pod) != Some(state)).collect();
-        if !changed.is_empty() {
-            let lines = changed.iter().map(|(pod, state)| format!("{pod}: {}", describe(Some(state))));
-            let lines: Vec<String> = lines.map(|line| "  ".to_owned() + &printable(&line) + "\n").collect();
-            let lines = lines.concat();
-            terminal.print(&format!("Another client has changed what is recorded meanwhile:\n{lines}"))?;
-            if !terminal.ask("Drop this as well?", args.consent)? {
-                return Err(Failure::Refused(format!(
-                    "nothing was dropped from PersistentPodState {}",
-                    address.name
-                )));
+        // What is gone meanwhile needs no consent; what is other than it was shown does, and --yes was said of what was shown.
+        let changed: Vec<(String, PodState)> = now
+            .iter()
+            .filter(|(pod, state)| agreed.get(*pod) != Some(state))
+            .map(|(pod, state)| (pod.clone(), state.clone()))
+            .collect();
+        for (pod, state) in changed {
+            let is_elsewhere = args.node.as_ref().is_some_and(|node| *node != state.node_name);
+            let what = format!(
+                "another client has changed what is recorded of Pod {pod}: {}",
+                describe(Some(&state))
+            );
+            terminal.say(&terminal.style_of_errors().note(&what));
+            if is_elsewhere || args.consent.yes || !terminal.ask("Drop this as well?", args.consent)? {
+                now.remove(&pod);
             }
         }
         agreed.clone_from(&now);
-        let pods = wanted.keys().map(String::as_str);
+        let pods = now.keys().map(String::as_str);
         let Some(edit) = drop_states(&object, pods).map_err(refused)? else { return Ok(0) };
         match address.write(client, &edit).await {
             Ok(stored) => {

@@ -1,11 +1,13 @@
 //! Where a Pod may land.
 
+use pps_core::workload::ordinal;
 use pps_core::{AnnotationRules, INJECTED_ANNOTATION, PodState, Spec, apply, plan};
+use pps_simulation::template::pods_of;
 use serde_json::Value;
 
 use crate::decide::injected::injected;
 use crate::decide::placement::{Nodes, unbound};
-use crate::snapshot::{Index, Pod, Pps, Snapshot, WorkloadKey};
+use crate::snapshot::{Index, Pod, Pps, Snapshot, Workload, WorkloadKey};
 
 /// What the scheduler would do with a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,6 +79,12 @@ pub(super) fn successor(
 fn own_pod(index: &Index<'_>, pod: &Pod, spec: &Spec, before: Option<&PodState>) -> Value {
     let workload =
         pod.owner().and_then(|(owner, _)| index.workload(&WorkloadKey::of(pod.namespace(), &owner)));
+    // The next Pod is made from the template that the workload has by then.
+    if let Some(workload) = workload.filter(|workload| !is_held_back(workload, pod))
+        && let Some(made) = pods_of(workload.object(), pod.namespace(), [pod.name()]).into_iter().next()
+    {
+        return made;
+    }
     let injected = injected(pod, workload, Some(spec), before);
     let mut own = unbound(injected.as_ref().map_or(pod.object(), |injected| &injected.before));
     if let Some(annotations) = own["metadata"]["annotations"].as_object_mut() {
@@ -86,6 +94,12 @@ fn own_pod(index: &Index<'_>, pod: &Pod, spec: &Spec, before: Option<&PodState>)
         object.remove("status");
     }
     own
+}
+
+/// Whether the update strategy keeps the former template for a Pod of this ordinal.
+fn is_held_back(workload: &Workload, pod: &Pod) -> bool {
+    let partition = workload.object()["spec"]["updateStrategy"]["rollingUpdate"]["partition"].as_u64();
+    ordinal(workload.name(), pod.name()).is_some_and(|ordinal| ordinal < partition.unwrap_or(0))
 }
 
 /// The Pod as the policy lets it pass.

@@ -82,7 +82,15 @@ impl Relocation {
         let forecast = self.forecast.as_ref().filter(|_| !is_staying)?;
         let pod = &self.pod;
         if let Some(to) = &self.to {
-            let why = forecast.excluded(to)?;
+            let Some(why) = forecast.excluded(to) else {
+                return (!forecast.may_land_on.contains(to)).then(|| {
+                    format!(
+                        "PersistentPodState {} does not require the node itself, and the scheduler would not choose node {to} but {}",
+                        self.pps,
+                        listed(&forecast.may_land_on)
+                    )
+                });
+            };
             return Some(format!("node {to} cannot take Pod {pod}:\n- {}", why.join("\n- ")));
         }
         if !forecast.may_land_on.is_empty() {

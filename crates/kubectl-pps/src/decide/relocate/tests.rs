@@ -199,6 +199,9 @@ fn a_pod_that_changes_while_the_user_is_asked_is_not_moved_as_decided() {
     let written = snapshot(&[], &[pps(&json!({"db-0": {"annotations": {"ip": "10.0.0.7"}}}))]);
     let written = relocation(&written, &request(Some(Destination::Anywhere)));
     assert_eq!(written.overtaken_by(Some(&read(pod("db-0", None, None)))), None);
+    let waiting = snapshot(&[pod("db-0", None, None)], &[pps(&json!({}))]);
+    let waiting = relocation(&waiting, &request(Some(Destination::Anywhere)));
+    assert_eq!(waiting.overtaken_by(Some(&read(pod("db-0", Some("node-1"), None)))), None);
 }
 
 #[test]
@@ -228,6 +231,37 @@ fn what_is_in_the_way_is_named_for_each_node() {
     assert!(["node-1", "node-2", "node-3"].iter().all(|node| anywhere.contains(node)), "{anywhere}");
     let to = relocation(&snapshot, &request(Some(Destination::Node("node-2")))).obstacle().unwrap();
     assert!(to.starts_with("node node-2 cannot take Pod db-0:\n- "), "{to}");
+}
+
+#[test]
+fn the_next_pod_is_made_from_the_present_template() {
+    let mut snapshot = running();
+    let mut set = snapshot.workloads[0].object().clone();
+    set["spec"]["template"]["spec"]["nodeSelector"] = json!({"disk": "ssd"});
+    snapshot.workloads = Workload::read(set.clone(), "apps/v1").into_iter().collect();
+    let anywhere = request(Some(Destination::Anywhere));
+    assert!(relocation(&snapshot, &anywhere).obstacle().unwrap().contains("disk"));
+    // Unless the update strategy keeps the former one for it.
+    set["spec"]["updateStrategy"] = json!({"rollingUpdate": {"partition": 1}});
+    snapshot.workloads = Workload::read(set, "apps/v1").into_iter().collect();
+    assert_eq!(relocation(&snapshot, &anywhere).obstacle(), None);
+}
+
+#[test]
+fn a_node_that_the_scheduler_would_not_choose_is_an_obstacle() {
+    let mut object = pps(&json!({"db-0": state("node-1")}));
+    object["spec"]["requiredPersistentTopology"] =
+        json!({"nodeTopologyKeys": ["topology.kubernetes.io/zone"]});
+    let load = |node: &str| {
+        let mut load = pod("load-0", Some(node), None);
+        load["metadata"]["ownerReferences"] = json!([]);
+        load["spec"]["containers"] =
+            json!([{"name": "c", "resources": {"requests": {"cpu": "3", "memory": "6Gi"}}}]);
+        load
+    };
+    let snapshot = snapshot(&[pod("db-0", Some("node-3"), None), load("node-1")], &[object]);
+    let refused = relocation(&snapshot, &request(Some(Destination::Node("node-1")))).obstacle().unwrap();
+    assert!(refused.contains("the scheduler would not choose node node-1 but node-2"), "{refused}");
 }
 
 #[test]
@@ -262,7 +296,7 @@ fn a_move_that_is_not_possible_says_why() {
     let mut bare = pod("db-0", Some("node-1"), None);
     bare["metadata"]["ownerReferences"] = json!([]);
     let (_, error) = text(refused(&snapshot(&[bare], &[]), anywhere));
-    assert!(error.starts_with("it has no controller: nothing pins"), "{error}");
+    assert!(error.starts_with("Pod db-0 has no controller: nothing pins it"), "{error}");
     let mut damaged = pps(&json!({}));
     damaged["status"] = json!({"packed": {"version": 1, "buckets": {"ordinals-0": "7 db-* n\n"}}});
     let (code, error) = text(refused(&snapshot(&[pod("db-0", None, None)], &[damaged]), anywhere));

@@ -28,7 +28,19 @@ impl Mover<'_> {
         let mut unschedulable: Option<(String, Instant)> = None;
         let mut has_said = false;
         loop {
-            let pod = self.read_pod().await?.and_then(Pod::read);
+            // A read that fails once ends no wait: the Pod goes on without this command.
+            let pod = match self.read_pod().await {
+                Ok(pod) => pod.and_then(Pod::read),
+                Err(failure) if Instant::now() >= deadline => {
+                    return Err(Failure::Unreadable(format!(
+                        "{failure}\nPod {name} goes on without this command: what is recorded is as it shall be"
+                    )));
+                }
+                Err(_) => {
+                    sleep(PERIOD).await;
+                    continue;
+                }
+            };
             let successor = pod.as_ref().filter(|pod| former.is_none_or(|former| former.uid != pod.uid()));
             if let Some(node) = successor.and_then(Pod::node) {
                 return self.landed(node);
@@ -56,9 +68,13 @@ impl Mover<'_> {
     fn landed(&self, node: &str) -> Result<Outcome, Failure> {
         let relocation = self.relocation;
         let from = relocation.present.as_ref().and_then(|present| present.node.as_deref());
-        let from = from.map_or_else(String::new, |from| format!(" from {from}"));
         let is_there = relocation.to.as_deref().is_none_or(|to| to == node);
-        let line = printable(&format!("Pod {} has moved{from} to {node}", relocation.pod));
+        let name = &relocation.pod;
+        let line = printable(&match from {
+            Some(from) if from == node => format!("Pod {name} is on {node} again"),
+            Some(from) => format!("Pod {name} has moved from {from} to {node}"),
+            None => format!("Pod {name} has moved to {node}"),
+        });
         let role = if is_there { Role::Good } else { Role::Warning };
         let mut text = self.terminal.style().paint(role, &line) + "\n";
         let kept = relocation.wish.state(relocation.before.as_ref()).unwrap_or_default().annotations;
@@ -101,7 +117,7 @@ impl Mover<'_> {
             Some(_) => "the former Pod is still there",
         };
         format!(
-            "Pod {name} is not on a node after {} s: {what}; what is recorded is changed, and the Pod goes on without this command",
+            "Pod {name} is not on a node after {} s: {what}; it goes on without this command",
             timeout.as_secs()
         )
     }
