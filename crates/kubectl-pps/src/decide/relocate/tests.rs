@@ -132,7 +132,7 @@ fn a_pod_that_was_created_with_the_new_state_is_not_deleted_again() {
 #[test]
 fn an_interrupted_move_goes_on_where_it_was() {
     let to = request(Some(Destination::Node("node-3")));
-    // Annotated and recorded anew, but not evicted yet.
+    // Annotated and recorded again, but not evicted yet.
     let mut annotated = pod("db-0", Some("node-1"), Some("node-1"));
     annotated["metadata"]["annotations"][RECORD_ANNOTATION] = "false".into();
     let begun = snapshot(&[annotated.clone()], &[pps(&json!({"db-0": state("node-3")}))]);
