@@ -45,7 +45,7 @@ fn a_condition_lists_a_bounded_number_of_missing_keys() {
     world.pod("w-0", ready_on("node-1"));
     let message = world.patch("p").unwrap()["conditions"][0]["message"].take();
     let message = message.as_str().unwrap();
-    assert!(message.contains("node-1") && message.ends_with("and 44 more"), "{message}");
+    assert!(message.contains("node-1") && message.contains(" and 44 more: "), "{message}");
 }
 
 #[test]
