@@ -178,7 +178,7 @@ impl Reader {
             let kind = kind.as_str().and_then(|kind| kind.strip_suffix("List"));
             let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
             for mut item in items {
-                // A list of a built-in kind says only once of which kind all its items are.
+                // A list of a built-in kind names the kind once, and not in each item.
                 if let (Some(object), Some(kind)) = (item.as_object_mut(), kind) {
                     object.entry("kind").or_insert_with(|| kind.into());
                     object.entry("apiVersion").or_insert_with(|| version.clone());

@@ -203,7 +203,7 @@ async fn list<T>(
     }
 }
 
-/// An object of a list, whose items do not say of which kind they are.
+/// An object of a list. The items of a list do not name their kind.
 fn kept(mut object: Value, kind: &str) -> Option<Value> {
     object.as_object_mut()?.insert("kind".to_owned(), kind.into());
     Some(object)

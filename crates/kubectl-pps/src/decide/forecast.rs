@@ -55,7 +55,7 @@ pub struct PodForecast {
     pub then: Then,
     /// The node that it would be on; one of `may_land_on`.
     pub node_then: Option<String>,
-    /// The nodes of which the scheduler would take one.
+    /// The scheduler would take one of these nodes.
     pub may_land_on: Vec<String>,
     /// The node that is recorded of it now.
     pub recorded_node: Option<String>,

@@ -28,7 +28,7 @@ pub struct Drops {
     pub ready: Vec<(String, String)>,
     /// Pods without a node that were created with what is dropped, by namespace and name: it still holds for them.
     pub pending: Vec<(String, String)>,
-    /// Pods of which nothing is recorded.
+    /// Pods without a recorded state.
     pub unrecorded: Vec<String>,
     /// PersistentPodStates whose states cannot be read, with why.
     pub unreadable: Vec<String>,

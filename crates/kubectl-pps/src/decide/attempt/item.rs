@@ -44,7 +44,7 @@ impl Item {
         self.object["kind"].as_str().unwrap_or_default()
     }
 
-    /// An attempt to create an object of this item, of which the policy has not been asked yet.
+    /// An attempt to create an object of this item. The policy has not been asked about it yet.
     pub(super) fn begin(&self, object: &Value) -> Attempt {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         Attempt {

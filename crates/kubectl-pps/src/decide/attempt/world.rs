@@ -206,7 +206,7 @@ impl World {
         (names, left_out)
     }
 
-    /// The Pods of a workload of which something is recorded, in the order of their ordinals.
+    /// The Pods of a workload that have a recorded state, by ordinal.
     fn recorded(&self, item: &Item, target: &TargetReference) -> Vec<String> {
         let of_workload = self.pps.iter().filter(|pps| {
             pps["metadata"]["namespace"] == item.namespace.as_str()

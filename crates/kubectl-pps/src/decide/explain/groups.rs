@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pps_simulation::scheduler::{Exclusion, ExclusionKind, Verdict};
 use serde::Serialize;
 
-/// How many groups are told apart by their exact texts.
+/// Up to so many groups keep their exact texts.
 const MAX_EXACT: usize = 8;
 /// How many groups are shown.
 const MAX_SHOWN: usize = 12;
@@ -37,7 +37,7 @@ pub(super) fn groups(verdicts: &[Verdict]) -> Vec<Group> {
     let mut groups = if exact.len() > MAX_EXACT {
         let (far, near): (Vec<Group>, Vec<Group>) =
             collect(verdicts, &|_, exclusion| coarse(exclusion)).into_iter().partition(|group| group.is_far);
-        // What keeps the Pod from the nodes that it asks for is told exactly.
+        // The nodes that the Pod asks for keep their exact reasons.
         let exact_near: Vec<Group> = exact.into_iter().filter(|group| !group.is_far).collect();
         let near = if exact_near.len() > MAX_EXACT { near } else { exact_near };
         near.into_iter().chain(far).collect()

@@ -136,7 +136,7 @@ pub(super) fn question(plans: &[Plan]) -> String {
         "Create {} and write {}{}?",
         count(created, "object", "objects"),
         count(states, "state", "states"),
-        if replaced > 0 { format!(", of which {replaced} replace others") } else { String::new() }
+        if replaced > 0 { format!(", {replaced} of them in place of others") } else { String::new() }
     )
 }
 
