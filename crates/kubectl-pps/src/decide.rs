@@ -10,6 +10,8 @@ pub mod forget;
 pub mod hand;
 pub mod import;
 pub mod injected;
+pub mod landing;
+pub mod names;
 pub mod pin;
 pub mod placement;
 pub mod relocate;
