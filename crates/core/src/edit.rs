@@ -72,6 +72,14 @@ pub fn states(pps: &Value) -> Result<BTreeMap<String, PodState>, EditError> {
     Ok(entries)
 }
 
+/// Whether the definition may hide states of an object, because it has no `status.packed`: what is recorded there is stored
+/// and not shown, and any write would lose it. Under a definition that has this field, nothing is hidden.
+///
+/// It needs the managed fields. They may go on to say that the compact form was written after it was removed.
+pub fn may_hide_states(pps: &Value) -> bool {
+    read::may_hide_states(pps)
+}
+
 /// All states of an object as `status.podStates` has them, for readers that know no other form.
 ///
 /// # Errors

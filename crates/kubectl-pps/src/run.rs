@@ -9,6 +9,7 @@ pub mod file;
 mod forget;
 mod import;
 mod move_pod;
+mod nodes;
 mod pin;
 mod replace_file;
 mod rights;

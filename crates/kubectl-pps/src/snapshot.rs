@@ -96,6 +96,12 @@ impl Snapshot {
         self.nodes.as_ref()?.get(name)
     }
 
+    /// Whether a Pod is bound to a node that does not exist. Not known, and so false, if nodes may not be read.
+    pub fn is_stranded(&self, pod: &Pod) -> bool {
+        let is_gone = |node: &str| self.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(node));
+        pod.node().is_some_and(is_gone)
+    }
+
     /// The PersistentPodState of a name.
     pub fn pps(&self, namespace: &str, name: &str) -> Option<&Pps> {
         self.pps.iter().find(|pps| pps.namespace() == namespace && pps.name() == name)

@@ -43,7 +43,7 @@ async fn states_of_pods_that_are_gone_are_dropped(cluster: &Cluster) {
     let answer = run(&pool, &["forget", "web-0", "web-1", "web-2", "web-9", "--yes"]).await;
     assert_eq!(answer.exit_code, 1, "{answer:?}");
     assert!(answer.stdout.contains("Dropped 2 recorded states"), "{answer:?}");
-    assert!(answer.stderr.contains("kubectl pps move web-0 -n fg-pods"), "{answer:?}");
+    assert!(answer.stderr.contains("kubectl pps move web-0 --anywhere -n fg-pods"), "{answer:?}");
     assert!(answer.stderr.contains("nothing is recorded of Pod web-9"), "{answer:?}");
     assert!(!answer.stderr.contains("Event"), "{answer:?}");
     pool.wait_for_entries("web", &["web-0"]).await;
@@ -65,6 +65,14 @@ async fn states_that_were_recorded_on_a_node_are_dropped_in_all_namespaces(clust
     one.wait_for_entries("web", &[]).await;
     let again = plugin(cluster, ADMIN).run(&args).await.unwrap();
     assert_eq!(again.exit_code, 0, "{again:?}");
-    assert!(again.stdout.contains("Nothing is recorded that could be dropped"), "{again:?}");
+    assert_eq!(again.stdout, format!("Nothing is recorded on node {node}\n"), "{again:?}");
+    let unknown = run(&one, &["forget", "--node", "fg-node-77"]).await;
+    assert_eq!(unknown.exit_code, 0, "{unknown:?}");
+    assert!(
+        unknown.stdout.starts_with("There is no node fg-node-77 (similar names: fg-node-"),
+        "{unknown:?}"
+    );
+    let expected = "and nothing is recorded on it in namespace fg-node; in all namespaces: kubectl pps forget --node fg-node-77 -A";
+    assert!(unknown.stdout.contains(expected), "{unknown:?}");
     assert_eq!(one.pps("web").await.unwrap().data["status"]["recorded"], json!(0));
 }

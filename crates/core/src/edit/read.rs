@@ -49,7 +49,8 @@ impl<'a> Object<'a> {
         if !is_compact {
             overlaid.clear();
         }
-        if !is_compact && entries.is_empty() && claims_compact_form(pps) {
+        // What is shown beside it proves nothing: another client may have recorded one Pod in podStates before.
+        if !is_compact && claim(pps) == Claim::Yes {
             return Err(EditError::Hidden);
         }
         let field = |name: &str| pps["metadata"][name].as_str().filter(|text| !text.is_empty());
@@ -105,9 +106,36 @@ fn map<'a>(
     }
 }
 
-/// Whether some client has written the compact form and none has removed it, as the managed fields say. If it is not there
-/// either, the definition hides it.
-fn claims_compact_form(pps: &Value) -> bool {
+/// Whether the definition may hide the compact form: some client may have written it, and it is not shown.
+pub(super) fn may_hide_states(pps: &Value) -> bool {
+    let status = &pps["status"];
+    let was_written = || status.as_object().is_some_and(|status| !status.is_empty());
+    status["packed"].is_null()
+        && match claim(pps) {
+            Claim::Yes => true,
+            Claim::Unknown => was_written(),
+            Claim::No => false,
+        }
+}
+
+/// Whether some client has written the compact form and none has removed it, as the managed fields say.
+#[derive(PartialEq, Eq)]
+enum Claim {
+    /// It is so; under a definition without the compact form, also after it was removed.
+    Yes,
+    No,
+    /// They say nothing of the status: the API server drops those of an object that would be too large with them.
+    Unknown,
+}
+
+fn claim(pps: &Value) -> Claim {
     let managed = pps["metadata"]["managedFields"].as_array();
-    managed.into_iter().flatten().any(|entry| !entry["fieldsV1"]["f:status"]["f:packed"].is_null())
+    let mut claim = Claim::Unknown;
+    for status in managed.into_iter().flatten().filter_map(|entry| entry["fieldsV1"].get("f:status")) {
+        if status.get("f:packed").is_some() {
+            return Claim::Yes;
+        }
+        claim = Claim::No;
+    }
+    claim
 }

@@ -292,9 +292,39 @@ fn what_a_definition_hides_is_not_overwritten() {
         json!([{"manager": "pps-sidecar", "fieldsV1": {"f:status": {"f:packed": {}, "f:recorded": {}}}}]);
     assert_eq!(set_state(&hidden, "w-0", Some(&on("node-1"))), Err(EditError::Hidden));
     assert_eq!(super::states(&hidden), Err(EditError::Hidden));
-    // What is shown has passed the definition already.
+    // Another client has recorded one Pod beside the compact form before it was hidden.
     hidden["status"]["podStates"] = json!({"w-1": on("node-1")});
-    assert_eq!(super::states(&hidden).unwrap().len(), 1);
+    assert_eq!(super::states(&hidden), Err(EditError::Hidden));
+    assert_eq!(drop_states(&hidden, ["w-1"]), Err(EditError::Hidden));
+    assert_eq!(merge(&hidden, &States::new(), true), Err(EditError::Hidden));
+}
+
+#[test]
+fn states_may_be_hidden_if_the_compact_form_may_have_been_written_and_is_not_shown() {
+    let plain = object(None, &[("w-0".into(), on("node-1"))].into());
+    let compact = object(Some(&[("w-0".into(), on("node-1"))].into()), &States::new());
+    let with = |object: &Value, managed: Value| {
+        let mut object = object.clone();
+        object["metadata"]["managedFields"] = managed;
+        object
+    };
+    let entry = |fields: Value| json!({"manager": "m", "fieldsV1": fields});
+    let spec = entry(json!({"f:spec": {}}));
+    let packed = entry(json!({"f:status": {"f:packed": {}}}));
+    let states = entry(json!({"f:status": {"f:podStates": {}}}));
+    for (managed, may_hide) in [
+        (json!([spec, states]), false),
+        (json!([states, packed]), true),
+        (json!([packed, states]), true),
+        // The API server has dropped what they said of the status.
+        (json!([spec]), true),
+        (Value::Null, true),
+    ] {
+        assert_eq!(may_hide_states(&with(&plain, managed.clone())), may_hide, "{managed}");
+        assert!(!may_hide_states(&with(&compact, managed)), "it is shown");
+    }
+    let unwritten = json!({"metadata": {"name": "w"}, "spec": {}, "status": {}});
+    assert!(!may_hide_states(&unwritten));
 }
 
 #[test]

@@ -7,8 +7,12 @@ use pps_core::{PodState, RECORD_ANNOTATION, forbids_recording};
 
 use crate::Failure;
 use crate::decide::hand::Hand;
+use crate::decide::similar::similar;
 use crate::decide::unread;
-use crate::snapshot::{Index, Pod, Snapshot};
+use crate::snapshot::{Index, Node, Pod, Scope, Snapshot};
+
+/// How many Pods a sentence names.
+const MOST: usize = 6;
 
 /// Whose states are dropped.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +32,8 @@ pub struct Drops {
     pub ready: Vec<(String, String)>,
     /// Pods without a node that were created with what is dropped, by namespace and name: it still holds for them.
     pub pending: Vec<(String, String)>,
+    /// Pods that are bound to a node that is gone, by namespace and name: the sidecar does not record them any more.
+    pub stranded: Vec<(String, String)>,
     /// Pods without a recorded state.
     pub unrecorded: Vec<String>,
     /// PersistentPodStates whose states cannot be read, with why.
@@ -55,9 +61,12 @@ pub fn decide(snapshot: &Snapshot, which: Which<'_>) -> Result<Drops, Failure> {
         for (name, state) in recorded.into_iter().filter(|(name, state)| which.has(name, state)) {
             let pod = index.pod(pps.namespace(), &name);
             let key = (pps.namespace().to_owned(), name.clone());
-            if pod.is_some_and(is_recorded) {
-                drops.ready.push(key);
-                continue;
+            if let Some(pod) = pod.filter(|pod| is_recorded(pod)) {
+                if !snapshot.is_stranded(pod) {
+                    drops.ready.push(key);
+                    continue;
+                }
+                drops.stranded.push(key.clone());
             }
             if pod.is_some_and(|pod| pod.node().is_none() && pod.injected_from().is_some()) {
                 drops.pending.push(key);
@@ -77,7 +86,25 @@ pub fn decide(snapshot: &Snapshot, which: Which<'_>) -> Result<Drops, Failure> {
     Ok(drops)
 }
 
-/// Whether the sidecar records this Pod.
+/// What is said if nothing is recorded on a node. `exists` is whether there is such a node, if that is known.
+pub fn nothing_on(snapshot: &Snapshot, node: &str, exists: Option<bool>, hand: &Hand) -> String {
+    let everywhere = match &snapshot.scope {
+        Scope::All => String::new(),
+        Scope::Namespace(namespace) => format!(
+            " in namespace {namespace}; in all namespaces: {}",
+            hand.kubectl(&format!("pps forget --node {node} -A"))
+        ),
+    };
+    if exists != Some(false) {
+        return format!("Nothing is recorded on node {node}{everywhere}");
+    }
+    let others = snapshot.nodes.iter().flat_map(|nodes| nodes.values().map(Node::name));
+    let near = similar(node, others);
+    let near = if near.is_empty() { String::new() } else { format!(" (similar names: {})", near.join(", ")) };
+    format!("There is no node {node}{near}, and nothing is recorded on it{everywhere}")
+}
+
+/// Whether the sidecar records this Pod, if its node exists.
 fn is_recorded(pod: &Pod) -> bool {
     pod.is_ready()
         && !pod.is_terminating()
@@ -106,20 +133,53 @@ impl Drops {
 
     /// What the user should know beside what is dropped.
     pub fn notes(&self, hand: &Hand) -> Vec<String> {
-        let ready = self.ready.iter().map(|(namespace, pod)| {
-            format!(
-                "Pod {pod} is Ready, so the sidecar would record it again within seconds; to move it: {}",
-                hand.pps(&format!("move {pod}"), namespace)
-            )
-        });
-        let pending = self.pending.iter().map(|(namespace, pod)| {
-            format!(
-                "Pod {pod} is Pending with what was recorded before; to have it created without: {}",
-                hand.kubectl_in(&format!("delete pod {pod}"), namespace)
-            )
-        });
-        let unrecorded = self.unrecorded.iter().map(|pod| format!("nothing is recorded of Pod {pod}"));
-        ready.chain(pending).chain(unrecorded).chain(self.unreadable.iter().cloned()).collect()
+        let mut notes = Vec::new();
+        for (namespace, pods) in by_namespace(&self.ready) {
+            let (names, are, them) = words(&pods);
+            notes.push(format!(
+                "{names} {are} Ready, so the sidecar would record {them} again within seconds; to move {them}: {}",
+                hand.pps(&format!("move {} --anywhere", pods.join(" ")), namespace)
+            ));
+        }
+        for (namespace, pods) in by_namespace(&self.pending) {
+            let (names, are, them) = words(&pods);
+            let wait = if pods.len() == 1 { "waits" } else { "wait" };
+            notes.push(format!(
+                "{names} {are} Pending and {wait} for the former place, with which {them_were} created; to have {them} created \
+                 again: {}",
+                hand.kubectl_in(&format!("delete pod {}", pods.join(" ")), namespace),
+                them_were = if pods.len() == 1 { "it was" } else { "they were" },
+            ));
+        }
+        for pods in by_namespace(&self.stranded).into_values() {
+            let (names, are, them) = words(&pods);
+            notes.push(format!(
+                "{names} {are} bound to a node that is gone: Kubernetes deletes {them} within about a minute, and the successor \
+                 starts wherever the scheduler puts it"
+            ));
+        }
+        notes.extend(self.unrecorded.iter().map(|pod| format!("nothing is recorded of Pod {pod}")));
+        notes.extend(self.unreadable.iter().cloned());
+        notes
+    }
+}
+
+fn by_namespace(pods: &[(String, String)]) -> BTreeMap<&str, Vec<&str>> {
+    let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (namespace, pod) in pods {
+        all.entry(namespace).or_default().push(pod);
+    }
+    all
+}
+
+/// How a sentence names Pods: `Pod db-0`, `is`, `it`.
+fn words(pods: &[&str]) -> (String, &'static str, &'static str) {
+    match pods {
+        [pod] => (format!("Pod {pod}"), "is", "it"),
+        _ if pods.len() > MOST => {
+            (format!("Pods {} and {} more", pods[..MOST].join(", "), pods.len() - MOST), "are", "them")
+        }
+        _ => (format!("Pods {}", pods.join(", ")), "are", "them"),
     }
 }
 

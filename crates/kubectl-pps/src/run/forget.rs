@@ -6,16 +6,16 @@ use kube::Client;
 use pps_core::PodState;
 use pps_core::edit::{drop_states, states};
 
-use super::rights;
 use super::states::{Address, TRIES, publish};
 use super::status::hand;
+use super::{nodes, rights};
 use crate::args::{Connection, Forget};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
 use crate::cluster::write::{Note, WriteError};
-use crate::decide::forget::{Drops, Which, decide};
+use crate::decide::forget::{Drops, Which, decide, nothing_on};
 use crate::decide::relocate::describe;
-use crate::print::{Role, Table, Terminal};
+use crate::print::{Role, Table, Terminal, printable};
 use crate::snapshot::Scope;
 use crate::{Failure, Outcome};
 
@@ -28,21 +28,28 @@ pub(super) async fn run(
     let client = &connected.client;
     let scope =
         if args.all.all_namespaces { Scope::All } else { Scope::Namespace(connected.namespace.clone()) };
-    let snapshot = Box::pin(read(client, &scope, Wanted { pods: true, ..Wanted::default() })).await?;
+    let mut snapshot =
+        Box::pin(read(client, &scope, Wanted { pods: true, nodes: true, ..Wanted::default() })).await?;
+    nodes::confirm(client, &mut snapshot).await?;
     let which = args.node.as_deref().map_or(Which::Pods(&args.pods), Which::Node);
     let drops = decide(&snapshot, which)?;
-    for note in drops.notes(&hand(connection, &connected.namespace)) {
+    let hand = hand(connection, &connected.namespace);
+    let outcome = if drops.is_complete() { Outcome::Well } else { Outcome::NotWell };
+    if !drops.objects.is_empty() {
+        terminal.print(&table(&drops, terminal))?;
+    } else if let Some(node) = args.node.as_deref().filter(|_| drops.is_complete()) {
+        let exists = nodes::exists(client, &snapshot, node).await;
+        terminal.print(&(printable(&nothing_on(&snapshot, node, exists, &hand)) + "\n"))?;
+    }
+    for note in drops.notes(&hand) {
         terminal.say(&terminal.style_of_errors().note(&note));
     }
-    let outcome = if drops.is_complete() { Outcome::Well } else { Outcome::NotWell };
     if drops.objects.is_empty() {
-        let all_said = !drops.is_complete();
-        if !all_said {
-            terminal.print("Nothing is recorded that could be dropped.\n")?;
+        if !drops.is_complete() {
+            terminal.say("nothing was changed");
         }
         return Ok(outcome);
     }
-    terminal.print(&table(&drops, terminal))?;
     let addresses: Vec<(Address, &BTreeMap<String, PodState>)> = drops
         .objects
         .iter()
@@ -55,7 +62,8 @@ pub(super) async fn run(
     }
     let states = count(drops.count());
     if !terminal.ask(&format!("Drop {states}?"), args.consent)? {
-        return Err(Failure::Refused("nothing was changed".into()));
+        terminal.say("nothing was changed");
+        return Ok(Outcome::NotWell);
     }
     let mut dropped = 0;
     for (address, states) in addresses {
@@ -76,9 +84,8 @@ async fn drop_from(
 ) -> Result<usize, Failure> {
     let mut agreed = wanted.clone();
     for _ in 0..TRIES {
-        let object = address.read(client).await?;
-        let refused = |error| Failure::Refused(format!("PersistentPodState {}: {error}", address.name));
-        let mut now = states(&object).map_err(refused)?;
+        let object = address.read_to_write(client).await?;
+        let mut now = states(&object).map_err(|error| address.refused(&error))?;
         now.retain(|pod, _| wanted.contains_key(pod));
         // What is gone meanwhile needs no consent; what is other than it was shown does, and --yes was said of what was shown.
         let changed: Vec<(String, PodState)> = now
@@ -99,7 +106,9 @@ async fn drop_from(
         }
         agreed.clone_from(&now);
         let pods = now.keys().map(String::as_str);
-        let Some(edit) = drop_states(&object, pods).map_err(refused)? else { return Ok(0) };
+        let Some(edit) = drop_states(&object, pods).map_err(|error| address.refused(&error))? else {
+            return Ok(0);
+        };
         match address.write(client, &edit).await {
             Ok(stored) => {
                 let pods: Vec<&str> = now.keys().map(String::as_str).collect();
@@ -108,7 +117,7 @@ async fn drop_from(
                     reason: "StatesForgotten",
                     action: "Forget",
                     message: format!(
-                        "the recorded states of {} were dropped with kubectl pps forget",
+                        "the recorded states of {} were dropped with kubectl-pps",
                         pods.join(", ")
                     ),
                 };
@@ -119,10 +128,7 @@ async fn drop_from(
             Err(error) => return Err(error.into()),
         }
     }
-    Err(Failure::Refused(format!(
-        "other clients change PersistentPodState {} all the time; run the command again",
-        address.name
-    )))
+    Err(address.busy())
 }
 
 fn table(drops: &Drops, terminal: &Terminal) -> String {

@@ -23,7 +23,9 @@ use crate::cluster::connect;
 use crate::cluster::read::{Wanted, get, read};
 use crate::cluster::write::{self, Note, Write, WriteError};
 use crate::decide::hand::Hand;
-use crate::decide::relocate::{Decision, Destination, Relocation, Removal, Request, decide, describe};
+use crate::decide::relocate::{
+    Decision, Destination, Present, Relocation, Removal, Request, decide, describe,
+};
 use crate::print::{Role, Terminal, printable};
 use crate::snapshot::{Pod, Scope};
 use crate::{Failure, Outcome};
@@ -79,7 +81,8 @@ pub(super) async fn run(
         return Ok(Outcome::Well);
     }
     if !terminal.ask(&format!("Move Pod {}?", args.pod), args.consent)? {
-        return Err(Failure::Refused("nothing was changed".into()));
+        terminal.say("nothing was changed");
+        return Ok(Outcome::NotWell);
     }
     mover.write().await?;
     if relocation.present.as_ref().is_some_and(|present| present.removal == Removal::Stay) {
@@ -135,10 +138,19 @@ impl Mover<'_> {
                 Removal::Stay | Removal::None => {}
             }
         }
-        if relocation.wish.changes(relocation.before.as_ref()) {
+        let changes = relocation.wish.changes(relocation.before.as_ref());
+        if changes {
             needed.push((self.address.right(), "change what is recorded"));
         }
         rights::require(self.client, &needed).await?;
+        let removes = |present: &Present| matches!(present.removal, Removal::Evict | Removal::Delete);
+        if changes || relocation.present.as_ref().is_some_and(removes) {
+            // What cannot be read or written must not be found out after the first write.
+            let object = self.address.read_to_write(self.client).await?;
+            let after = relocation.wish.state(relocation.before.as_ref());
+            set_state(&object, &relocation.pod, after.as_ref())
+                .map_err(|error| self.address.refused(&format!("{error}; nothing was changed")))?;
+        }
         if let Some(present) = relocation.present.as_ref().filter(|one| one.removal == Removal::Evict) {
             let evict = Write::evict(&relocation.namespace, &relocation.pod, &present.uid).as_dry_run();
             if let Err(WriteError::Disruption(why)) = write::send(self.client, evict).await {
@@ -227,18 +239,16 @@ impl Mover<'_> {
     /// Writes the state, made from what is recorded at that moment. Returns whether it was another one.
     async fn write_state(&self) -> Result<bool, Failure> {
         let Relocation { pod, wish, to, .. } = self.relocation;
-        let refused = |error: &dyn std::fmt::Display| {
-            Failure::Refused(format!("PersistentPodState {}: {error}", self.address.name))
-        };
         for _ in 0..TRIES {
-            let object = self.address.read(self.client).await?;
-            let before = recorded_state(&object["status"], pod).map_err(|error| refused(&error))?;
+            let object = self.address.read_to_write(self.client).await?;
+            let before =
+                recorded_state(&object["status"], pod).map_err(|error| self.address.refused(&error))?;
             if !wish.changes(before.as_ref()) {
                 return Ok(false);
             }
             let after = wish.state(before.as_ref());
             let edit: Option<Edit> =
-                set_state(&object, pod, after.as_ref()).map_err(|error| refused(&error))?;
+                set_state(&object, pod, after.as_ref()).map_err(|error| self.address.refused(&error))?;
             let Some(edit) = edit else { return Ok(false) };
             match self.address.write(self.client, &edit).await {
                 Ok(stored) => {
@@ -250,15 +260,12 @@ impl Mover<'_> {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(Failure::Refused(format!(
-            "other clients change PersistentPodState {} all the time; run the command again",
-            self.address.name
-        )))
+        Err(self.address.busy())
     }
 
     async fn tell(&self, stored: &Value, to: &str, before: Option<&PodState>, after: Option<&PodState>) {
         let message = format!(
-            "Pod {} is moved to {to} with kubectl pps move: its recorded state was {}, and is {}",
+            "Pod {} is moved to {to} with kubectl-pps: its recorded state was {}, and is {}",
             self.relocation.pod,
             describe(before),
             describe(after)

@@ -2,9 +2,10 @@
 
 use kube::Client;
 use pps_check::facts::Right;
-use pps_core::edit::Edit;
+use pps_core::edit::{Edit, EditError, may_hide_states};
+use pps_core::packed::VERSION;
 use pps_core::pps::GROUP;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::cluster::write::{self, Note, Write, WriteError};
@@ -49,6 +50,49 @@ impl Address {
         let right = Right::new("get", GROUP, RESOURCE).named(&self.name).within(&self.namespace);
         let object = read::get(client, right, &self.path()).await?;
         object.ok_or_else(|| Failure::Refused(format!("PersistentPodState {} no longer exists", self.name)))
+    }
+
+    /// Reads the object as it is now, to write its states. Fails if the definition hides some of them: the write would lose
+    /// them.
+    pub(super) async fn read_to_write(&self, client: &Client) -> Result<Value, Failure> {
+        for _ in 0..TRIES {
+            let mut object = self.read(client).await?;
+            if !may_hide_states(&object) {
+                return Ok(object);
+            }
+            // Only a definition that does not keep the compact form hides it, and the answer to a dry run shows that.
+            let metadata = &object["metadata"];
+            let body = json!({
+                "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
+                "status": {"packed": {"version": VERSION, "buckets": {}}},
+            });
+            match write::send(client, self.patch(body).as_dry_run()).await {
+                Ok(answer) if answer["status"]["packed"].is_object() => {
+                    // They go on to say that the compact form was written, and are not needed otherwise.
+                    if let Some(metadata) = object["metadata"].as_object_mut() {
+                        metadata.remove("managedFields");
+                    }
+                    return Ok(object);
+                }
+                Ok(_) => return Err(self.refused(&EditError::Hidden)),
+                Err(WriteError::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(self.busy())
+    }
+
+    /// What is recorded cannot be changed.
+    pub(super) fn refused(&self, error: &dyn std::fmt::Display) -> Failure {
+        Failure::Refused(format!("PersistentPodState {}: {error}", self.name))
+    }
+
+    /// Other clients precede each write.
+    pub(super) fn busy(&self) -> Failure {
+        Failure::Refused(format!(
+            "other clients change PersistentPodState {} all the time; run the command again",
+            self.name
+        ))
     }
 
     /// The right to write its states.

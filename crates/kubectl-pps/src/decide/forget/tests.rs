@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::snapshot::{Pps, Scope, Unseen};
+use crate::snapshot::{Pps, Unseen};
 
 fn pps(name: &str, states: &Value) -> Pps {
     Pps::read(json!({
@@ -54,8 +54,8 @@ fn only_what_the_sidecar_would_not_record_again_is_dropped() {
     assert!(!drops.is_complete());
     let notes = drops.notes(&Hand::default()).join("\n");
     for expected in [
-        "kubectl pps move db-0 -n prod",
-        "kubectl delete pod db-1 -n prod",
+        "to move it: kubectl pps move db-0 --anywhere -n prod",
+        "to have it created again: kubectl delete pod db-1 -n prod",
         "nothing is recorded of Pod db-3",
     ] {
         assert!(notes.contains(expected), "{notes}");
@@ -98,4 +98,53 @@ fn an_object_that_cannot_be_read_does_not_hold_up_the_others() {
             .join("\n")
             .contains("PersistentPodState db: status.packed.version is 7")
     );
+}
+
+#[test]
+fn a_pod_on_a_node_that_is_gone_is_not_recorded_again() {
+    let mut snapshot = snapshot();
+    snapshot.nodes = Some(std::collections::BTreeMap::new());
+    let drops = decide(&snapshot, Which::Node("node-1")).unwrap();
+    assert_eq!((dropped(&drops), drops.is_complete()), (vec!["db-0", "db-1", "web-0"], true));
+    assert_eq!(drops.stranded, [("prod".to_owned(), "db-0".to_owned())]);
+    let notes = drops.notes(&Hand::default()).join("\n");
+    assert!(notes.contains("Pod db-0 is bound to a node that is gone: Kubernetes deletes it"), "{notes}");
+    // Where nodes may not be read, a Ready Pod counts as recorded.
+    snapshot.nodes = None;
+    assert_eq!(decide(&snapshot, Which::Node("node-1")).unwrap().ready.len(), 1);
+}
+
+#[test]
+fn pods_of_a_namespace_share_one_command() {
+    let pods = |names: &[&str]| names.iter().map(|name| ("prod".to_owned(), (*name).to_owned())).collect();
+    let drops = Drops {
+        ready: pods(&["db-0", "db-1"]),
+        pending: pods(&["a", "b", "c", "d", "e", "f", "g"]),
+        ..Drops::default()
+    };
+    assert_eq!(
+        drops.notes(&Hand { context: Some("blue".into()), ..Hand::default() }),
+        [
+            "Pods db-0, db-1 are Ready, so the sidecar would record them again within seconds; to move them: kubectl pps move \
+             db-0 db-1 --anywhere -n prod --context blue",
+            "Pods a, b, c, d, e, f and 1 more are Pending and wait for the former place, with which they were created; to have \
+             them created again: kubectl delete pod a b c d e f g -n prod --context blue",
+        ]
+    );
+}
+
+#[test]
+fn a_node_that_does_not_exist_is_said_to_be_none() {
+    let mut snapshot = snapshot();
+    let node = Node::read(json!({"metadata": {"name": "node-7"}})).unwrap();
+    snapshot.nodes = Some([("node-7".to_owned(), node)].into());
+    let own = Hand { own_namespace: Some("prod".into()), ..Hand::default() };
+    assert_eq!(
+        nothing_on(&snapshot, "node-77", Some(false), &own),
+        "There is no node node-77 (similar names: node-7), and nothing is recorded on it in namespace prod; in all namespaces: \
+         kubectl pps forget --node node-77 -A"
+    );
+    snapshot.scope = Scope::All;
+    assert_eq!(nothing_on(&snapshot, "node-7", Some(true), &own), "Nothing is recorded on node node-7");
+    assert_eq!(nothing_on(&snapshot, "node-8", None, &own), "Nothing is recorded on node node-8");
 }

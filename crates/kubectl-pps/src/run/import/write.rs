@@ -72,7 +72,7 @@ impl Writer<'_> {
         let address = Address::new(&plan.namespace, &plan.name, self.api_version);
         let mut object = match created {
             Some(created) => created,
-            None => address.read(self.client).await?,
+            None => address.read_to_write(self.client).await?,
         };
         for _ in 0..TRIES {
             let next = next_write(&object, plan, self.overwrite).map_err(Failure::Refused)?;
@@ -87,7 +87,7 @@ impl Writer<'_> {
                     self.tell(&stored, edit.changes.len()).await;
                     return Ok(edit.changes.len());
                 }
-                Err(WriteError::Conflict(_)) => object = address.read(self.client).await?,
+                Err(WriteError::Conflict(_)) => object = address.read_to_write(self.client).await?,
                 Err(error) => return Err(error.into()),
             }
         }

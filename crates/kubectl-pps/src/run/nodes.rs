@@ -1,0 +1,49 @@
+//! Whether nodes exist: nothing is done because of a list that may be late.
+
+use kube::Client;
+use pps_check::facts::Right;
+
+use crate::Failure;
+use crate::cluster::read::get;
+use crate::snapshot::{Node, Snapshot};
+
+/// Reads a node; none if it does not exist.
+///
+/// # Errors
+///
+/// If it cannot be read. The text names a missing right.
+pub(super) async fn read(client: &Client, name: &str) -> Result<Option<Node>, Failure> {
+    let object =
+        get(client, Right::new("get", "", "nodes").named(name), &format!("/api/v1/nodes/{name}")).await?;
+    Ok(object.and_then(Node::read))
+}
+
+/// Reads each node again that a Pod is bound to and that is not in the list: it may be newer than the list. What is not in
+/// the list then is gone.
+///
+/// # Errors
+///
+/// If one cannot be read.
+pub(super) async fn confirm(client: &Client, snapshot: &mut Snapshot) -> Result<(), Failure> {
+    let Snapshot { pods, nodes, scope, .. } = snapshot;
+    let Some(nodes) = nodes else { return Ok(()) };
+    let concerned = pods.iter().filter(|pod| scope.contains(pod.namespace()));
+    let mut missing: Vec<&str> = concerned.filter_map(|pod| pod.node()).collect();
+    missing.retain(|node| !nodes.contains_key(*node));
+    missing.sort_unstable();
+    missing.dedup();
+    for name in missing {
+        if let Some(node) = read(client, name).await? {
+            nodes.insert(name.to_owned(), node);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a node exists; none if that cannot be found out.
+pub(super) async fn exists(client: &Client, snapshot: &Snapshot, name: &str) -> Option<bool> {
+    if snapshot.node(name).is_some() {
+        return Some(true);
+    }
+    read(client, name).await.ok().map(|node| node.is_some())
+}
