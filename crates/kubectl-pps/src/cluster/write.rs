@@ -1,5 +1,7 @@
 //! The only file that changes anything. Each write carries the UID and the resource version of what was read.
 
+use std::time::Duration;
+
 use http::{Method, Request, StatusCode};
 use kube::Client;
 use pps_check::facts::Right;
@@ -11,7 +13,7 @@ use crate::Failure;
 pub const FIELD_MANAGER: &str = "kubectl-pps";
 
 /// How long a write may take.
-const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Who publishes the Events.
 const REPORTER: &str = "kubectl-pps";
@@ -56,13 +58,18 @@ pub struct Write {
     body: Value,
     right: Right,
     dry_run: bool,
+    timeout: Duration,
 }
 
 impl Write {
+    fn new(method: Method, path: String, content_type: &'static str, body: Value, right: Right) -> Self {
+        Self { method, path, content_type, body, right, dry_run: false, timeout: TIMEOUT }
+    }
+
     /// A merge patch. Its metadata must have the UID and the resource version that were read.
     pub fn merge_patch(right: Right, path: String, body: Value) -> Self {
         let content_type = "application/merge-patch+json";
-        Self { method: Method::PATCH, path, content_type, body, right, dry_run: false }
+        Self::new(Method::PATCH, path, content_type, body, right)
     }
 
     /// A patch: a list is a JSON patch, anything else a merge patch. It must have the UID and the resource version that
@@ -78,7 +85,7 @@ impl Write {
     /// Creates an object.
     pub fn create(right: Right, path: String, body: Value) -> Self {
         let content_type = "application/json";
-        Self { method: Method::POST, path, content_type, body, right, dry_run: false }
+        Self::new(Method::POST, path, content_type, body, right)
     }
 
     /// Deletes exactly this object.
@@ -88,7 +95,7 @@ impl Write {
             "kind": "DeleteOptions",
             "preconditions": {"uid": uid, "resourceVersion": resource_version},
         });
-        Self { method: Method::DELETE, path, content_type: "application/json", body, right, dry_run: false }
+        Self::new(Method::DELETE, path, "application/json", body, right)
     }
 
     /// Evicts exactly this Pod, unless a `PodDisruptionBudget` forbids it.
@@ -115,6 +122,12 @@ impl Write {
         self
     }
 
+    /// The same write, which may take so long.
+    #[must_use]
+    pub fn within(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
     /// The right that it needs.
     pub fn right(&self) -> &Right {
         &self.right
@@ -135,11 +148,16 @@ pub async fn send(client: &Client, write: Write) -> Result<Value, WriteError> {
         .header(http::header::ACCEPT, "application/json")
         .body(write.body.to_string().into_bytes())
         .map_err(|error| WriteError::Failed(error.to_string()))?;
-    let Ok(answer) = tokio::time::timeout(TIMEOUT, client.request::<Value>(request)).await else {
-        return Err(WriteError::Failed(format!(
-            "the API server did not answer within {} s; whether the write was done is not known: run the command again",
-            TIMEOUT.as_secs()
-        )));
+    let Ok(answer) = tokio::time::timeout(write.timeout, client.request::<Value>(request)).await else {
+        let seconds = write.timeout.as_secs_f32();
+        return Err(WriteError::Failed(if write.dry_run {
+            format!("the API server did not answer within {seconds} s")
+        } else {
+            format!(
+                "the API server did not answer within {seconds} s, and whether the write was done is not known: run the same \
+                 command again"
+            )
+        }));
     };
     match answer {
         Ok(stored) => Ok(stored),
@@ -207,4 +225,52 @@ pub async fn publish(client: &Client, note: &Note<'_>, now: &str) -> Result<(), 
     let right = Right::new("create", "events.k8s.io", "events").within(namespace);
     let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
     send(client, Write::create(right, path, body)).await.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use kube::Config;
+
+    use super::*;
+
+    /// Takes connections, and never answers.
+    fn silent() -> (TcpListener, Client) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let mut config = Config::new(url.parse().unwrap());
+        config.root_cert = Some(Vec::new());
+        (listener, Client::try_from(config).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_write_that_is_not_answered_ends() {
+        let (_listener, client) = silent();
+        let begun = std::time::Instant::now();
+        let eviction = || Write::evict("prod", "db-0", "uid").within(Duration::from_millis(200));
+        let Err(WriteError::Failed(text)) = send(&client, eviction()).await else { panic!("nobody answers") };
+        assert_eq!(
+            text,
+            "the API server did not answer within 0.2 s, and whether the write was done is not known: run the same command again"
+        );
+        let Err(WriteError::Failed(text)) = send(&client, eviction().as_dry_run()).await else {
+            panic!("nobody answers")
+        };
+        assert_eq!(text, "the API server did not answer within 0.2 s", "a dry run does nothing");
+        let taken = begun.elapsed();
+        assert!(Duration::from_millis(400) <= taken && taken < Duration::from_secs(20), "{taken:?}");
+        assert_eq!(Write::evict("prod", "db-0", "uid").timeout, TIMEOUT, "unless it is said");
+    }
+
+    #[tokio::test]
+    async fn a_read_that_is_not_answered_ends() {
+        use pps_check::gather::reader::{Limits, Reader};
+        let (_listener, client) = silent();
+        let limits = Limits { request: Duration::from_millis(200), body: 1 << 20, page: 500, objects: 10 };
+        let reader = Reader::new(client, limits, tokio::time::Instant::now() + Duration::from_mins(1));
+        let path = "/api/v1/namespaces/prod/pods/db-0";
+        let _: pps_check::facts::Read<Value> = reader.get(Right::new("get", "", "pods"), path).await;
+        assert_eq!(reader.into_problems().len(), 1);
+    }
 }
