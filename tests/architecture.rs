@@ -14,6 +14,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use proc_macro2::{Group, TokenStream, TokenTree};
+
 use self::circles::circles;
 use self::modules::{Code, Crate};
 
@@ -184,6 +186,38 @@ fn what_the_plugin_answers_is_decided_without_a_cluster_and_without_a_clock() {
     });
     assert_eq!(offenders, Vec::<String>::new());
     assert!(files_where(&PLUGIN, |file, _| decides(file)).len() > 5);
+}
+
+/// A command that is shown must reach the cluster and the namespace that the answer is about.
+#[test]
+fn every_command_that_the_plugin_shows_is_made_by_the_hand_that_names_cluster_and_namespace() {
+    // Those that are listed do not yet do so.
+    let others = ["cluster/read.rs", "print/status.rs", "print/forecast.rs", "decide/forecast/question.rs"];
+    let may = |file: &str| {
+        file.ends_with("/decide/hand.rs")
+            || file.contains("/src/args")
+            || others.iter().any(|other| file.ends_with(other))
+    };
+    let files = files_where(&PLUGIN, |file, _| !may(file));
+    assert!(files.len() > 50, "{files:?}");
+    for file in files {
+        let text = fs::read_to_string(root().join(&file)).unwrap();
+        let code = text.split("#[cfg(test)]\n").next().unwrap();
+        let shown: Vec<String> = literals(code.parse().unwrap());
+        let commands: Vec<&String> = shown.iter().filter(|text| text.contains("kubectl ")).collect();
+        assert!(commands.is_empty(), "{file}: use decide::hand::Hand for {commands:?}");
+    }
+}
+
+/// The literals of some code, also those in macros, without documentation.
+fn literals(code: TokenStream) -> Vec<String> {
+    let is_doc = |group: &Group| group.stream().to_string().starts_with("doc =");
+    let of = |tree| match tree {
+        TokenTree::Literal(literal) => vec![literal.to_string()],
+        TokenTree::Group(group) if !is_doc(&group) => literals(group.stream()),
+        _ => Vec::new(),
+    };
+    code.into_iter().flat_map(of).collect()
 }
 
 #[test]

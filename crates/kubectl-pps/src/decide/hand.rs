@@ -17,6 +17,11 @@ impl Hand {
         format!("kubectl pps {words}{}{}", self.within(namespace), self.cluster())
     }
 
+    /// `kubectl pps check`, which looks for the sidecar in a namespace of its own.
+    pub fn check(&self) -> String {
+        format!("kubectl pps check{}", self.cluster())
+    }
+
     /// `kubectl VERB` about something in a namespace.
     pub fn kubectl_in(&self, words: &str, namespace: &str) -> String {
         format!("kubectl {words}{}{}", self.within(namespace), self.cluster())
@@ -64,5 +69,7 @@ mod tests {
             Hand { context: Some("my cluster".into()), kubeconfig: Some("a/b".into()), own_namespace: None };
         let command = "kubectl uncordon n --context 'my cluster' --kubeconfig a/b";
         assert_eq!(named.kubectl("uncordon n"), command);
+        assert_eq!(own.check(), "kubectl pps check");
+        assert_eq!(named.check(), "kubectl pps check --context 'my cluster' --kubeconfig a/b");
     }
 }

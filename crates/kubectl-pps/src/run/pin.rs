@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 
 use super::subject::{Done, Subject, Task, after};
 use crate::args::{Connection, Pin};
+use crate::cluster::Wanted;
 use crate::cluster::write::WriteError;
-use crate::cluster::{Wanted, connect};
 use crate::decide::pin::{self, Ask, World, warn_of_missing_labels};
 use crate::print::{Terminal, printable};
 use crate::snapshot::Snapshot;
@@ -23,7 +23,7 @@ pub(super) async fn run(
     terminal: &Terminal,
 ) -> Result<Outcome, Failure> {
     let ask = Ask::read(args).map_err(Failure::Usage)?;
-    let subject = Subject::find(connect(connection).await?, &args.workload).await?;
+    let subject = Subject::find(connection, &args.workload).await?;
     let wanted = Wanted { pods: true, nodes: true, ..Wanted::default() };
     let (world, snapshot) = subject.read(wanted).await?;
     let decide = |world: &World| pin::plan(&ask, world);
@@ -79,8 +79,9 @@ async fn set_fields(
         }
         if Instant::now() > deadline {
             return Err(Failure::Refused(format!(
-                "the annotations are written, but the sidecar has generated no PersistentPodState within {} s: see kubectl pps check, then run the same command again",
-                GENERATION.as_secs()
+                "the annotations are written, but the sidecar has generated no PersistentPodState within {} s: find out why, then run the same command again: {}",
+                GENERATION.as_secs(),
+                subject.hand.check()
             )));
         }
         sleep(Duration::from_millis(500)).await;

@@ -6,11 +6,13 @@ use pps_check::facts::Right;
 use pps_core::pps::{API_VERSION, GROUP, PLURAL};
 use serde_json::Value;
 
+use super::status::hand;
 use super::workload;
 use crate::Failure;
-use crate::args::Consent;
+use crate::args::{Connection, Consent};
 use crate::cluster::write::{Note, Write, WriteError, publish, send};
-use crate::cluster::{Connected, Wanted, read};
+use crate::cluster::{Connected, Wanted, connect, read};
+use crate::decide::hand::Hand;
 use crate::decide::pin::{Change, Plan, Resource, Step, World};
 use crate::print::{Role, Terminal, printable};
 use crate::snapshot::{Scope, Snapshot};
@@ -39,14 +41,17 @@ pub(super) struct Done {
 /// The workload, and where it is.
 pub(super) struct Subject {
     pub(super) connected: Connected,
+    pub(super) hand: Hand,
     resource: Resource,
     workload: Value,
 }
 
 impl Subject {
-    pub(super) async fn find(connected: Connected, text: &str) -> Result<Self, Failure> {
+    pub(super) async fn find(connection: &Connection, text: &str) -> Result<Self, Failure> {
+        let connected = connect(connection).await?;
+        let hand = hand(connection, &connected.namespace);
         let (resource, workload) = workload::find(&connected.client, &connected.namespace, text).await?;
-        Ok(Self { connected, resource, workload })
+        Ok(Self { connected, hand, resource, workload })
     }
 
     /// What is to be known for a decision, and more if it is wanted.
@@ -80,7 +85,8 @@ impl Subject {
                 pps.extend(read::get(&self.connected.client, right, &path).await?);
             }
         }
-        Ok((World { workload: self.workload.clone(), target, pps }, snapshot))
+        let world = World { workload: self.workload.clone(), target, pps, hand: self.hand.clone() };
+        Ok((world, snapshot))
     }
 
     /// The same, read again. Another workload of the same name is none.
@@ -129,7 +135,7 @@ impl Subject {
         }
         let what: Vec<&str> = plan.changes.iter().map(|change| change.what.as_str()).collect();
         let message = format!(
-            "{} is {}: {} changed by kubectl pps",
+            "{} is {}: {} changed with kubectl-pps",
             world.workload_name(),
             result.text,
             what.join(" and ")

@@ -2,7 +2,7 @@
 
 use super::subject::{Done, Subject, Task};
 use crate::args::{Connection, Unpin};
-use crate::cluster::{Wanted, connect};
+use crate::cluster::Wanted;
 use crate::decide::pin::unpin;
 use crate::print::{Terminal, printable};
 use crate::{Failure, Outcome};
@@ -12,7 +12,7 @@ pub(super) async fn run(
     connection: &Connection,
     terminal: &Terminal,
 ) -> Result<Outcome, Failure> {
-    let subject = Subject::find(connect(connection).await?, &args.workload).await?;
+    let subject = Subject::find(connection, &args.workload).await?;
     let (world, _) = subject.read(Wanted::default()).await?;
     let plan = unpin(&world).map_err(Failure::Refused)?;
     if plan.changes.is_empty() {

@@ -52,7 +52,7 @@ pub(super) async fn find(client: &Client, namespace: &str, text: &str) -> Result
     let kinds: Vec<String> =
         tried.iter().map(|one| format!("{} ({})", one.kind, one.api_version())).collect();
     let hint = if is_plain { ": for another kind, use KIND/NAME" } else { "" };
-    Err(Failure::Refused(format!(
+    Err(Failure::Usage(format!(
         "namespace {namespace} has no {} {}{hint}",
         kinds.join(" and no "),
         named.name

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::ask::{ANNOTATED_WEIGHT, Ask};
 use super::object::{is_generated, is_terminating, merged, name, shown, shown_workload, targeting};
+use crate::decide::hand::Hand;
 
 /// What was read: the workload, and the PersistentPodStates of its namespace.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct World {
     pub target: TargetReference,
     /// Those that name it, and those that have a name that a new one could have; with their managed fields.
     pub pps: Vec<Value>,
+    /// How the commands are written that an answer names.
+    pub hand: Hand,
 }
 
 impl World {
@@ -356,9 +359,8 @@ fn check(object: &Value, before: Option<&Value>) -> Result<Vec<String>, String> 
 
 fn recorded_soon(world: &World) -> String {
     format!(
-        "the sidecar records each Pod that is Ready; see kubectl pps status {} -n {}",
-        world.target.name,
-        world.namespace()
+        "the sidecar records where each Pod runs once it is Ready, and its successor comes back there: {}",
+        world.hand.pps(&format!("status {}", world.target.name), world.namespace())
     )
 }
 

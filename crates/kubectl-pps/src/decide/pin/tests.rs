@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::args::{Cli, Command};
+use crate::decide::hand::Hand;
 use crate::print::Style;
 use crate::snapshot::Node;
 
@@ -28,7 +29,7 @@ fn world(annotations: &Value, pps: Vec<Value>) -> World {
         "metadata": {"name": "db", "namespace": "shop", "uid": "w-1", "resourceVersion": "7", "annotations": annotations},
         "spec": {"replicas": 3},
     });
-    World { workload, target: target(), pps }
+    World { workload, target: target(), pps, hand: Hand { context: Some("blue".into()), ..Hand::default() } }
 }
 
 fn pps(name: &str, spec: &Value, is_generated: bool) -> Value {
@@ -171,6 +172,7 @@ fn what_no_annotation_can_ask_for_goes_into_the_generated_object() {
     let ask = ask(&["--required", "zone", "--retention", "Retain", "--on-node-deletion", "Forget"]).unwrap();
     let first = plan(&ask, &world(&Value::Null, Vec::new())).unwrap();
     assert_eq!(first.changes.len(), 1);
+    assert!(first.notes[0].ends_with("kubectl pps status db -n shop --context blue"), "{first:?}");
     assert_eq!(
         Value::Object(first.complete),
         json!({"persistentPodStateRetentionPolicy": "Retain", "nodeDeletionPolicy": "Forget"})
@@ -295,6 +297,8 @@ fn unpin_removes_annotations_first_and_then_the_objects_of_users() {
     let deleted = Step::DeletePps { name: "mine".into(), uid: "p-1".into(), resource_version: "9".into() };
     assert_eq!(second.step, deleted);
     assert!(plan.warnings[0].contains("the recorded states of 2 Pods"), "{plan:?}");
+    let export = "run this first: kubectl pps export mine -f FILE -n shop --context blue";
+    assert!(plan.warnings[0].ends_with(export), "{plan:?}");
 }
 
 #[test]
@@ -330,6 +334,7 @@ fn unpin_leaves_a_generated_object_to_the_sidecar_and_says_what_is_lost() {
     let orphan = unpin(&world(&Value::Null, vec![generated.clone()])).unwrap();
     assert_eq!(orphan.changes, []);
     assert!(orphan.warnings[0].contains("annotations that are gone"), "{orphan:?}");
+    assert!(orphan.warnings[0].ends_with("kubectl pps check --context blue"), "{orphan:?}");
     let mut protected = generated;
     protected["metadata"]["labels"]["policy.kruise.io/delete-protection"] = json!("Always");
     let error = unpin(&world(&annotations, vec![protected])).unwrap_err();

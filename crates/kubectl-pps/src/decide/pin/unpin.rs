@@ -37,18 +37,23 @@ pub fn unpin(world: &World) -> Result<Plan, String> {
                 change.lost = states_of(object);
             }
             plan.warnings.push(if asks {
-                format!("the sidecar then deletes PersistentPodState {}, which it has generated{}", name(object), lost(object))
+                format!("the sidecar then deletes PersistentPodState {}, which it has generated{}", name(object), lost(world, object))
             } else {
                 format!(
-                    "PersistentPodState {} was generated from annotations that are gone: the sidecar deletes it; if it stays, see kubectl pps check",
-                    name(object)
+                    "PersistentPodState {} was generated from annotations that are gone, so the sidecar deletes it; if it stays, find out why: {}",
+                    name(object),
+                    world.hand.check()
                 )
             });
         } else {
             if let Some(refusal) = refuse_deletion(object) {
                 return Err(refusal);
             }
-            plan.warnings.push(format!("PersistentPodState {} is deleted{}", name(object), lost(object)));
+            plan.warnings.push(format!(
+                "PersistentPodState {} is deleted{}",
+                name(object),
+                lost(world, object)
+            ));
             plan.changes.push(delete(object));
         }
     }
@@ -62,14 +67,13 @@ pub fn unpin(world: &World) -> Result<Plan, String> {
 }
 
 /// What is lost with an object.
-fn lost(object: &Value) -> String {
+fn lost(world: &World, object: &Value) -> String {
     match states_of(object) {
         Some(0) => String::new(),
         Some(count) => format!(
-            ", and with it the recorded states of {}; to keep them, run kubectl pps export {} -n {} -f FILE first",
+            ", and with it the recorded states of {}; to keep them in a file, run this first: {}",
             pods(count),
-            name(object),
-            object["metadata"]["namespace"].as_str().unwrap_or_default()
+            world.hand.pps(&format!("export {} -f FILE", name(object)), world.namespace())
         ),
         None => ", and with it recorded states that cannot be read".into(),
     }
