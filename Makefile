@@ -25,7 +25,7 @@ help: ## Show this list
 
 .PHONY: demo
 demo: setup ## Show what the product does, on a real control plane (ARGS=--keep to look around)
-	@$(BUILD) --bin pps-sidecar --bin pps-e2e-supervise --bin pps-demo
+	@$(BUILD) --bin pps-sidecar --bin pps-e2e-supervise --bin kubectl-pps --bin pps-demo
 	@PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" "$${CARGO_TARGET_DIR:-target}/debug/pps-demo" $(ARGS)
 
 .PHONY: check

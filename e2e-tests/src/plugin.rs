@@ -1,5 +1,7 @@
 //! Runs `kubectl-pps`, as kubectl does for `kubectl pps`.
 
+use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -36,17 +38,25 @@ impl Answer {
 #[derive(Clone, Debug)]
 pub struct Plugin {
     kubeconfig: Option<PathBuf>,
+    /// Runs the plugin; without it, the plugin is run itself.
+    kubectl: Option<PathBuf>,
 }
 
 impl Plugin {
     /// One that uses this kubeconfig.
     pub fn new(kubeconfig: impl Into<PathBuf>) -> Self {
-        Self { kubeconfig: Some(kubeconfig.into()) }
+        Self { kubeconfig: Some(kubeconfig.into()), kubectl: None }
     }
 
     /// One without a cluster.
     pub fn without_cluster() -> Self {
-        Self { kubeconfig: None }
+        Self { kubeconfig: None, kubectl: None }
+    }
+
+    /// One that this kubectl finds on the `PATH` and runs.
+    #[must_use]
+    pub fn run_by(self, kubectl: impl Into<PathBuf>) -> Self {
+        Self { kubectl: Some(kubectl.into()), ..self }
     }
 
     /// Runs a command, without a terminal and without input.
@@ -66,8 +76,9 @@ impl Plugin {
 
     /// Starts a command, which is killed when it is dropped.
     pub fn start(&self, args: &[&str]) -> Result<Child> {
-        let mut command = Command::new(executable()?);
-        self.prepare(&mut command).args(args);
+        let mut words = self.words()?.into_iter();
+        let mut command = Command::new(words.next().context("no program")?);
+        self.prepare(&mut command)?.args(words).args(args);
         Ok(command.spawn()?)
     }
 
@@ -130,12 +141,13 @@ impl Plugin {
     /// Starts a command on a terminal of so many columns.
     fn start_on_terminal(&self, args: &[&str], columns: u16) -> Result<Child> {
         let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
-        let program = executable()?;
-        let words: Vec<String> =
-            [program.to_string_lossy().as_ref()].iter().chain(args).map(|word| quote(word)).collect();
+        let program = self.words()?;
+        let program = program.iter().map(|word| word.to_string_lossy());
+        let args = args.iter().map(|&arg| arg.into());
+        let words: Vec<String> = program.chain(args).map(|word| quote(&word)).collect();
         let shell = format!("stty cols {columns} rows 50 -echo; exec {}", words.join(" "));
         let mut command = Command::new("script");
-        self.prepare(&mut command).env("TERM", "xterm-256color").env("SHELL", "/bin/sh").args([
+        self.prepare(&mut command)?.env("TERM", "xterm-256color").env("SHELL", "/bin/sh").args([
             "--quiet",
             "--return",
             "--command",
@@ -145,16 +157,25 @@ impl Plugin {
         command.spawn().context("script (Debian: bsdutils)")
     }
 
-    fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        command
+    /// The program, and what comes before its arguments.
+    fn words(&self) -> Result<Vec<OsString>> {
+        Ok(match &self.kubectl {
+            Some(kubectl) => vec![kubectl.into(), "pps".into()],
+            None => vec![executable()?.into()],
+        })
+    }
+
+    fn prepare<'a>(&self, command: &'a mut Command) -> Result<&'a mut Command> {
+        let command = command
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("PATH", search_path(&[folder()?])?)
             .env("HOME", "/nonexistent")
             .envs(self.kubeconfig.as_deref().map(|path: &Path| ("KUBECONFIG", path)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true)
+            .kill_on_drop(true);
+        Ok(command)
     }
 }
 
@@ -174,4 +195,15 @@ async fn finish(child: Child, args: &[&str]) -> Result<Answer> {
 pub fn executable() -> Result<PathBuf> {
     beside_current_exe(EXECUTABLE)
         .with_context(|| format!("{EXECUTABLE} is not built: cargo build --bin {EXECUTABLE}"))
+}
+
+/// The folder that has to be on the `PATH` so that kubectl finds the plugin.
+pub fn folder() -> Result<PathBuf> {
+    Ok(executable()?.parent().context("the plugin is in no folder")?.to_owned())
+}
+
+/// The `PATH` of this process, with these folders before all others.
+pub fn search_path(first: &[PathBuf]) -> Result<OsString> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    Ok(env::join_paths(first.iter().cloned().chain(env::split_paths(&path)))?)
 }

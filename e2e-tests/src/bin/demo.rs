@@ -1,5 +1,9 @@
 //! The demo plays the same story twice, first without the product, then with it: the cluster's load changes, all
-//! Pods of two StatefulSets are deleted, and a table shows where their successors run.
+//! Pods of two StatefulSets are deleted, and a table shows where their successors run. Then a Pod is Pending, and the
+//! plugin `kubectl pps` lets it go.
+
+#[path = "demo/tour.rs"]
+mod tour;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -21,6 +25,8 @@ use pps_e2e::sidecar::SidecarOptions;
 use pps_e2e::wait::{Progress, wait_for};
 use serde_json::json;
 
+use tour::Tour;
+
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const REPLICAS: u32 = 6;
 const NODES: usize = 6;
@@ -35,8 +41,8 @@ const QUEUE: &str = "queue";
 /// Shows what PersistentPodState does, on a real Kubernetes control plane of its own.
 ///
 /// Two StatefulSets with six Pods each run on six nodes in three zones. Other nodes become busy, then all Pods
-/// are deleted at once: first without the product, then with it. Exits with 1 if a Pod with a PersistentPodState
-/// does not return to its node.
+/// are deleted at once: first without the product, then with it. Then a Pod waits for a cordoned node, and kubectl pps
+/// moves it. Exits with 1 if a Pod with a PersistentPodState does not return to its node, or does not move.
 #[derive(Debug, Parser)]
 #[command(name = "pps-demo", version)]
 struct Args {
@@ -89,6 +95,12 @@ async fn run(args: &Args) -> Result<bool> {
     let evaluations = cluster.webhook()?.evaluations();
     eprintln!("  the policy answered {evaluations} requests; docs/benchmarks.md says how long it takes");
 
+    let tour = Tour::new(&cluster)?;
+    println!(
+        "\nA Pod of {DATABASE} must return to a cordoned node: the plugin says why it is Pending, and moves it."
+    );
+    let has_moved = Box::pin(tour.play("with", DATABASE)).await?;
+
     let [home_nodes, home_ips, pods] = with.counts();
     let [away_nodes, away_ips, _] = without.counts();
     println!(
@@ -99,13 +111,16 @@ async fn run(args: &Args) -> Result<bool> {
         let kubeconfig = cluster.control_plane.kubeconfig_for(control_plane::ADMIN)?;
         println!("\nThe cluster runs until Ctrl-C. Try:\n");
         println!("    export KUBECONFIG={}", kubeconfig.display());
+        println!("    export PATH={}:$PATH   # has kubectl-pps and kubectl", tour.folders());
+        println!("    kubectl pps status -n with");
+        println!("    kubectl pps explain {DATABASE}-0 -n with");
         println!("    kubectl get pps -A");
         println!("    kubectl -n with get pods -o wide");
         println!("    kubectl -n with describe pps {QUEUE}");
         tokio::signal::ctrl_c().await?;
     }
     cluster.shutdown().await?;
-    Ok(home_nodes == pods && home_ips == pods)
+    Ok(home_nodes == pods && home_ips == pods && has_moved)
 }
 
 /// Each Pod before it was deleted, and its successor.
