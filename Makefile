@@ -79,6 +79,10 @@ site: ## Build the site in target/site: the documents with search, and the playg
 playground-picture: playground ## Draw a state of the playground in docs/images/playground.png
 	UPDATE=1 $(MAKE) --no-print-directory e2e-tests T='-- browser::page::picture::'
 
+.PHONY: terminal-picture
+terminal-picture: ## Play a session of kubectl pps on a real control plane, and draw it in docs/images/kubectl-pps.svg
+	UPDATE=1 $(MAKE) --no-print-directory e2e-tests T='-- kubectl_pps::picture::'
+
 .PHONY: setup
 setup: control-plane policy.wasm
 
