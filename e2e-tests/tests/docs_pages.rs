@@ -8,7 +8,7 @@ mod scenes;
 mod shell;
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -18,7 +18,7 @@ use pps_e2e::{
     install::Installation,
     kubewarden::Controller,
     manifests::render,
-    report,
+    plugin, report,
     repository::repository_file,
     scratch::Scratch,
 };
@@ -108,9 +108,9 @@ async fn start_shell(cluster: &Cluster, installation: &Installation, folder: &Pa
     fs::write(folder.join("volume.yaml"), scenes::volume()).unwrap();
 
     let kubeconfig = control_plane.kubeconfig_for(ADMIN).unwrap();
-    let programs = [control_plane.binaries().folder().to_owned(), render::folder().unwrap()];
-    let path = env::var_os("PATH").unwrap_or_default();
-    let path = env::join_paths(programs.into_iter().chain(env::split_paths(&path))).unwrap();
+    let folders =
+        [control_plane.binaries().folder().to_owned(), render::folder().unwrap(), plugin::folder().unwrap()];
+    let path = plugin::search_path(&folders).unwrap();
     let variables = [("PATH", path), ("KUBECONFIG", kubeconfig.clone().into_os_string())];
 
     let (registry, _) = installation.published.sidecar.split_once('/').unwrap();
