@@ -259,6 +259,9 @@ pub struct PodView {
     /// Whether this Pod ran in the beginning, so that it is not known what was recorded when it was created.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_adopted: bool,
+    /// Whether it has a former template, and a rollout has not reached it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_outdated: bool,
     /// Why it cannot be evicted from the node that is drained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_by: Option<String>,

@@ -68,8 +68,12 @@ fn view_pods(cluster: &Cluster, workload: &Workload, is_last: bool) -> Vec<PodVi
         return Vec::new();
     }
     let surplus = cluster.pods.of(&workload.target.name).filter(|(name, _)| !workload.wants(name));
-    let names = workload.wanted.iter().chain(surplus.map(|(name, _)| name));
-    names.map(|name| view_pod(cluster, workload, name, is_last)).collect()
+    let wanted = workload.wanted.iter().enumerate().map(|(place, name)| {
+        let is_outdated =
+            cluster.pods.get(name).is_some_and(|pod| workload.would_replace(place, pod.revision));
+        PodView { is_outdated, ..view_pod(cluster, workload, name, is_last) }
+    });
+    wanted.chain(surplus.map(|(name, _)| view_pod(cluster, workload, name, is_last))).collect()
 }
 
 fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -> PodView {
@@ -115,6 +119,7 @@ fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -
         warnings: pod.map(|pod| pod.warnings.clone()).unwrap_or_default(),
         refusal,
         is_adopted: pod.is_some_and(|pod| pod.is_adopted),
+        is_outdated: false,
         kept_by: cluster.kept.get(name).filter(|_| pod.is_some()).cloned(),
     }
 }

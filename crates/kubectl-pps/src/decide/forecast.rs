@@ -6,9 +6,11 @@
 mod answer;
 mod question;
 mod reasons;
+mod rollout;
 mod scenario;
 #[cfg(test)]
 mod tests;
+mod why;
 
 use std::collections::BTreeSet;
 
@@ -16,6 +18,8 @@ use pps_simulation::{Limits, Severity, Source, run_within};
 use serde::Serialize;
 
 pub use self::question::Question;
+use super::hand::Hand;
+use super::names::list;
 use crate::snapshot::{Scope, Snapshot, WorkloadKey};
 use crate::{Failure, Outcome};
 
@@ -27,16 +31,59 @@ pub struct Forecast {
     pub question: String,
     /// The Pods that something would happen to, by namespace and name.
     pub pods: Vec<PodForecast>,
+    /// Pods that are Pending now, and that nothing would change for.
+    pub already_pending: Vec<PodName>,
+    /// Rollouts that would not reach all Pods.
+    pub stopped_rollouts: Vec<StoppedRollout>,
     /// The recorded states that would be dropped after the grace period for missing nodes.
     pub forgotten: Vec<Forgotten>,
     /// Pods that would lose their node and are not simulated.
     pub not_simulated: Vec<Displaced>,
+    /// Whether nodes are drained: `kubectl drain` refuses some Pods.
+    #[serde(skip)]
+    pub is_drain: bool,
+    /// What to do about it.
+    pub advice: Option<Advice>,
     /// What else one should know.
     pub notes: Vec<String>,
     /// What could not be read.
     pub unseen: Vec<String>,
     /// Whether the answer is incomplete because of it.
     pub incomplete: bool,
+}
+
+/// A Pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub pod: String,
+}
+
+/// A rollout that would stop at a Pod that does not become Ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoppedRollout {
+    /// The namespace.
+    pub namespace: String,
+    /// The StatefulSet.
+    pub workload: String,
+    /// The Pod at which it stops.
+    pub at: String,
+    /// The Pods that keep their former template, in the order in which the rollout would reach them.
+    pub not_reached: Vec<String>,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Advice {
+    /// What it is for.
+    pub text: String,
+    /// The command.
+    pub command: String,
 }
 
 /// What would happen to one Pod.
@@ -57,6 +104,8 @@ pub struct PodForecast {
     pub node_then: Option<String>,
     /// The scheduler would take one of these nodes.
     pub may_land_on: Vec<String>,
+    /// All other nodes that could take it. Empty unless it would run.
+    pub others: Vec<String>,
     /// The node that is recorded of it now.
     pub recorded_node: Option<String>,
     /// Whether it would have what was recorded. None if nothing was.
@@ -120,7 +169,8 @@ pub struct Displaced {
 impl Forecast {
     /// Not well if a Pod would have no node that has one now, or would be refused or stay where it must go.
     pub fn outcome(&self) -> Outcome {
-        let is_well = self.pods.iter().all(|pod| matches!(pod.then, Then::Running | Then::Removed));
+        let is_well = self.pods.iter().all(|pod| matches!(pod.then, Then::Running | Then::Removed))
+            && self.stopped_rollouts.is_empty();
         match (is_well, self.incomplete) {
             (false, _) => Outcome::NotWell,
             (true, true) => Outcome::Incomplete,
@@ -138,6 +188,7 @@ pub fn forecast(
     snapshot: &Snapshot,
     question: &Question,
     workload: Option<&[WorkloadKey]>,
+    hand: &Hand,
 ) -> Result<Forecast, Failure> {
     let Some(nodes) = &snapshot.nodes else {
         let why = snapshot.unseen.iter().find(|unseen| unseen.what.contains("nodes"));
@@ -149,13 +200,22 @@ pub fn forecast(
         let count = nodes.len();
         return Err(Failure::Refused(format!("the cluster has {count} nodes: at most {most} are simulated")));
     }
-    question.check(nodes)?;
-    let mut forecast = Forecast { question: question.in_words(), ..Forecast::default() };
+    question.check(snapshot, nodes, hand)?;
+    let is_drain = matches!(question, Question::Drain(_));
+    let mut forecast = Forecast { question: question.in_words(), is_drain, ..Forecast::default() };
+    let gone = question.gone_nodes(nodes);
+    if !gone.is_empty() {
+        let (verb, it) = if gone.len() == 1 { ("does", "it") } else { ("do", "them") };
+        forecast.notes.push(format!(
+            "{} {verb} not exist any more: Kubernetes deletes the Pods that are still bound to {it}, after about a minute",
+            list(&gone, "and")
+        ));
+    }
     let namespaces = namespaces(snapshot, question, workload);
     for namespace in &namespaces {
         let changes = question.changes(snapshot, namespace);
         forecast.notes.extend(changes.notes);
-        let scenario = scenario::of(snapshot, namespace, changes.actions);
+        let scenario = scenario::of(snapshot, namespace, changes.actions, &gone);
         let result = run_within(&scenario, &Limits::CLUSTER);
         if let Some(refused) = result.problems.iter().find(|problem| {
             problem.severity == Severity::Error
@@ -171,6 +231,16 @@ pub fn forecast(
             only.iter().any(|key| key.namespace == pod.namespace && key.name == pod.workload)
         };
         forecast.pods.retain(is_meant);
+        let is_meant = |namespace: &str, name: &str| {
+            only.iter().any(|key| key.namespace == namespace && key.name == name)
+        };
+        forecast.stopped_rollouts.retain(|one| is_meant(&one.namespace, &one.workload));
+        forecast.already_pending.retain(|one| {
+            snapshot
+                .pod(&one.namespace, &one.pod)
+                .and_then(crate::snapshot::Pod::owner)
+                .is_some_and(|(owner, _)| is_meant(&one.namespace, &owner.name))
+        });
         let unknown = only.iter().filter(|key| key.kind != "StatefulSet");
         let note = |key: &WorkloadKey| format!("{}/{}: this kind is not simulated", key.kind, key.name);
         forecast.notes.extend(unknown.map(note));
@@ -186,11 +256,26 @@ pub fn forecast(
     }
     add_unseen(&mut forecast, snapshot);
     forecast.pods.sort_by(|one, other| order(one).cmp(&order(other)));
+    forecast.already_pending.sort();
     forecast.not_simulated.sort();
     forecast.not_simulated.dedup();
+    forecast.advice = advice(&forecast.pods, hand);
     let mut said = BTreeSet::new();
     forecast.notes.retain(|note| said.insert(note.clone()));
     Ok(forecast)
+}
+
+/// How to let a Pod start elsewhere that only its recorded state would keep Pending.
+fn advice(pods: &[PodForecast], hand: &Hand) -> Option<Advice> {
+    let is_held = |pod: &&PodForecast| pod.then == Then::Pending && !pod.without_its_state.is_empty();
+    let held: Vec<&PodForecast> = pods.iter().filter(is_held).collect();
+    let first = held.first()?;
+    let text = match held.len() {
+        1 => format!("{} would wait for what is recorded of it. To let it start elsewhere", first.pod),
+        count => format!("{count} Pods would wait for what is recorded of them. To let one start elsewhere"),
+    };
+    let command = hand.pps(&format!("move {} --anywhere", first.pod), &first.namespace);
+    Some(Advice { text, command })
 }
 
 /// Says that Pods of other namespaces lose their nodes, too: a node that is drained or lost is that of all namespaces. An
@@ -211,7 +296,7 @@ fn add_other_namespaces(forecast: &mut Forecast, snapshot: &Snapshot, question: 
     forecast.notes.push(format!(
         "{} of StatefulSets in other namespaces would lose their nodes as well ({}): -A forecasts them",
         if others.len() == 1 { "1 Pod".to_owned() } else { format!("{} Pods", others.len()) },
-        answer::list(&names, 3),
+        list(&names, "and"),
     ));
     forecast.incomplete |= forecast.pods.is_empty();
 }

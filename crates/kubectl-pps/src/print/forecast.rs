@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Role, Style, Table, printable, wrap};
-use crate::decide::forecast::{Forecast, PodForecast, Then};
+use super::text::Text;
+use super::{Role, Style, Table};
+use crate::decide::forecast::{Displaced, Forecast, PodForecast, Then};
+use crate::decide::landing::Landing;
+use crate::decide::names::list;
 
 /// How many nodes a cell names.
 const NAMED: usize = 2;
@@ -12,30 +15,35 @@ const LINES: usize = 20;
 
 /// The forecast as a table, with what follows from it.
 pub fn forecast(forecast: &Forecast, style: Style, is_wide: bool, has_namespaces: bool) -> String {
-    let mut text =
-        format!("{}\n", style.paint(Role::Strong, &printable(&format!("If {}:", forecast.question))));
+    let mut text = Text::new(style);
+    text.sentence("", Some(Role::Strong), &format!("If {}:", forecast.question));
     if forecast.pods.is_empty() {
-        text.push_str("No Pod of a StatefulSet would be touched.\n");
+        let nothing = if forecast.stopped_rollouts.is_empty() {
+            "No Pod of a StatefulSet would be touched."
+        } else {
+            "No Pod would be replaced."
+        };
+        text.sentence("", None, nothing);
     } else {
-        text.push('\n');
-        text.push_str(&table(forecast, style, is_wide, has_namespaces));
-        text.push('\n');
-        text.push_str(&summary(forecast, style));
-        let is_held = |pod: &&PodForecast| pod.then == Then::Pending && !pod.without_its_state.is_empty();
-        if let Some(pod) = forecast.pods.iter().find(is_held) {
-            let advice = format!(
-                "What is recorded holds such a Pod. To let it go: kubectl pps move {} -n {} --anywhere",
-                pod.pod, pod.namespace
-            );
-            text.push_str(&wrapped(style, &advice));
+        text.push("\n");
+        text.push(&table(forecast, style, is_wide, has_namespaces));
+        text.push("\n");
+        if !is_wide {
+            reasons(&mut text, forecast);
         }
+        summary(&mut text, forecast);
     }
-    text.push_str(&forgotten(forecast, style));
-    text.push_str(&not_simulated(forecast, style));
+    already_pending(&mut text, forecast, has_namespaces);
+    stopped(&mut text, forecast);
+    if let Some(advice) = &forecast.advice {
+        text.command("", &advice.text, &advice.command);
+    }
+    forgotten(&mut text, forecast);
+    not_simulated(&mut text, forecast);
     for note in caveats(forecast).iter().chain(&forecast.notes).take(LINES) {
-        text.push_str(&wrapped(style, &format!("note: {note}")));
+        text.marked(Role::Warning, "note:", note);
     }
-    text
+    text.into_lines()
 }
 
 fn table(forecast: &Forecast, style: Style, is_wide: bool, has_namespaces: bool) -> String {
@@ -62,7 +70,7 @@ fn table(forecast: &Forecast, style: Style, is_wide: bool, has_namespaces: bool)
             cells.push((pod.recorded_node.as_deref().unwrap_or_default(), None));
             cells.push((pod.workload.as_str(), None));
         }
-        cells.push((pod.why.as_str(), None));
+        cells.push((if is_wide { &pod.why } else { brief(pod) }, None));
         table.row(&cells);
     }
     table.render()
@@ -90,7 +98,65 @@ fn then(pod: &PodForecast, is_wide: bool) -> (String, Role) {
     }
 }
 
-fn summary(forecast: &Forecast, style: Style) -> String {
+/// Why, in the few words that fit into a row.
+fn brief(pod: &PodForecast) -> &str {
+    match pod.then {
+        Then::Running | Then::Removed => &pod.why,
+        Then::Pending if pod.without_its_state.is_empty() => "no node can take it",
+        Then::Pending => "its recorded state keeps it",
+        Then::Refused => "its creation is refused",
+        Then::NotCreated => "waits for another Pod",
+        Then::NotEvicted => "a PodDisruptionBudget protects it",
+    }
+}
+
+/// The whole reasons, each once for all Pods that have it.
+fn reasons(text: &mut Text, forecast: &Forecast) {
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    let mut places = BTreeMap::new();
+    for pod in &forecast.pods {
+        let Some(why) = detail(pod) else { continue };
+        let place = *places.entry(why.clone()).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push((why, Vec::new()));
+        }
+        if let Some((_, pods)) = groups.get_mut(place) {
+            pods.push(pod.pod.clone());
+        }
+    }
+    let more = groups.len().saturating_sub(LINES);
+    for (why, pods) in groups.iter().take(LINES) {
+        text.sentence("", None, &format!("{}: {}", list(pods, "and"), sentence(why)));
+    }
+    if more > 0 {
+        text.sentence("", None, &format!("{more} more reasons: -o wide shows them."));
+    }
+    if !groups.is_empty() {
+        text.push("\n");
+    }
+}
+
+/// What the row of a Pod does not say.
+fn detail(pod: &PodForecast) -> Option<String> {
+    if pod.then == Then::Running {
+        let is_all_said = pod.others.is_empty() && pod.may_land_on.len() <= NAMED;
+        let landing = Landing::new(pod.may_land_on.clone(), pod.others.clone());
+        return (!is_all_said && !landing.is_nowhere()).then(|| landing.to_string());
+    }
+    (brief(pod) != pod.why && !pod.why.is_empty()).then(|| pod.why.clone())
+}
+
+/// With a full stop.
+fn sentence(text: &str) -> String {
+    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
+}
+
+fn pods(count: usize) -> String {
+    if count == 1 { "1 Pod".to_owned() } else { format!("{count} Pods") }
+}
+
+/// How many Pods would be how: the numbers add up to the rows of the table.
+fn summary(text: &mut Text, forecast: &Forecast) {
     let count = |then: Then| forecast.pods.iter().filter(|pod| pod.then == then).count();
     let parts = [
         (count(Then::Running), "would run", Role::Good),
@@ -100,50 +166,109 @@ fn summary(forecast: &Forecast, style: Style) -> String {
         (count(Then::NotEvicted), "could not be evicted", Role::Bad),
         (count(Then::Removed), "would be removed", Role::Dim),
     ];
-    let parts = parts.into_iter().filter(|(count, ..)| *count > 0);
-    let parts: Vec<String> = parts
-        .map(|(count, what, role)| {
-            let pods = if count == 1 { "1 Pod".to_owned() } else { format!("{count} Pods") };
-            style.paint(role, &format!("{pods} {what}"))
-        })
-        .collect();
-    format!("{}.\n", parts.join(", "))
+    let parts: Vec<_> = parts.into_iter().filter(|(count, ..)| *count > 0).collect();
+    // The worst one gives the line its colour.
+    let role = parts.iter().map(|(.., role)| *role).find(|role| *role == Role::Bad);
+    let role = role.or_else(|| parts.first().map(|(.., role)| *role));
+    let sentence = match parts.as_slice() {
+        [(count, what, _)] => format!("{} {what}.", pods(*count)),
+        parts => {
+            let parts: Vec<String> = parts.iter().map(|(count, what, _)| format!("{count} {what}")).collect();
+            format!("{}: {}.", pods(forecast.pods.len()), parts.join(", "))
+        }
+    };
+    text.sentence("", role, &sentence);
 }
 
-fn forgotten(forecast: &Forecast, style: Style) -> String {
-    let lines = forecast.forgotten.iter().take(LINES).map(|one| {
-        let text = format!(
+fn already_pending(text: &mut Text, forecast: &Forecast, has_namespaces: bool) {
+    let name = |namespace: &str, pod: &str| {
+        if has_namespaces { format!("{namespace}/{pod}") } else { pod.to_owned() }
+    };
+    let names: Vec<String> =
+        forecast.already_pending.iter().map(|one| name(&one.namespace, &one.pod)).collect();
+    let sentence = match names.len() {
+        0 => return,
+        1 => format!("Pending already, and not counted here: {}.", names[0]),
+        count => format!("{count} Pods are Pending already, and not counted here: {}.", list(&names, "and")),
+    };
+    text.sentence("", None, &sentence);
+}
+
+fn stopped(text: &mut Text, forecast: &Forecast) {
+    for one in forecast.stopped_rollouts.iter().take(LINES) {
+        let rest = match one.not_reached.as_slice() {
+            [] => String::new(),
+            [pod] => {
+                format!(" It does not reach {pod}, which keeps its former template and is not forecast.")
+            }
+            pods => format!(
+                " It does not reach {}, which keep their former template and are not forecast.",
+                list(pods, "and")
+            ),
+        };
+        let sentence = format!(
+            "The rollout of StatefulSet {} stops at {}, which does not become Ready.{rest}",
+            one.workload, one.at
+        );
+        text.sentence("", Some(Role::Bad), &sentence);
+    }
+}
+
+fn forgotten(text: &mut Text, forecast: &Forecast) {
+    for one in forecast.forgotten.iter().take(LINES) {
+        let sentence = format!(
             "After the grace period, PersistentPodState {}/{} would forget {} (nodeDeletionPolicy: Forget).",
             one.namespace,
             one.pps,
-            named(&one.pods)
+            list(&one.pods, "and")
         );
-        wrapped(style, &text)
-    });
-    lines.collect()
+        text.sentence("", None, &sentence);
+    }
 }
 
-fn not_simulated(forecast: &Forecast, style: Style) -> String {
-    let mut text = String::new();
-    let (important, others): (Vec<_>, Vec<_>) = forecast.not_simulated.iter().partition(|pod| pod.has_pps);
+/// Pods that lose their node and belong to no StatefulSet that was read.
+fn not_simulated(text: &mut Text, forecast: &Forecast) {
+    let (important, others): (Vec<&Displaced>, Vec<_>) =
+        forecast.not_simulated.iter().partition(|pod| pod.has_pps);
     for pod in important.iter().take(LINES) {
         let owner = pod.owner.as_deref().unwrap_or_default();
-        let line = format!(
+        let sentence = format!(
             "{}/{} would lose {}. Its workload {owner} has a PersistentPodState, but this kind is not simulated: where the Pod would go is not known.",
             pod.namespace, pod.pod, pod.node
         );
-        text.push_str(&wrapped(style, &line));
+        text.sentence("", None, &sentence);
     }
-    if !others.is_empty() {
-        let names: Vec<String> = others.iter().map(|pod| format!("{}/{}", pod.namespace, pod.pod)).collect();
-        let its = if names.len() == 1 { "its" } else { "their" };
-        let line = format!(
-            "Not simulated, as no StatefulSet here has them: {} would lose {its} node and need room elsewhere.",
-            named(&names)
+    let (bare, owned): (Vec<&Displaced>, Vec<_>) = others.into_iter().partition(|pod| pod.owner.is_none());
+    let names = |pods: &[&Displaced]| {
+        let names: Vec<String> = pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.pod)).collect();
+        list(&names, "and")
+    };
+    if !owned.is_empty() {
+        let (node, controller) = if owned.len() == 1 {
+            ("its node", "its controller creates")
+        } else {
+            ("their nodes", "their controllers create")
+        };
+        let sentence = format!(
+            "Not simulated: {} would lose {node}; {controller} new Pods, which need room elsewhere.",
+            names(&owned)
         );
-        text.push_str(&wrapped(style, &line));
+        text.sentence("", None, &sentence);
     }
-    text
+    if !bare.is_empty() {
+        let (has, it) = if bare.len() == 1 { ("has", "it") } else { ("have", "them") };
+        let refused = if forecast.is_drain {
+            format!("A drain refuses to delete {it} without --force. ")
+        } else {
+            String::new()
+        };
+        let sentence = format!(
+            "{} {has} no controller. {refused}Nothing creates {it} again once {it_is} deleted.",
+            names(&bare),
+            it_is = if bare.len() == 1 { "it is" } else { "they are" }
+        );
+        text.sentence("", Some(Role::Warning), &sentence);
+    }
 }
 
 /// What is left out, each with the Pods that it is about.
@@ -154,121 +279,8 @@ fn caveats(forecast: &Forecast) -> Vec<String> {
             pods.entry(caveat).or_default().push(pod.pod.clone());
         }
     }
-    pods.into_iter().map(|(caveat, pods)| format!("{}: {caveat}", named(&pods))).collect()
-}
-
-fn named(names: &[String]) -> String {
-    const MOST: usize = 4;
-    if names.len() <= MOST {
-        names.join(", ")
-    } else {
-        format!("{} and {} others", names[..MOST].join(", "), names.len() - MOST)
-    }
-}
-
-fn wrapped(style: Style, text: &str) -> String {
-    let text = printable(text);
-    match style.width {
-        Some(width) => wrap(&text, width).into_iter().map(|line| line + "\n").collect(),
-        None => text + "\n",
-    }
+    pods.into_iter().map(|(caveat, pods)| format!("{}: {caveat}", list(&pods, "and"))).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::decide::forecast::{Displaced, Forgotten};
-
-    use super::*;
-
-    fn pod(name: &str, then: Then, node_then: Option<&str>, may_land_on: &[&str], why: &str) -> PodForecast {
-        PodForecast {
-            namespace: "shop".into(),
-            workload: "db".into(),
-            pod: name.into(),
-            node_now: Some("node-1".into()),
-            then,
-            node_then: node_then.map(str::to_owned),
-            may_land_on: may_land_on.iter().map(|node| (*node).to_owned()).collect(),
-            recorded_node: Some("node-1".into()),
-            as_recorded: None,
-            why: why.into(),
-            excluded_by: Vec::new(),
-            without_its_state: Vec::new(),
-            caveats: vec!["its host ports are not simulated".into()],
-        }
-    }
-
-    fn sample() -> Forecast {
-        let other = |name: &str, has_pps| Displaced {
-            namespace: "shop".into(),
-            pod: name.into(),
-            node: "node-1".into(),
-            owner: Some("Database/x".into()),
-            has_pps,
-        };
-        let held = |pod| PodForecast { without_its_state: vec!["node-2".into()], ..pod };
-        Forecast {
-            question: "node-1 is drained".into(),
-            pods: vec![
-                pod(
-                    "db-0",
-                    Then::Running,
-                    Some("node-2"),
-                    &["node-2", "node-3", "node-4"],
-                    "as recorded: zone=a",
-                ),
-                held(pod(
-                    "db-1",
-                    Then::Pending,
-                    None,
-                    &[],
-                    "998 nodes: the Pod's recorded state requires kubernetes.io/hostname node-1; node-1: it is cordoned",
-                )),
-                pod("db-2", Then::NotEvicted, Some("node-1"), &[], "PodDisruptionBudget db needs 2 Pods"),
-            ],
-            forgotten: vec![Forgotten {
-                namespace: "shop".into(),
-                pps: "db".into(),
-                pods: (0..6).map(|index| format!("db-{index}")).collect(),
-            }],
-            not_simulated: vec![other("x-0", true), other("web-5d4", false)],
-            notes: vec!["Node/node-1 \u{1b}[2Jis odd".into()],
-            ..Forecast::default()
-        }
-    }
-
-    #[test]
-    fn a_forecast_says_where_each_pod_would_be_and_why() {
-        let expected = "\
-If node-1 is drained:
-
-POD   NOW     THEN                WHY
-db-0  node-1  node-2 or 2 others  as recorded: zone=a
-db-1  node-1  Pending             998 nodes: the Pod's recorded state requires kubernetes.io/hostname node-1; node-1: it is cordoned
-db-2  node-1  not evicted         PodDisruptionBudget db needs 2 Pods
-
-1 Pod would run, 1 Pod would be Pending, 1 Pod could not be evicted.
-What is recorded holds such a Pod. To let it go: kubectl pps move db-1 -n shop --anywhere
-After the grace period, PersistentPodState shop/db would forget db-0, db-1, db-2, db-3 and 2 others (nodeDeletionPolicy: Forget).
-shop/x-0 would lose node-1. Its workload Database/x has a PersistentPodState, but this kind is not simulated: where the Pod would go is not known.
-Not simulated, as no StatefulSet here has them: shop/web-5d4 would lose its node and need room elsewhere.
-note: db-0, db-1, db-2: its host ports are not simulated
-note: Node/node-1 \u{fffd}[2Jis odd
-";
-        let text = forecast(&sample(), Style::PLAIN, false, false);
-        assert_eq!(text, expected);
-    }
-
-    #[test]
-    fn no_line_is_longer_than_the_terminal_is_wide() {
-        let text = forecast(&sample(), Style { has_color: false, width: Some(80) }, false, true);
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    }
-
-    #[test]
-    fn nothing_that_happens_is_said() {
-        let nothing = Forecast { question: "node-1 is drained".into(), ..Forecast::default() };
-        let text = forecast(&nothing, Style::PLAIN, false, false);
-        assert_eq!(text, "If node-1 is drained:\nNo Pod of a StatefulSet would be touched.\n");
-    }
-}
+mod tests;

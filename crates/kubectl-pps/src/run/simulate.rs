@@ -7,7 +7,7 @@ use pps_manifest::yaml;
 use serde_json::Value;
 
 use super::file;
-use super::status::scope;
+use super::status::{hand, scope};
 use crate::args::{Connection, Output, Simulate};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read, read_budgets};
@@ -36,7 +36,7 @@ pub(super) async fn run(
     }
     let index = Index::of(&snapshot);
     let only = args.workload.as_deref().map(|text| named(&snapshot, &index, text)).transpose()?;
-    let answer = forecast(&snapshot, &question, only.as_deref())?;
+    let answer = forecast(&snapshot, &question, only.as_deref(), &hand(connection, &connected.namespace))?;
     if let Some(text) = print::for_programs(args.output.output, &answer) {
         terminal.print(&text)?;
         return Ok(answer.outcome());

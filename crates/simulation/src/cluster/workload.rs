@@ -144,6 +144,11 @@ impl Workload {
         }
     }
 
+    /// Whether a rollout replaces a Pod of this revision, at this place in the order of the Pods.
+    pub(crate) fn would_replace(&self, place: usize, revision: usize) -> bool {
+        self.partition().is_some_and(|partition| place >= partition) && revision != self.update_revision()
+    }
+
     /// Whether it wants a Pod of this name.
     pub(crate) fn wants(&self, pod: &str) -> bool {
         self.demand.wants(&self.target.name, pod, 0) == Wanted::Yes

@@ -5,13 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use pps_core::pps::KIND;
 use pps_simulation::{Event, EventKind, Phase, PodView, RunResult, Scenario, Severity, Source, Step};
 
-use super::{Displaced, Forecast, Forgotten, PodForecast, Then, reasons};
+use super::why::{why_pending, why_there};
+use super::{Displaced, Forecast, Forgotten, PodForecast, PodName, Then, reasons, rollout};
+use crate::decide::names::list;
 use crate::snapshot::Snapshot;
 
-/// How many nodes a sentence names.
-const NAMED: usize = 3;
-/// How many reasons a sentence has.
-const REASONS: usize = 3;
 /// What happens to a Pod itself.
 const TOUCHES: [EventKind; 6] = [
     EventKind::Deleted,
@@ -39,7 +37,6 @@ pub(super) fn add(
     let now = |pod: &str| snapshot.pod(namespace, pod).and_then(|pod| pod.node()).map(str::to_owned);
     let mut workloads = BTreeSet::new();
     let mut there = BTreeSet::new();
-    let mut pending_anyway = Vec::new();
     for view in &last.world.pods {
         there.insert(view.name.as_str());
         let is_concerned = touched.contains(view.name.as_str())
@@ -47,7 +44,8 @@ pub(super) fn add(
             || told.waits.contains_key(view.workload.as_str()) && matches!(view.phase, Phase::NotCreated);
         if !is_concerned {
             if view.phase != Phase::Running && view.node.is_none() {
-                pending_anyway.push(view.name.clone());
+                let (namespace, pod) = (namespace.to_owned(), view.name.clone());
+                forecast.already_pending.push(PodName { namespace, pod });
             }
             continue;
         }
@@ -66,13 +64,11 @@ pub(super) fn add(
     add_notes(forecast, scenario, result, &workloads);
     let anyway = touched_names(anyway, &touched);
     if !anyway.is_empty() {
-        let note =
-            format!("already now, without the question, something happens to {}", list(&anyway, NAMED));
-        forecast.notes.push(note);
+        let verb = if anyway.len() == 1 { "is" } else { "are" };
+        let names = list(&anyway, "and");
+        forecast.notes.push(format!("{names} {verb} being created or replaced now, with or without this"));
     }
-    if !pending_anyway.is_empty() {
-        forecast.notes.push(format!("{} would be Pending as now", list(&pending_anyway, NAMED)));
-    }
+    forecast.stopped_rollouts.extend(rollout::stopped(namespace, &scenario.actions, &last.world));
 }
 
 /// The Pods to which something happens in these steps.
@@ -87,13 +83,13 @@ fn touched_names(steps: &[Step], but: &BTreeSet<&str>) -> Vec<String> {
 }
 
 /// What was said about objects, the last of it.
-struct Told<'a> {
+pub(super) struct Told<'a> {
     /// What a workload waits for.
-    waits: BTreeMap<&'a str, &'a str>,
+    pub(super) waits: BTreeMap<&'a str, &'a str>,
     /// Where a Pod runs, and why there.
-    runs: BTreeMap<&'a str, &'a str>,
+    pub(super) runs: BTreeMap<&'a str, &'a str>,
     /// Why it runs nowhere.
-    pending: BTreeMap<&'a str, &'a str>,
+    pub(super) pending: BTreeMap<&'a str, &'a str>,
 }
 
 impl<'a> Told<'a> {
@@ -156,6 +152,7 @@ fn describe(
         then,
         node_then: view.node.clone(),
         may_land_on: view.may_land_on.clone(),
+        others: if then == Then::Running { others(view) } else { Vec::new() },
         recorded_node: recorded_node.cloned(),
         as_recorded: view.came_home.filter(|_| then == Then::Running),
         why,
@@ -163,6 +160,13 @@ fn describe(
         without_its_state,
         caveats: view.warnings.iter().filter_map(caveat).collect(),
     }
+}
+
+/// The nodes that could take it, but the best ones.
+fn others(view: &PodView) -> Vec<String> {
+    let best: BTreeSet<&String> = view.may_land_on.iter().collect();
+    let could = view.scheduler.iter().filter(|verdict| verdict.fits && !best.contains(&verdict.node));
+    could.map(|verdict| verdict.node.clone()).collect()
 }
 
 fn removed(
@@ -180,6 +184,7 @@ fn removed(
         then: Then::Removed,
         node_then: None,
         may_land_on: Vec::new(),
+        others: Vec::new(),
         recorded_node: recorded.cloned(),
         as_recorded: None,
         why: "its workload no longer wants it".into(),
@@ -187,60 +192,6 @@ fn removed(
         without_its_state: Vec::new(),
         caveats: Vec::new(),
     }
-}
-
-/// Why a Pod runs where it does.
-fn why_there(view: &PodView, told: &Told<'_>) -> String {
-    match (&view.recorded_before, view.came_home) {
-        (Some(state), Some(true)) => {
-            let facts: Vec<String> = state
-                .node_topology_labels
-                .iter()
-                .chain(&state.annotations)
-                .map(|(key, value)| format!("{}={value}", key.rsplit('/').next().unwrap_or(key)))
-                .collect();
-            if facts.is_empty() { "as recorded".into() } else { format!("as recorded: {}", facts.join(", ")) }
-        }
-        (Some(state), _) => {
-            // `runs on n2; its state was recorded on n1 (n1 is cordoned). The scheduler …`
-            let text = told.runs.get(view.name.as_str()).copied().unwrap_or_default();
-            let reason = text.split_once(" (").and_then(|(_, rest)| rest.split_once(')')).map(|(why, _)| why);
-            let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-            format!("not as recorded on {}{reason}", state.node_name)
-        }
-        (None, _) if view.is_adopted => "it gets a node".into(),
-        (None, _) => "nothing was recorded of it".into(),
-    }
-}
-
-fn why_pending(
-    view: &PodView,
-    excluded_by: &[reasons::Reason],
-    without_its_state: &[String],
-    told: &Told<'_>,
-) -> String {
-    let said = || {
-        let text = told.pending.get(view.name.as_str()).copied().unwrap_or("it waits");
-        text.strip_prefix("stays Pending: ").unwrap_or(text).to_owned()
-    };
-    if excluded_by.is_empty() {
-        return said();
-    }
-    let one = |reason: &reasons::Reason| {
-        let nodes =
-            if reason.nodes == 1 { reason.example.clone() } else { format!("{} nodes", reason.nodes) };
-        format!("{nodes}: {}", reason.text)
-    };
-    let mut listed: Vec<String> = excluded_by.iter().take(REASONS).map(one).collect();
-    let more: usize = excluded_by.iter().skip(REASONS).map(|reason| reason.nodes).sum();
-    if more > 0 {
-        listed.push(format!("{more} nodes: other reasons"));
-    }
-    let text = listed.join("; ");
-    if without_its_state.is_empty() {
-        return text;
-    }
-    format!("{text}. Without its recorded state it could go to {}", list(without_its_state, NAMED))
 }
 
 fn add_forgotten(forecast: &mut Forecast, snapshot: &Snapshot, namespace: &str, last: &Step) {
@@ -313,16 +264,5 @@ fn add_notes(forecast: &mut Forecast, scenario: &Scenario, result: &RunResult, w
         if !is_known {
             forecast.notes.push(format!("{} {}", event.object, event.text));
         }
-    }
-}
-
-/// `a, b and 3 others`
-pub(super) fn list(names: &[String], most: usize) -> String {
-    match names {
-        [] => String::new(),
-        names if names.len() <= most => names.join(", "),
-        // One more name is as short as a count of one.
-        names if names.len() == most + 1 => names.join(", "),
-        names => format!("{} and {} others", names[..most].join(", "), names.len() - most),
     }
 }

@@ -8,6 +8,7 @@ use pps_simulation::Action;
 use serde_json::{Map, Value};
 
 use crate::Failure;
+use crate::decide::hand::Hand;
 use crate::snapshot::{Node, Snapshot};
 
 /// A question about the cluster.
@@ -45,15 +46,16 @@ impl Question {
     }
 
     /// Whether what it names exists.
-    pub(super) fn check(&self, nodes: &BTreeMap<String, Node>) -> Result<(), Failure> {
+    pub(super) fn check(
+        &self,
+        snapshot: &Snapshot,
+        nodes: &BTreeMap<String, Node>,
+        hand: &Hand,
+    ) -> Result<(), Failure> {
         match self {
             Self::WithoutNodes(named) | Self::Drain(named) => {
-                match named.iter().find(|name| !nodes.contains_key(*name)) {
-                    Some(missing) => Err(Failure::Refused(format!(
-                        "there is no node {missing}; kubectl get nodes lists those that there are"
-                    ))),
-                    None => Ok(()),
-                }
+                let mut missing = named.iter().filter(|name| !nodes.contains_key(*name));
+                missing.try_for_each(|name| self.check_gone(snapshot, name, hand))
             }
             Self::ZoneDown(zone) => {
                 let zones: BTreeSet<&str> = nodes.values().filter_map(Node::zone).collect();
@@ -66,9 +68,48 @@ impl Question {
                 } else {
                     format!("there are {}", known.join(", "))
                 };
-                Err(Failure::Refused(format!("no node is in zone {zone}: {known}")))
+                Err(Failure::Usage(format!("no node is in zone {zone}: {known}")))
             }
             Self::Spec(objects) => objects.iter().try_for_each(check_kind),
+        }
+    }
+
+    /// Whether the question has an answer for a node that does not exist: the Pods that are still bound to it.
+    fn check_gone(&self, snapshot: &Snapshot, node: &str, hand: &Hand) -> Result<(), Failure> {
+        let bound = snapshot.pods.iter().filter(|pod| pod.node() == Some(node)).count();
+        if bound == 0 {
+            let recording = snapshot.pps.iter().find(|pps| {
+                pps.states().is_ok_and(|states| states.values().any(|state| state.node_name == node))
+            });
+            let hint = match recording {
+                Some(pps) => format!(
+                    "recorded states name it, and {} shows the Pods that wait for it",
+                    hand.pps("status", pps.namespace())
+                ),
+                None => format!("{} lists those that there are", hand.kubectl("get nodes")),
+            };
+            return Err(Failure::Usage(format!("there is no node {node}; {hint}")));
+        }
+        if matches!(self, Self::Drain(_)) {
+            let (pods, start) = if bound == 1 {
+                ("1 Pod is".to_owned(), "it starts")
+            } else {
+                (format!("{bound} Pods are"), "they start")
+            };
+            return Err(Failure::Usage(format!(
+                "node {node} does not exist any more, and cannot be drained. {pods} still bound to it: --without-node {node} forecasts where {start}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The nodes that it names and that do not exist any more.
+    pub(super) fn gone_nodes(&self, nodes: &BTreeMap<String, Node>) -> Vec<String> {
+        match self {
+            Self::WithoutNodes(named) => {
+                named.iter().filter(|name| !nodes.contains_key(*name)).cloned().collect()
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -134,7 +175,7 @@ fn check_kind(object: &Value) -> Result<(), Failure> {
     let group = group_of(object["apiVersion"].as_str().unwrap_or_default());
     let kind = object["kind"].as_str().unwrap_or_default();
     if !matches!((group, kind), ("apps" | GROUP, "StatefulSet") | (GROUP, KIND)) {
-        return Err(Failure::Refused(format!(
+        return Err(Failure::Usage(format!(
             "the file has {}: a forecast takes StatefulSets and PersistentPodStates",
             reference(object)
         )));

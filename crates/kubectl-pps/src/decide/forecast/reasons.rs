@@ -6,6 +6,11 @@ use pps_simulation::NodeVerdict;
 use pps_simulation::scheduler::ExclusionKind;
 use serde::Serialize;
 
+use crate::decide::names::list;
+
+/// How many nodes are named.
+const NAMED: usize = 4;
+
 /// A reason that excludes some nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -20,6 +25,22 @@ pub struct Reason {
     pub nodes: usize,
     /// One of them.
     pub example: String,
+    /// All of them.
+    #[serde(skip)]
+    pub names: Vec<String>,
+}
+
+impl Reason {
+    /// `node-3 and node-5 are cordoned`, or `998 nodes: the Pod's recorded state requires zone a`.
+    pub(super) fn in_words(&self) -> String {
+        let nodes =
+            if self.nodes <= NAMED { list(&self.names, "and") } else { format!("{} nodes", self.nodes) };
+        match (self.what, self.nodes) {
+            (ExclusionKind::Cordon, 1) => format!("{nodes} is cordoned"),
+            (ExclusionKind::Cordon, _) => format!("{nodes} are cordoned"),
+            _ => format!("{nodes}: {}", self.text),
+        }
+    }
 }
 
 /// Groups the first reason of each node, the most frequent one first.
@@ -34,8 +55,10 @@ pub(super) fn group(verdicts: &[NodeVerdict]) -> Vec<Reason> {
             from_pps: first.from_pps,
             nodes: 0,
             example: verdict.node.clone(),
+            names: Vec::new(),
         });
         group.nodes += 1;
+        group.names.push(verdict.node.clone());
     }
     let mut groups: Vec<Reason> = groups.into_values().collect();
     groups.sort_by(|one, other| other.nodes.cmp(&one.nodes).then_with(|| one.text.cmp(&other.text)));
@@ -53,7 +76,7 @@ pub(super) fn excluded_by_state_only(verdicts: &[NodeVerdict]) -> Vec<String> {
 /// The same reason for all nodes: `the Pod's recorded state requires topology.kubernetes.io/zone a`.
 fn without_node(node: &str, text: &str, what: ExclusionKind) -> String {
     if what == ExclusionKind::Cordon {
-        return "it is cordoned".into();
+        return "cordoned".into();
     }
     let text = text.strip_prefix(node).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(text);
     let requires = text.split_once(", the ").and_then(|(found, rest)| {
@@ -77,7 +100,7 @@ fn without_node(node: &str, text: &str, what: ExclusionKind) -> String {
                 let resource = found.rsplit(' ').next().unwrap_or_default();
                 format!("too little {resource} is free, the Pod requests {amount}")
             }
-            None => "it has as many Pods as it takes".into(),
+            None => "no room for one more Pod".into(),
         },
         _ => text.to_owned(),
     }
@@ -91,7 +114,7 @@ mod tests {
     fn the_same_reason_of_many_nodes_is_said_once() {
         use ExclusionKind::{Cordon, NodeSelector, RequiredAffinity, Room, Taint, Volume};
         for (text, what, expected) in [
-            ("n1 is cordoned", Cordon, "it is cordoned"),
+            ("n1 is cordoned", Cordon, "cordoned"),
             (
                 "n1: zone is b, the Pod's recorded state requires a",
                 RequiredAffinity,
@@ -117,7 +140,7 @@ mod tests {
                 Room,
                 "too little cpu is free, the Pod requests 1",
             ),
-            ("n1: 3 Pods run there, and it takes 3", Room, "it has as many Pods as it takes"),
+            ("n1: 3 Pods run there, and it takes 3", Room, "no room for one more Pod"),
             (
                 "n1: the Pod does not tolerate the taint a=b:NoSchedule",
                 Taint,

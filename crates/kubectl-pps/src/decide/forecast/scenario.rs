@@ -2,21 +2,41 @@
 
 use pps_core::pps::{API_VERSION, KIND};
 use pps_simulation::{Action, Scenario};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::snapshot::Snapshot;
 
-/// A scenario of the workloads of one namespace. All other Pods take room.
-pub(super) fn of(snapshot: &Snapshot, namespace: &str, actions: Vec<Action>) -> Scenario {
+/// A scenario of the workloads of one namespace. All other Pods take room. `gone` are nodes that do not exist any more, and
+/// whose loss is the question.
+pub(super) fn of(snapshot: &Snapshot, namespace: &str, actions: Vec<Action>, gone: &[String]) -> Scenario {
     let is_here = |object: &Value| object["metadata"]["namespace"] == namespace;
     let mut objects = Vec::new();
     let nodes = snapshot.nodes.iter().flat_map(|nodes| nodes.values());
     objects.extend(nodes.map(|node| named(node.object(), "v1", "Node")));
+    // They are there until the action takes them away, and their Pods with them; cordoned, so that no Pod starts there.
+    objects.extend(gone.iter().map(|name| {
+        let labels = json!({"kubernetes.io/hostname": name});
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": {"unschedulable": true}})
+    }));
+    let is_gone = |pod: &Value| gone.iter().any(|node| pod["spec"]["nodeName"] == **node);
     let workloads = snapshot.workloads.iter().filter(|workload| workload.namespace() == namespace);
     objects.extend(workloads.map(|workload| workload.object().clone()));
     let pps = snapshot.pps.iter().filter(|pps| pps.namespace() == namespace);
     objects.extend(pps.map(|pps| named(pps.object(), API_VERSION, KIND)));
-    objects.extend(snapshot.pods.iter().map(|pod| named(pod.object(), "v1", "Pod")));
+    objects.extend(snapshot.pods.iter().map(|pod| {
+        let mut pod = named(pod.object(), "v1", "Pod");
+        if is_gone(&pod) {
+            // Its deletion is a part of the loss.
+            if let Some(metadata) = pod["metadata"].as_object_mut() {
+                metadata.remove("deletionTimestamp");
+            }
+            // A Pod that is not Ready is not recorded again, on a node whose labels are not known.
+            if let Some(status) = pod["status"].as_object_mut() {
+                status.remove("conditions");
+            }
+        }
+        pod
+    }));
     let claims = snapshot.claims.iter().filter(|claim| is_here(claim));
     objects.extend(claims.map(|claim| named(claim, "v1", "PersistentVolumeClaim")));
     objects.extend(snapshot.volumes.iter().map(|volume| named(volume, "v1", "PersistentVolume")));

@@ -4,7 +4,8 @@ use pps_core::{INJECTED_ANNOTATION, TargetReference};
 use pps_simulation::scheduler::ExclusionKind;
 use serde_json::{Value, json};
 
-use super::{Forecast, Question, Then, forecast};
+use super::{Forecast, PodName, Question, Then, forecast};
+use crate::decide::hand::Hand;
 use crate::snapshot::{Node, Pod, Pps, Scope, Snapshot, Unseen, Workload, WorkloadKey};
 use crate::{Failure, Outcome};
 
@@ -77,7 +78,7 @@ fn cluster(key: &str, forgets: bool) -> Snapshot {
 }
 
 fn ask(snapshot: &Snapshot, question: Question) -> Forecast {
-    forecast(snapshot, &question, None).unwrap()
+    forecast(snapshot, &question, None, &Hand::default()).unwrap()
 }
 
 fn drain(node: &str) -> Question {
@@ -112,8 +113,8 @@ fn a_pod_that_requires_its_node_would_be_pending_and_the_reasons_are_counted() {
     assert_eq!((first.nodes, first.from_pps, first.what), (2, true, ExclusionKind::RequiredAffinity));
     assert_eq!(
         pod.why,
-        "2 nodes: the Pod's recorded state requires kubernetes.io/hostname n1; n1: it is cordoned. Without its recorded \
-         state it could go to n2, n3"
+        "n2 and n3: the Pod's recorded state requires kubernetes.io/hostname n1; n1 is cordoned. Without its recorded \
+         state, n2 and n3 could take it"
     );
     assert_eq!(answer.outcome(), Outcome::NotWell);
 }
@@ -135,7 +136,8 @@ fn a_lost_zone_takes_all_its_nodes_away() {
     assert_eq!((pod.pod.as_str(), pod.then), ("db-1", Then::Pending));
     assert_eq!(
         pod.why,
-        "2 nodes: the Pod's recorded state requires topology.kubernetes.io/zone b. Without its recorded state it could go to n1, n2"
+        "n1 and n2: the Pod's recorded state requires topology.kubernetes.io/zone b. Without its recorded state, n1 and n2 \
+         could take it"
     );
 }
 
@@ -150,7 +152,7 @@ fn a_question_about_what_does_not_exist_is_refused() {
             "the file has Pod/x: ",
         ),
     ] {
-        let Err(Failure::Refused(text)) = forecast(&snapshot, &question, None) else {
+        let Err(Failure::Usage(text)) = forecast(&snapshot, &question, None, &Hand::default()) else {
             panic!("{question:?}")
         };
         assert!(text.starts_with(expected), "{text}");
@@ -158,7 +160,9 @@ fn a_question_about_what_does_not_exist_is_refused() {
     let mut blind = cluster(ZONE, false);
     blind.nodes = None;
     blind.unseen = vec![Unseen { what: "list nodes".into(), is_forbidden: true, why: String::new() }];
-    let Err(Failure::Unreadable(text)) = forecast(&blind, &drain("n1"), None) else { panic!() };
+    let Err(Failure::Unreadable(text)) = forecast(&blind, &drain("n1"), None, &Hand::default()) else {
+        panic!()
+    };
     assert_eq!(text, "a forecast needs the nodes: you have no permission to list nodes");
 }
 
@@ -188,7 +192,7 @@ fn pods_of_other_namespaces_take_room_and_each_namespace_is_simulated_by_itself(
     full.pods.push(pod("other", "db-0", "n2"));
     let answer = ask(&full, drain("n1"));
     assert_eq!(answer.pods[0].then, Then::Pending);
-    assert!(answer.pods[0].why.contains("n2: it has as many Pods as it takes"), "{}", answer.pods[0].why);
+    assert!(answer.pods[0].why.contains("n2: no room for one more Pod"), "{}", answer.pods[0].why);
 }
 
 #[test]
@@ -212,6 +216,10 @@ fn a_changed_stateful_set_replaces_its_pods_and_a_changed_pps_restarts_them() {
     let then: Vec<Then> = answer.pods.iter().map(|pod| pod.then).collect();
     assert_eq!(then, [Then::Pending], "the update waits for the first Pod that it replaces: {answer:#?}");
     assert_eq!(answer.pods[0].pod, "db-1");
+    let [stopped] = answer.stopped_rollouts.as_slice() else { panic!("{answer:#?}") };
+    assert_eq!((stopped.workload.as_str(), stopped.at.as_str()), ("db", "db-1"));
+    assert_eq!(stopped.not_reached, ["db-0"]);
+    assert_eq!(answer.outcome(), Outcome::NotWell);
     assert!(
         answer.pods[0].why.contains("the Pod's nodeSelector requires disk ssd"),
         "{}",
@@ -224,6 +232,7 @@ fn a_changed_stateful_set_replaces_its_pods_and_a_changed_pps_restarts_them() {
     let answer = ask(&snapshot, Question::Spec(vec![looser]));
     let names: Vec<&str> = answer.pods.iter().map(|pod| pod.pod.as_str()).collect();
     assert_eq!(names, ["db-0", "db-1"]);
+    assert_eq!(answer.stopped_rollouts, []);
 
     let smaller = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "shop"}, "spec": {"replicas": 1}});
     let answer = ask(&snapshot, Question::Spec(vec![smaller]));
@@ -231,7 +240,9 @@ fn a_changed_stateful_set_replaces_its_pods_and_a_changed_pps_restarts_them() {
 
     let mut wrong = pps("shop", "no key!", false, &[]).object().clone();
     wrong["metadata"] = json!({"name": "db", "namespace": "shop"});
-    let Err(Failure::Refused(text)) = forecast(&snapshot, &Question::Spec(vec![wrong]), None) else {
+    let Err(Failure::Refused(text)) =
+        forecast(&snapshot, &Question::Spec(vec![wrong]), None, &Hand::default())
+    else {
         panic!()
     };
     assert!(text.contains("spec.requiredPersistentTopology"), "{text}");
@@ -247,7 +258,7 @@ fn what_happens_anyway_is_not_taken_for_an_effect() {
     snapshot.pods.push(Pod::read(waiting).unwrap());
     let answer = ask(&snapshot, drain("n2"));
     assert_eq!(answer.pods, []);
-    assert_eq!(answer.notes, ["db-2 would be Pending as now"]);
+    assert_eq!(answer.already_pending, [PodName { namespace: "shop".into(), pod: "db-2".into() }]);
     assert_eq!(answer.outcome(), Outcome::Well);
 }
 
@@ -284,7 +295,9 @@ fn what_is_too_large_to_be_simulated_is_said() {
     assert_eq!((answer.pods.len(), answer.outcome()), (1, Outcome::Incomplete));
     let many = (0..5001).map(|index| (format!("m{index}"), node(&format!("m{index}"), "a")));
     snapshot.nodes.as_mut().unwrap().extend(many);
-    let Err(Failure::Refused(text)) = forecast(&snapshot, &drain("n1"), None) else { panic!() };
+    let Err(Failure::Refused(text)) = forecast(&snapshot, &drain("n1"), None, &Hand::default()) else {
+        panic!()
+    };
     assert_eq!(text, "the cluster has 5004 nodes: at most 5000 are simulated");
 }
 
@@ -295,8 +308,14 @@ fn only_the_workload_that_is_asked_about_is_shown() {
         [WorkloadKey::of("shop", &target)]
     };
     let snapshot = cluster(ZONE, false);
-    assert_eq!(forecast(&snapshot, &drain("n1"), Some(&only("StatefulSet", "db"))).unwrap().pods.len(), 1);
-    let other = forecast(&snapshot, &drain("n1"), Some(&only("Database", "web"))).unwrap();
+    assert_eq!(
+        forecast(&snapshot, &drain("n1"), Some(&only("StatefulSet", "db")), &Hand::default())
+            .unwrap()
+            .pods
+            .len(),
+        1
+    );
+    let other = forecast(&snapshot, &drain("n1"), Some(&only("Database", "web")), &Hand::default()).unwrap();
     assert_eq!(
         (other.pods.len(), other.notes),
         (0, vec!["Database/web: this kind is not simulated".to_owned()])
@@ -312,4 +331,52 @@ fn an_answer_without_pods_is_no_all_clear_while_other_namespaces_lose_theirs() {
     assert_eq!(answer.outcome(), crate::Outcome::Incomplete);
     let note = answer.notes.iter().find(|note| note.contains("-A forecasts them"));
     assert!(note.is_some_and(|note| note.contains("(shop)")), "{answer:#?}");
+}
+
+#[test]
+fn the_pods_of_a_node_that_is_gone_already_start_elsewhere() {
+    let mut snapshot = cluster(ZONE, false);
+    let mut lost = snapshot.pods[1].object().clone();
+    lost["spec"]["nodeName"] = json!("n4");
+    lost["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    snapshot.pods[1] = Pod::read(lost).unwrap();
+    let answer = ask(&snapshot, Question::WithoutNodes(vec!["n4".into()]));
+    let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
+    assert_eq!((pod.pod.as_str(), pod.node_now.as_deref()), ("db-1", Some("n4")));
+    assert_eq!((pod.then, pod.node_then.as_deref()), (Then::Running, Some("n3")));
+    assert_eq!(
+        answer.notes[..1],
+        [
+            "n4 does not exist any more: Kubernetes deletes the Pods that are still bound to it, after about a minute"
+        ]
+    );
+    let Err(Failure::Usage(text)) = forecast(&snapshot, &drain("n4"), None, &Hand::default()) else {
+        panic!()
+    };
+    assert_eq!(
+        text,
+        "node n4 does not exist any more, and cannot be drained. 1 Pod is still bound to it: --without-node n4 forecasts where it starts"
+    );
+}
+
+#[test]
+fn a_node_that_only_recorded_states_name_is_unknown_with_a_hint() {
+    let mut snapshot = cluster(ZONE, false);
+    snapshot.pps = vec![pps("shop", ZONE, false, &[("db-0", "n7", "a")])];
+    let question = Question::WithoutNodes(vec!["n7".into()]);
+    let Err(Failure::Usage(text)) = forecast(&snapshot, &question, None, &Hand::default()) else { panic!() };
+    assert_eq!(
+        text,
+        "there is no node n7; recorded states name it, and kubectl pps status -n shop shows the Pods that wait for it"
+    );
+}
+
+#[test]
+fn a_pod_that_its_recorded_state_keeps_gets_advice_for_the_cluster_that_was_asked() {
+    let hand = Hand { context: Some("prod".into()), ..Hand::default() };
+    let answer = forecast(&cluster(HOSTNAME, false), &drain("n1"), None, &hand).unwrap();
+    let advice = answer.advice.unwrap();
+    assert_eq!(advice.text, "db-0 would wait for what is recorded of it. To let it start elsewhere");
+    assert_eq!(advice.command, "kubectl pps move db-0 --anywhere -n shop --context prod");
+    assert_eq!(ask(&cluster(ZONE, false), drain("n1")).advice, None);
 }
