@@ -261,7 +261,8 @@ async fn the_pods_of_a_node_that_was_deleted_a_moment_ago_are_forecast(cluster: 
     let forecast = pods(&answer.json().unwrap()).remove("web-0").unwrap();
     assert_eq!((&forecast["then"], &forecast["nodeNow"]), (&json!("running"), &json!(node)), "{forecast}");
     let drained = simulate(&pool, &["--drain", &node]).await;
-    let said = drained.stderr.contains("does not exist any more, and cannot be drained. 1 Pod is still bound");
+    let said =
+        drained.stderr.contains("does not exist any more, and cannot be drained. 1 Pod is still bound");
     assert_eq!((drained.exit_code, said), (2, true), "{drained:?}");
 
     let other = forecast["nodeThen"].as_str().unwrap();
