@@ -80,8 +80,9 @@ playground-picture: playground ## Draw a state of the playground in docs/images/
 	UPDATE=1 $(MAKE) --no-print-directory e2e-tests T='-- browser::page::picture::'
 
 .PHONY: terminal-picture
-terminal-picture: ## Play a session of kubectl pps on a real control plane, and draw it in docs/images/kubectl-pps.svg
-	UPDATE=1 $(MAKE) --no-print-directory e2e-tests T='-- kubectl_pps::picture::'
+terminal-picture: setup ## Play a session of kubectl pps on a real control plane, and draw it in docs/images/kubectl-pps.svg
+	@$(BUILD) $(TEST_PROGRAMS) --test e2e
+	UPDATE=1 PPS_CONTROL_PLANE_DIR="$$(hack/control-plane.sh)" $(TEST) --test e2e -- kubectl_pps::picture::
 
 .PHONY: setup
 setup: control-plane policy.wasm

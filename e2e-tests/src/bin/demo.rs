@@ -111,7 +111,7 @@ async fn run(args: &Args) -> Result<bool> {
         let kubeconfig = cluster.control_plane.kubeconfig_for(control_plane::ADMIN)?;
         println!("\nThe cluster runs until Ctrl-C. Try:\n");
         println!("    export KUBECONFIG={}", kubeconfig.display());
-        println!("    export PATH={}:$PATH   # has kubectl-pps and kubectl", tour.folders());
+        println!("    export PATH=\"{}:$PATH\"   # kubectl-pps and kubectl", tour.folders());
         println!("    kubectl pps status -n with");
         println!("    kubectl pps explain {DATABASE}-0 -n with");
         println!("    kubectl get pps -A");
