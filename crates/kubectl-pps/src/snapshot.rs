@@ -10,6 +10,7 @@ mod workload;
 
 use std::collections::BTreeMap;
 
+use pps_core::pps::GROUP;
 use serde_json::Value;
 
 pub use self::index::{FoundBy, Index, WorkloadKey};
@@ -19,6 +20,9 @@ pub use self::pod::Pod;
 pub use self::pps::Pps;
 pub use self::unseen::Unseen;
 pub use self::workload::Workload;
+
+/// The resource of OpenKruise's StatefulSets.
+const KRUISE_WORKLOADS: &str = "statefulsets.apps.kruise.io";
 
 /// Which namespaces were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +54,8 @@ pub struct Snapshot {
     pub nodes: Option<BTreeMap<String, Node>>,
     /// StatefulSets of Kubernetes and of OpenKruise.
     pub workloads: Vec<Workload>,
+    /// Whether OpenKruise's StatefulSets are among them: the cluster serves this kind, and the user may read it.
+    pub has_kruise_workloads: bool,
     /// PersistentPodStates, aliases among them.
     pub pps: Vec<Pps>,
     /// The claims of volumes.
@@ -70,6 +76,7 @@ impl Snapshot {
             pods: Vec::new(),
             nodes: None,
             workloads: Vec::new(),
+            has_kruise_workloads: false,
             pps: Vec::new(),
             claims: Vec::new(),
             volumes: Vec::new(),
@@ -100,6 +107,20 @@ impl Snapshot {
     pub fn is_stranded(&self, pod: &Pod) -> bool {
         let is_gone = |node: &str| self.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(node));
         pod.node().is_some_and(is_gone)
+    }
+
+    /// Whether a PersistentPodState, or the controller of a Pod, names a workload of this API group.
+    pub fn names_workload_of(&self, group: &str) -> bool {
+        let targets = self.pps.iter().filter(|pps| !pps.is_alias()).map(Pps::target);
+        let pods = self.pods.iter().filter(|pod| self.scope.contains(pod.namespace()));
+        let owners = pods.filter_map(|pod| Some(pod.owner()?.0));
+        targets.chain(owners).any(|one| one.group() == group)
+    }
+
+    /// What could not be read and may matter: not OpenKruise's StatefulSets where nothing names one.
+    pub fn relevant_unseen(&self) -> impl Iterator<Item = &Unseen> {
+        let is_named = self.names_workload_of(GROUP);
+        self.unseen.iter().filter(move |unseen| is_named || !unseen.what.contains(KRUISE_WORKLOADS))
     }
 
     /// The PersistentPodState of a name.

@@ -168,7 +168,7 @@ pub(super) async fn a_preference_lets_a_pod_go(cluster: &Cluster) {
     let node = recorded(&pool, ["", HOSTNAME], &json!({})).await;
     cluster.nodes.cordon(&node).await.unwrap();
     let answer = until(&pool, &["explain", "web-0"], 0, |text| text.contains("would not come back")).await;
-    assert_says(&answer, &[&format!("it would not come back here ({node}: cordoned). It would go to")]);
+    assert_says(&answer, &[&format!("it would not come back to {node} (cordoned). It would")]);
     let now = homes(&pool.recreate("web", &["web-0"]).await)["web-0"].clone();
     assert_ne!(now, node);
     pool.recorded("web", "web").await;
@@ -210,7 +210,7 @@ pub(super) async fn a_pod_that_does_not_exist_is_explained(cluster: &Cluster) {
     let answer = until(&pool, &["explain", "web-0"], 1, |text| text.contains("uncordon")).await;
     assert_says(&answer, &["kubectl uncordon explain-absent-0"]);
     let answer = ask(&pool, &["explain", "wbe-0"]).await;
-    assert_exit(&answer, 1);
+    assert_exit(&answer, 2);
     assert!(answer.stderr.contains("similar names: web-0"), "{}", answer.stderr);
 }
 

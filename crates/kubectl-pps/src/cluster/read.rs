@@ -51,12 +51,7 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snap
             wanted.workloads,
             list(&reader, "apps", "v1", "statefulsets", scope, |object| Workload::read(object, "apps/v1"))
         ),
-        read_if(
-            wanted.workloads,
-            list(&reader, GROUP, "v1beta1", "statefulsets", scope, |object| {
-                Workload::read(object, "apps.kruise.io/v1beta1")
-            })
-        ),
+        read_if(wanted.workloads, read_kruise_workloads(client, &reader, scope)),
         read_if(
             wanted.volumes,
             list(&reader, "", "v1", "persistentvolumeclaims", scope, |object| {
@@ -86,7 +81,7 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snap
         Read::Absent | Read::Unknown => None,
     };
     snapshot.workloads = items(workloads);
-    // Its definition is absent where OpenKruise is not installed.
+    snapshot.has_kruise_workloads = matches!(kruise, Read::Known(_));
     snapshot.workloads.extend(items(kruise));
     snapshot.claims = items(claims);
     snapshot.volumes = items(volumes);
@@ -164,6 +159,25 @@ async fn read_pps(reader: &Reader, scope: &Scope) -> Read<Vec<Pps>> {
         // OpenKruise may serve only the newer version.
         Read::Absent => list(reader, GROUP, "v1beta1", "persistentpodstates", scope, Pps::read).await,
         read => read,
+    }
+}
+
+/// OpenKruise's StatefulSets; absent where OpenKruise is not installed. A user without the right to list them would get 403
+/// there as well, so the API server is asked first which kinds it serves: each user may read that.
+async fn read_kruise_workloads(client: &Client, reader: &Reader, scope: &Scope) -> Read<Vec<Workload>> {
+    let discovery = Reader::new(client.clone(), LIMITS, Instant::now() + LIMITS.request);
+    let right = Right::new("get", "", "the kinds that the API server serves");
+    let served: Read<Value> = discovery.get(right, &format!("/apis/{GROUP}/v1beta1")).await;
+    let has_kind = |served: &Value| {
+        served["resources"].as_array().into_iter().flatten().any(|one| one["name"] == "statefulsets")
+    };
+    match served {
+        Read::Absent => Read::Absent,
+        Read::Known(served) if !has_kind(&served) => Read::Absent,
+        Read::Known(_) | Read::Unknown => {
+            let take = |object| Workload::read(object, "apps.kruise.io/v1beta1");
+            list(reader, GROUP, "v1beta1", "statefulsets", scope, take).await
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `explain`: why a Pod is where it is, or why it is nowhere, and what would let it go.
+//! `explain`: why a Pod is where it is, or why it is nowhere, and what the user can do.
 
 mod absent;
 mod bound;
@@ -15,10 +15,15 @@ pub use self::groups::Group;
 pub use self::remedies::Remedy;
 use self::subject::Subject;
 use super::hand::Hand;
+use super::landing::Landing;
 use super::similar::similar;
 use super::status::API_VERSION;
+use super::unread::require;
 use crate::snapshot::{Index, Pod, Snapshot};
 use crate::{Failure, Outcome};
+
+/// The label that is a node's name.
+const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -53,11 +58,13 @@ pub struct Explanation {
     pub answer: String,
     /// The nodes that cannot take the Pod now, by reason: of a Pod that runs, if it had to be placed again.
     pub excluded: Vec<Group>,
-    /// The nodes that can take the Pod now: of a Pod that runs, if it had to be placed again.
+    /// The nodes that the scheduler would choose from now: of a Pod that runs, if it had to be placed again.
     pub may_land_on: Vec<String>,
+    /// The other nodes that could take the Pod now.
+    pub could_also_land_on: Vec<String>,
     /// What it follows from, the most important first.
     pub facts: Vec<String>,
-    /// What would let the Pod go. Each was tried in the simulation of the scheduler.
+    /// What the user can do. Each was tried in the simulation of the scheduler.
     pub remedies: Vec<Remedy>,
     /// What is not known, and what follows from that.
     pub notes: Vec<String>,
@@ -72,6 +79,10 @@ pub enum Verdict {
     NotRunning,
     /// It runs where it must not be.
     Misplaced,
+    /// It runs and is not recorded, and its PersistentPodState has a problem.
+    NotRecorded,
+    /// It is bound to a node that does not exist any more.
+    NodeGone,
     /// No node can take it, because of what is recorded.
     Pinned,
     /// No node can take it, whatever is recorded.
@@ -101,10 +112,16 @@ impl Explanation {
             answer: answer.into(),
             excluded: Vec::new(),
             may_land_on: Vec::new(),
+            could_also_land_on: Vec::new(),
             facts: Vec::new(),
             remedies: Vec::new(),
             notes: Vec::new(),
         }
+    }
+
+    fn lands(&mut self, landing: &Landing) {
+        self.may_land_on = landing.favourites().to_vec();
+        self.could_also_land_on = landing.others().to_vec();
     }
 
     /// The exit code's meaning.
@@ -138,14 +155,15 @@ pub fn explain(question: &Question) -> Result<Explanation, Failure> {
         }
         None => absent::explain(question, &index).ok_or_else(|| unknown(question, &index))?,
     };
-    explanation.notes.extend(unseen(snapshot));
+    explanation.notes.extend(unseen(question));
     Ok(explanation)
 }
 
 fn unknown(question: &Question, index: &Index) -> Failure {
     let Question { snapshot, namespace, pod, .. } = question;
-    if let Some(unseen) = snapshot.unseen.iter().find(|unseen| unseen.what.contains("pods")) {
-        return Failure::Unreadable(format!("cannot explain Pod {pod}: {unseen}"));
+    // The Pods of other namespaces only take room.
+    if let Err(unread) = require(snapshot, "pods") {
+        return Failure::Unreadable(format!("cannot explain Pod {pod}: {unread}"));
     }
     let in_namespace = snapshot.pods.iter().filter(|pod| pod.namespace() == *namespace).map(Pod::name);
     let recorded = index.targeted().filter(|(key, _)| key.namespace == *namespace);
@@ -155,13 +173,11 @@ fn unknown(question: &Question, index: &Index) -> Failure {
         .collect();
     let near = similar(pod, in_namespace.chain(recorded.iter().map(String::as_str)));
     let hint = if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
-    Failure::Refused(format!(
-        "there is no Pod {pod} in namespace {namespace}, and no workload wants one{hint}"
-    ))
+    Failure::Usage(format!("there is no Pod {pod} in namespace {namespace}, and no workload wants one{hint}"))
 }
 
 /// What could not be read, and what could not be said therefore.
-fn unseen(snapshot: &Snapshot) -> Vec<String> {
+fn unseen(question: &Question) -> Vec<String> {
     let lost = |what: &str| match what {
         _ if what.contains("nodes") => {
             "so it is not known which nodes can take the Pod; somebody who has it gets the whole answer from the same command"
@@ -176,5 +192,5 @@ fn unseen(snapshot: &Snapshot) -> Vec<String> {
         "" => unseen.to_string(),
         lost => format!("{unseen}, {lost}"),
     };
-    snapshot.unseen.iter().map(note).collect()
+    question.snapshot.relevant_unseen().map(note).collect()
 }

@@ -3,9 +3,10 @@
 use super::text::Text;
 use super::{Role, Style};
 use crate::decide::explain::{Explanation, Verdict};
+use crate::decide::names::list;
 
-/// How many nodes a line names.
-const SHOWN: usize = 4;
+/// Up to so many nodes are all named.
+const ALL: usize = 6;
 
 /// The answer for people.
 pub fn explanation(explanation: &Explanation, style: Style) -> String {
@@ -17,10 +18,10 @@ pub fn explanation(explanation: &Explanation, style: Style) -> String {
     };
     text.sentence("", Some(role), &explanation.answer);
     if !explanation.excluded.is_empty() {
-        let has_node =
-            matches!(explanation.verdict, Verdict::Running | Verdict::NotRunning | Verdict::Misplaced);
+        let is_pending =
+            matches!(explanation.verdict, Verdict::Pinned | Verdict::Unschedulable | Verdict::Unscheduled);
         let title =
-            if has_node { "Nodes that could not take its successor" } else { "Nodes that cannot take it" };
+            if is_pending { "Nodes that cannot take it" } else { "Nodes that could not take the new Pod" };
         text.title(title);
         for group in &explanation.excluded {
             let sentence = format!("{}: {}", names(&group.nodes), group.reasons.join("; "));
@@ -28,11 +29,14 @@ pub fn explanation(explanation: &Explanation, style: Style) -> String {
         }
     }
     if !explanation.remedies.is_empty() {
-        text.title("What would let it go");
+        text.title("What you can do");
         for remedy in &explanation.remedies {
             match &remedy.command {
                 Some(command) => text.command("  - ", &remedy.text, command),
                 None => text.sentence("  - ", None, &format!("{}.", remedy.text)),
+            }
+            if let Some(consequence) = &remedy.consequence {
+                text.sentence("    ", None, consequence);
             }
         }
     }
@@ -53,9 +57,5 @@ pub fn explanation(explanation: &Explanation, style: Style) -> String {
 
 /// `node-1, node-2, node-3 and 997 others`
 fn names(names: &[String]) -> String {
-    if names.len() <= SHOWN {
-        return names.join(", ");
-    }
-    let others = names.len() - SHOWN + 1;
-    format!("{} and {others} others", names[..SHOWN - 1].join(", "))
+    if names.len() <= ALL { names.join(", ") } else { list(names, "and") }
 }

@@ -3,7 +3,7 @@ use kubectl_pps::print::{self, Style};
 use kubectl_pps::{Failure, Outcome};
 use serde_json::json;
 
-use crate::world::{HOSTNAME, World, ZONE, hand, injected, preferred, ready, required};
+use crate::world::{HOSTNAME, IP, World, ZONE, hand, injected, preferred, ready, required};
 use crate::{assert_fits, assert_golden};
 
 fn ask_with(world: &mut World, pod: &str, refusals: Option<&[String]>) -> Result<Explanation, Failure> {
@@ -174,9 +174,10 @@ fn a_running_pod_is_told_whether_it_would_come_back() {
     assert_eq!((answer.verdict, answer.outcome()), (Verdict::Running, Outcome::Well));
     let text = shown("running", &answer);
     assert!(text.contains("it would come back to node-3"), "{text}");
+    assert!(text.contains("What is recorded requires kubernetes.io/hostname=node-3."), "{text}");
     world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
     let text = shown("running-cordoned", &ask(&mut world, "db-0"));
-    assert!(text.contains("its successor would be Pending"), "{text}");
+    assert!(text.contains("the new Pod would be Pending"), "{text}");
 }
 
 #[test]
@@ -188,7 +189,7 @@ fn a_preference_does_not_keep_a_pod_from_another_node() {
     world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
     let answer = ask(&mut world, "db-0");
     let text = shown("running-preferred", &answer);
-    assert!(text.contains("it would not come back here (node-3: cordoned)"), "{text}");
+    assert!(text.contains("it would not come back to node-3 (cordoned)"), "{text}");
 }
 
 #[test]
@@ -243,7 +244,11 @@ fn a_pod_that_is_not_wanted_has_at_most_a_state() {
 fn an_unknown_pod_is_refused_with_similar_names() {
     let mut world = pinned();
     let refused = ask_with(&mut world, "dbb-0", None).unwrap_err();
-    assert!(matches!(&refused, Failure::Refused(text) if text.ends_with("similar names: db-0")), "{refused}");
+    assert!(matches!(&refused, Failure::Usage(text) if text.ends_with("similar names: db-0")), "{refused}");
+    // The Pods of other namespaces only take room.
+    world.forbid("list pods");
+    let refused = ask_with(&mut world, "dbb-0", None).unwrap_err();
+    assert!(refused.to_string().starts_with("there is no Pod dbb-0 in namespace shop"), "{refused}");
     world.forbid("list pods in namespace shop");
     world.snapshot.pods.clear();
     assert!(matches!(ask_with(&mut world, "db-0", None), Err(Failure::Unreadable(_))));
@@ -273,4 +278,118 @@ fn a_thousand_nodes_are_a_few_lines() {
     let answer = ask(&mut world, "db-0");
     let text = shown("pending-thousand", &answer);
     assert!(text.lines().count() < 40, "{text}");
+}
+
+#[test]
+fn a_pod_whose_node_was_deleted_is_not_well_and_its_pin_is_named() {
+    let mut world = World::new();
+    world.workload("db", 2, &required(&[HOSTNAME]));
+    world.record("db", "db-0", "node-3");
+    world.ready_pod("db", 0, "node-3");
+    world.pod("db", 1, &json!({}));
+    world.lose_node("node-3");
+    let answer = ask(&mut world, "db-0");
+    assert_eq!((answer.verdict, answer.outcome()), (Verdict::NodeGone, Outcome::NotWell));
+    assert!(answer.answer.starts_with("db-0 is bound to node-3, which does not exist any more."));
+    assert_eq!(commands(&answer), ["kubectl pps move db-0 --anywhere"]);
+    shown("gone-pinned", &answer);
+}
+
+#[test]
+fn a_pod_whose_node_was_deleted_starts_elsewhere_if_nothing_keeps_it() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[ZONE]));
+    world.record("db", "db-0", "node-3");
+    world.ready_pod("db", 0, "node-3");
+    world.lose_node("node-3");
+    let answer = ask(&mut world, "db-0");
+    assert_eq!((answer.verdict, answer.outcome()), (Verdict::NodeGone, Outcome::NotWell));
+    assert_eq!(answer.may_land_on, ["node-1"]);
+    shown("gone-free", &answer);
+    let mut bare = ready("node-3", 7);
+    bare["metadata"] = json!({"ownerReferences": null});
+    world.pod("alone", 0, &bare);
+    let answer = ask(&mut world, "alone-0");
+    assert!(answer.answer.ends_with("and nothing creates it again."), "{}", answer.answer);
+}
+
+#[test]
+fn after_its_state_was_forgotten_a_pending_pod_still_requires_what_it_was_created_with() {
+    let mut world = pinned();
+    world.lose_node("node-3");
+    world.change_pps("db", &json!({"status": {"podStates": {"db-0": null}}}));
+    let answer = ask(&mut world, "db-0");
+    assert_eq!(commands(&answer), ["kubectl delete pod db-0"], "one way out, not two that do the same");
+    let text = shown("pending-forgotten", &answer);
+    assert!(!text.contains("its recorded state requires"), "{text}");
+}
+
+#[test]
+fn a_pin_to_a_zone_is_not_called_one_to_a_node() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[ZONE]));
+    world.record("db", "db-0", "node-3");
+    world.ready_pod("db", 0, "node-3");
+    let fact = ask(&mut world, "db-0").facts[0].clone();
+    assert_eq!(
+        fact,
+        "If it were deleted now, it might come back: it would probably start on node-1 or node-3. \
+         What is recorded requires topology.kubernetes.io/zone=b."
+    );
+    world.workload("web", 0, &json!({}));
+    world.ready_pod("web", 0, "node-0");
+    world.snapshot.pps.retain(|pps| pps.name() != "web");
+    for node in ["node-1", "node-2"] {
+        world.change_node(node, &json!({"spec": {"unschedulable": true}}));
+    }
+    let answer = ask(&mut world, "web-0");
+    assert_eq!(
+        answer.answer,
+        "web-0 runs on node-0. The scheduler chose that node; the Pod is not recorded."
+    );
+    assert!(!answer.facts[0].contains("recorded"), "{}", answer.facts[0]);
+}
+
+#[test]
+fn an_annotation_is_what_the_pod_has_now_and_not_what_was_injected() {
+    let mut world = World::new();
+    let mut spec = required(&[HOSTNAME]);
+    spec["persistentPodAnnotations"] = json!([{"key": IP}]);
+    world.workload("db", 1, &spec);
+    world.record("db", "db-0", "node-3");
+    world.change_pps("db", &json!({"status": {"podStates": {"db-0": {"annotations": {IP: "10.0.0.5"}}}}}));
+    let mut pod = injected("db", &[(HOSTNAME, "node-3")]);
+    json_patch::merge(&mut pod, &ready("node-3", 5));
+    pod["metadata"]["annotations"][IP] = "10.0.0.5".into();
+    world.pod("db", 0, &pod);
+    let facts = ask(&mut world, "db-0").facts.join("\n");
+    let injected = facts.lines().find(|fact| fact.starts_with("Injected")).unwrap();
+    assert!(!injected.contains(IP), "{injected}");
+    assert!(
+        facts.contains("The Pod has what is recorded of its annotations now: example.io/ip=10.0.0.5."),
+        "{facts}"
+    );
+}
+
+#[test]
+fn a_ready_pod_of_a_kind_that_is_not_watched_is_not_called_recorded_later() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[ZONE]));
+    let condition = json!({"type": "Recording", "status": "False", "reason": "WorkloadKindNotWatched",
+        "message": "add the kind to the whitelist"});
+    world.change_pps("db", &json!({"status": {"conditions": [condition]}}));
+    world.ready_pod("db", 0, "node-1");
+    let answer = ask(&mut world, "db-0");
+    assert_eq!((answer.verdict, answer.outcome()), (Verdict::NotRecorded, Outcome::NotWell));
+    shown("not-recorded", &answer);
+}
+
+#[test]
+fn a_right_to_read_workloads_that_nothing_names_is_not_missed() {
+    let mut world = pinned();
+    world.forbid("list statefulsets.apps.kruise.io in namespace shop");
+    assert_eq!(ask(&mut world, "db-0").notes, [""; 0]);
+    let target = json!({"apiVersion": "apps.kruise.io/v1beta1"});
+    world.change_pps("db", &json!({"spec": {"targetRef": target}}));
+    assert_eq!(ask(&mut world, "db-0").notes.len(), 1);
 }

@@ -4,6 +4,7 @@ use pps_core::demand::{Demand, Naming, Wanted};
 use pps_core::workload::ordinal;
 
 use super::{Explanation, Question, Verdict};
+use crate::decide::unread::require;
 use crate::snapshot::{Index, Pps, Snapshot, Workload, WorkloadKey};
 
 /// How many Pods before this one are looked at.
@@ -27,7 +28,7 @@ fn wants(workload: &Workload, pod: &str) -> bool {
 /// Why it does not exist; none if nothing knows it.
 pub(super) fn explain(question: &Question, index: &Index) -> Option<Explanation> {
     let Question { snapshot, namespace, pod, hand, .. } = question;
-    if snapshot.unseen.iter().any(|unseen| unseen.what.contains("list pods")) {
+    if require(snapshot, "pods").is_err() {
         return None;
     }
     let workload = wanting(snapshot, namespace, pod);
@@ -37,9 +38,8 @@ pub(super) fn explain(question: &Question, index: &Index) -> Option<Explanation>
     let mut explanation = match workload {
         Some(workload) if wants(workload, pod) => wanted(question, index, workload),
         Some(workload) => {
-            let Workload { .. } = workload;
             let text = format!(
-                "{pod} does not exist, and StatefulSet {} does not want it: it has {} replicas.",
+                "{pod} does not exist, and StatefulSet {} does not want it (replicas: {}).",
                 workload.name(),
                 workload.replicas()
             );
@@ -59,8 +59,8 @@ pub(super) fn explain(question: &Question, index: &Index) -> Option<Explanation>
             explanation
         }
     };
-    if let Some(pps) = holding {
-        explanation.facts.extend(recorded(pps, pod));
+    if let Some(recorded) = holding.and_then(|pps| recorded(pps, pod)) {
+        explanation.facts.push(recorded);
         if explanation.verdict == Verdict::NotWanted {
             let command = hand.pps(&format!("forget {pod}"), namespace);
             explanation.facts.push(format!(
@@ -84,7 +84,9 @@ fn recorded(pps: &Pps, pod: &str) -> Option<String> {
         Ok(Some(state)) => {
             let all = state.node_topology_labels.iter().chain(&state.annotations);
             let mut parts: Vec<String> = all.map(|(key, value)| format!("{key}={value}")).collect();
-            parts.insert(0, format!("on {}", state.node_name));
+            if !state.node_name.is_empty() {
+                parts.insert(0, format!("on {}", state.node_name));
+            }
             Some(format!("Recorded: {}.", parts.join("; ")))
         }
     }
@@ -103,9 +105,8 @@ fn wanted(question: &Question, index: &Index, workload: &Workload) -> Explanatio
         let mut explanation = Explanation::new(question, Verdict::NotCreated, text);
         explanation.facts.push("podManagementPolicy is OrderedReady.".into());
         explanation.remedies.push(super::Remedy {
-            text: format!("Find out what {blocker} waits for"),
             command: Some(hand.pps(&format!("explain {blocker}"), namespace)),
-            may_land_on: Vec::new(),
+            ..super::Remedy::new(format!("Find out what {blocker} waits for"))
         });
         return explanation;
     }
@@ -113,7 +114,7 @@ fn wanted(question: &Question, index: &Index, workload: &Workload) -> Explanatio
         let text = format!("{pod} does not exist: its creation is refused.");
         let mut explanation = Explanation::new(question, Verdict::Refused, text);
         let message: String = message.chars().take(MAX_MESSAGE).collect();
-        explanation.facts.push(format!("StatefulSet {name} was told: {message}"));
+        explanation.facts.push(format!("The controller of StatefulSet {name} reports: {message}"));
         let is_of_policy = message.contains("PersistentPodState") || message.contains("persistentpodstate");
         if message.contains("webhook") || is_of_policy {
             explanation

@@ -2,14 +2,22 @@
 
 use pps_core::{RECORD_ANNOTATION, forbids_recording};
 
+use super::facts::preference;
 use super::groups::groups;
-use super::subject::{Subject, list};
-use super::{Explanation, Question, Verdict};
+use super::subject::{Candidate, Subject, words};
+use super::{Explanation, Question, Remedy, Verdict, remedies};
+use crate::decide::landing::Landing;
 use crate::decide::status::{DriftKind, drift_of};
+
+/// What Kubernetes' garbage collector does with a Pod whose node is gone: it waits for 40 s, and looks each 20 s.
+const DELETES: &str = "Kubernetes deletes the Pod after about a minute";
 
 /// Why it is where it is, and where it would go if it were deleted now.
 pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Explanation {
     let name = subject.pod.name();
+    if is_gone(question, node) {
+        return on_gone_node(question, subject, node);
+    }
     let recorded = subject.recorded().map(|state| state.node_name.as_str()).filter(|node| !node.is_empty());
     let drift = match &subject.spec {
         Some(spec) => drift_of(question.snapshot, spec, subject.pod, subject.recorded()),
@@ -18,7 +26,7 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
     let misplaced = drift.iter().find(|one| one.kind == DriftKind::RequiredTopology);
     let place = match recorded {
         _ if subject.pps.is_none() => {
-            format!("{node}. The scheduler put it there, and nothing recorded was part of that")
+            format!("{node}. The scheduler chose that node; the Pod is not recorded")
         }
         Some(recorded) if recorded == node => format!("{node}, where it is recorded"),
         Some(recorded) => format!("{node}. It is recorded on {recorded}"),
@@ -26,9 +34,14 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
     };
     let is_running = subject.pod.phase() == "Running";
     let is_ready = subject.pod.is_ready();
+    let unrecorded = subject.unrecorded();
     let (verdict, answer) = match misplaced {
         Some(drift) => {
             (Verdict::Misplaced, format!("{name} runs on {node}, where it should not: {}.", drift.text))
+        }
+        None if unrecorded.is_some() => {
+            let why = unrecorded.unwrap_or_default();
+            (Verdict::NotRecorded, format!("{name} runs on {node} and is not recorded: {why}."))
         }
         None if is_ready || is_running => {
             let ready = if is_ready { "" } else { " It is not Ready." };
@@ -66,52 +79,89 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
     explanation
 }
 
-/// Where its successor would go.
+/// Where the Pod would go that its controller created if it were deleted.
 fn forecast(subject: &Subject, node: &str, explanation: &mut Explanation) {
-    let (Some(nodes), true) = (&subject.nodes, subject.owner.is_some()) else { return };
-    let (before, after) = subject.successor();
-    let selection = nodes.select(&after, Some(&before), subject.selector());
-    let lands = &selection.may_land_on;
-    let required = subject.plan().is_some_and(|plan| !plan.required.is_empty());
-    let preferred = subject.plan().is_some_and(|plan| !plan.preferred.is_empty());
-    let what_counts = match (required, preferred) {
-        (true, _) => "what is recorded is required",
-        (false, true) => "what is recorded is only preferred",
-        (false, false) => "nothing recorded keeps it on a node",
-    };
-    let text = if selection.chosen.is_none() {
-        format!(
-            "If it were deleted now, its successor would be Pending: no node could take it ({what_counts})."
-        )
-    } else if lands.as_slice() == [node.to_owned()] {
-        let same = if required || preferred { format!(" ({what_counts})") } else { String::new() };
-        format!("If it were deleted now, it would come back to {node}{same}.")
-    } else if lands.iter().any(|one| one == node) {
-        let others: Vec<String> = lands.iter().filter(|one| *one != node).cloned().collect();
-        format!(
-            "If it were deleted now, it could come back here, or go to {} ({what_counts}).",
-            list(&others, "or")
-        )
+    if subject.owner.is_none() {
+        return;
+    }
+    let next = subject.successor();
+    let Some(selection) = subject.select(&next) else { return };
+    let landing = Landing::of(&selection);
+    let would = if landing.is_nowhere() {
+        "the new Pod would be Pending: no node could take it".to_owned()
+    } else if landing.may_be(node) && landing.favourites().len() == 1 {
+        format!("it {}", landing.would("come back to"))
+    } else if landing.may_be(node) {
+        format!("it might come back: it {}", landing.would("start on"))
     } else {
         let here =
             groups(&selection.verdicts).into_iter().find(|group| group.nodes.iter().any(|one| one == node));
-        let why = match here {
-            Some(group) => format!("{node}: {}", group.reasons.join(", and ")),
-            None if nodes.view(node).is_none() => format!("{node} does not exist any more"),
-            None => "the scheduler prefers others".to_owned(),
+        let not = match here {
+            Some(group) => format!("would not come back to {node} ({})", group.reasons.join(", and ")),
+            None => format!("would probably not come back to {node} (the scheduler prefers others)"),
         };
-        format!(
-            "If it were deleted now, it would not come back here ({why}). It would go to {}.",
-            list(lands, "or")
-        )
+        format!("it {not}. It {}", landing.would("start on"))
     };
-    explanation.facts.push(text);
-    if selection.chosen.is_none() {
+    explanation.facts.push(format!("If it were deleted now, {would}.{}", what_counts(subject, &next)));
+    if landing.is_nowhere() {
         explanation.excluded = groups(&selection.verdicts);
+    }
+    explanation.lands(&landing);
+    explanation.notes.extend(selection.caveats.iter().map(|caveat| format!("Not known: {caveat}.")));
+}
+
+/// What the recorded state has to do with it.
+fn what_counts(subject: &Subject, next: &Candidate) -> String {
+    if !next.required.is_empty() {
+        return format!(" What is recorded requires {}.", words(&next.required));
+    }
+    let preferred = subject.plan().map(|plan| plan.preferred).unwrap_or_default();
+    if preferred.is_empty() {
+        return String::new();
+    }
+    let preferred: Vec<String> = preferred.iter().map(preference).collect();
+    format!(" What is recorded only {}.", preferred.join("; "))
+}
+
+/// Whether a node does not exist any more, as far as nodes may be read.
+fn is_gone(question: &Question, node: &str) -> bool {
+    question.snapshot.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(node))
+}
+
+/// A Pod whose node does not exist any more: Kubernetes deletes it, and then it is created again.
+fn on_gone_node(question: &Question, subject: &Subject, node: &str) -> Explanation {
+    let name = subject.pod.name();
+    let bound = format!("{name} is bound to {node}, which does not exist any more.");
+    let next = subject.successor();
+    let (Some(selection), true) = (subject.select(&next), subject.owner.is_some()) else {
+        let answer = format!("{bound} {DELETES}, and nothing creates it again.");
+        return Explanation::new(question, Verdict::NodeGone, answer);
+    };
+    let landing = Landing::of(&selection);
+    let then = if landing.is_nowhere() {
+        let why = if next.required.is_empty() {
+            "no node could take it".to_owned()
+        } else {
+            format!("its recorded state requires {}", words(&next.required))
+        };
+        format!("the new Pod would be Pending: {why}")
     } else {
-        explanation.may_land_on.clone_from(lands);
+        format!("the new Pod {}", landing.would("start on"))
+    };
+    let mut explanation =
+        Explanation::new(question, Verdict::NodeGone, format!("{bound} {DELETES}; {then}."));
+    explanation.lands(&landing);
+    if landing.is_nowhere() {
+        explanation.excluded = groups(&selection.verdicts);
+        explanation.remedies = remedies::remedies(question, subject, &next, &selection);
+        if explanation.remedies.is_empty() {
+            explanation.notes.push(remedies::nothing_helps(subject, &next));
+        }
+    } else {
+        explanation.remedies.push(Remedy::new("Wait until Kubernetes has deleted the Pod"));
     }
     explanation.notes.extend(selection.caveats.iter().map(|caveat| format!("Not known: {caveat}.")));
+    explanation
 }
 
 /// A Pod that ends or has ended.
@@ -119,21 +169,23 @@ pub(super) fn ending(question: &Question, subject: &Subject) -> Explanation {
     let pod = subject.pod;
     let name = pod.name();
     let place = pod.node().map(|node| format!(" on {node}")).unwrap_or_default();
-    let is_gone = pod
-        .node()
-        .is_some_and(|node| question.snapshot.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(node)));
+    let is_gone = pod.node().is_some_and(|node| is_gone(question, node));
     if pod.is_terminating() {
         let mut explanation = Explanation::new(
             question,
             Verdict::Terminating,
-            format!("{name} is being deleted{place}; its successor is created when it is gone."),
+            format!("{name} is being deleted{place}; the new Pod is created when it is gone."),
         );
-        if is_gone {
+        if let Some(node) = pod.node().filter(|_| is_gone) {
             let command = question.hand.kubectl_in(&format!("delete pod {name} --force"), question.namespace);
-            explanation.verdict = Verdict::NotRunning;
-            explanation.facts.push(format!(
-                "Its node does not exist any more, so nothing confirms that it has stopped. If the machine is off for good: {command}"
-            ));
+            explanation.verdict = Verdict::NodeGone;
+            explanation.answer = format!(
+                "{name} is being deleted, and its node {node} does not exist any more, so nothing confirms that it has stopped. {DELETES} in spite of that."
+            );
+            explanation.remedies.push(Remedy {
+                command: Some(command),
+                ..Remedy::new("Wait. If this lasts, and the machine is off for good")
+            });
         }
         return explanation;
     }

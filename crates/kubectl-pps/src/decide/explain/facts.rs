@@ -16,6 +16,7 @@ pub(super) fn of(question: &Question, index: &Index, subject: &Subject) -> Vec<S
     facts.extend(governing(index, subject));
     facts.extend(recorded(question, subject));
     facts.extend(injected(subject));
+    facts.extend(annotations(subject));
     facts.extend(changed(subject));
     facts.extend(unfinished(question, subject));
     facts.extend(own_rules(subject));
@@ -27,7 +28,7 @@ pub(super) fn of(question: &Question, index: &Index, subject: &Subject) -> Vec<S
 fn governing(index: &Index, subject: &Subject) -> Vec<String> {
     let Some(owner) = &subject.owner else {
         return vec![
-            "No PersistentPodState concerns it: it has no controller, so no other Pod takes its name.".into(),
+            "No PersistentPodState concerns it: it has no controller, so nothing creates it again.".into(),
         ];
     };
     let kind_and_name = format!("{} {}", owner.kind, owner.name);
@@ -62,7 +63,14 @@ fn recorded(question: &Question, subject: &Subject) -> Option<String> {
         Ok(_) => subject.recorded(),
     };
     let Some(state) = state else {
-        return Some("Nothing is recorded of the Pod; it is recorded when it is Ready.".into());
+        let nothing = "Nothing is recorded of the Pod";
+        return Some(if subject.has_changed() {
+            format!("{nothing} now: a Pod that is created now is not kept on any node.")
+        } else if subject.pod.is_ready() {
+            format!("{nothing}.")
+        } else {
+            format!("{nothing}; it is recorded when it is Ready.")
+        });
     };
     let mut parts = Vec::new();
     if !state.node_name.is_empty() {
@@ -95,11 +103,17 @@ fn injected(subject: &Subject) -> Option<String> {
         parts.push(format!("requires {}", words(&injected.required)));
     }
     parts.extend(injected.preferred.iter().map(preference));
-    parts.extend(injected.annotations.iter().map(|(key, value)| format!("annotation {key}={value}")));
-    let what = if parts.is_empty() { "it is not known which fields".to_owned() } else { parts.join("; ") };
+    let what = if parts.is_empty() { "which values is not known".to_owned() } else { parts.join("; ") };
     let foreign = subject.pps.is_none_or(|pps| pps.name() != injected.pps);
     let from = if foreign { format!(" from PersistentPodState {}", injected.pps) } else { String::new() };
     Some(format!("Injected{from} {when}: {what}."))
+}
+
+/// The recorded annotations that the Pod has now. A network plugin may have written them, so it is not said who did.
+fn annotations(subject: &Subject) -> Option<String> {
+    let injected = subject.injected.as_ref().filter(|injected| !injected.annotations.is_empty())?;
+    let all: Vec<String> = injected.annotations.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    Some(format!("The Pod has what is recorded of its annotations now: {}.", all.join("; ")))
 }
 
 /// `prefers zone=a (weight 100)`
@@ -109,14 +123,12 @@ pub(super) fn preference(preference: &Preference) -> String {
 
 /// Whether a Pod that were created now would get something else.
 fn changed(subject: &Subject) -> Option<String> {
-    if !subject.has_changed() {
+    if !subject.has_changed() || subject.recorded().is_none() {
         return None;
     }
     let now: Vec<Requirement> = subject.plan().map(|plan| plan.required).unwrap_or_default();
-    let now = if now.is_empty() { "nothing".to_owned() } else { words(&now) };
-    Some(format!(
-        "What is recorded or asked for has changed since: a Pod that is created now would require {now}."
-    ))
+    let now = if now.is_empty() { "no label of a node".to_owned() } else { words(&now) };
+    Some(format!("That has changed since: a Pod that is created now would require {now}."))
 }
 
 /// Whether a move was interrupted.
@@ -163,6 +175,10 @@ fn own_rules(subject: &Subject) -> Option<String> {
 /// What the condition of the PersistentPodState says, unless that is True.
 fn condition(subject: &Subject) -> Option<String> {
     let pps = subject.pps?;
+    // The first line has it.
+    if subject.unrecorded().is_some() {
+        return None;
+    }
     match pps.recording() {
         Some((true, ..)) => None,
         Some((false, reason, message)) => {

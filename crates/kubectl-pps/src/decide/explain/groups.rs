@@ -31,6 +31,16 @@ pub struct Group {
     is_far: bool,
 }
 
+impl Group {
+    /// Says of a state that was injected, and is not what is recorded now, that it is a former one.
+    pub(super) fn is_of_former_state(&mut self) {
+        for reason in &mut self.reasons {
+            *reason = reason
+                .replace("the Pod's recorded state requires", "the Pod's former recorded state requires");
+        }
+    }
+}
+
 /// Groups the nodes that are excluded: first those whose labels are right, then the largest groups.
 pub(super) fn groups(verdicts: &[Verdict]) -> Vec<Group> {
     let exact = collect(verdicts, &|node, exclusion| general(node, &exclusion.text));

@@ -1,43 +1,48 @@
 //! A Pod without a node.
 
+use pps_core::plan::Requirement;
 use pps_simulation::scheduler::{ExclusionKind, Selection, Verdict as Node};
 
-use super::groups::{CORDONED, groups};
-use super::subject::{Subject, list, words};
+use super::groups::{CORDONED, Group, groups};
+use super::subject::{Candidate, Subject, words};
 use super::{Explanation, Question, Verdict, remedies};
+use crate::decide::landing::Landing;
+use crate::decide::names::list;
 
 /// Why it has no node, and what would give it one.
 pub(super) fn explain(question: &Question, subject: &Subject) -> Explanation {
     let name = subject.pod.name();
     let message = subject.pod.unschedulable();
-    let (Some(nodes), present) = (&subject.nodes, subject.present()) else {
+    let present = subject.present();
+    let (Some(nodes), Some(selection)) = (&subject.nodes, subject.select(&present)) else {
         return without_nodes(question, subject, message);
     };
-    let before = subject.before();
-    let selection = nodes.select(&present, Some(&before), subject.selector());
+    let landing = Landing::of(&selection);
     let (verdict, answer) = if has_gates(subject) {
         (
             Verdict::Unscheduled,
             format!("{name} is Pending: its scheduling gates keep it until they are removed."),
         )
-    } else if selection.may_land_on.is_empty() || selection.chosen.is_none() {
-        why(question, subject, &selection)
+    } else if landing.is_nowhere() {
+        why(question, subject, &present, &selection)
     } else {
-        (Verdict::Unscheduled, not_yet(name, message, &selection))
+        (Verdict::Unscheduled, not_yet(name, message, &landing))
     };
     let mut explanation = Explanation::new(question, verdict, answer);
     explanation.excluded = groups(&selection.verdicts);
-    explanation.may_land_on =
-        if selection.chosen.is_some() { selection.may_land_on.clone() } else { Vec::new() };
+    if present.is_outdated {
+        explanation.excluded.iter_mut().for_each(Group::is_of_former_state);
+    }
+    explanation.lands(&landing);
     if let Some(message) = message.filter(|message| !message.is_empty() && nodes.count() == 0) {
         explanation.facts.push(format!("The scheduler says: {message}"));
     }
     // What is not simulated may exclude the nodes that are left.
     let is_refuted = message.is_some() && !selection.caveats.is_empty();
-    if selection.chosen.is_none() || is_refuted {
-        explanation.remedies = remedies::remedies(question, subject, &selection);
-        if explanation.remedies.is_empty() && selection.chosen.is_none() {
-            explanation.notes.push(remedies::nothing_helps(subject));
+    if landing.is_nowhere() || is_refuted {
+        explanation.remedies = remedies::remedies(question, subject, &present, &selection);
+        if explanation.remedies.is_empty() && landing.is_nowhere() {
+            explanation.notes.push(remedies::nothing_helps(subject, &present));
         }
     }
     explanation.notes.extend(selection.caveats.iter().map(|caveat| format!("Not known: {caveat}.")));
@@ -48,20 +53,41 @@ fn has_gates(subject: &Subject) -> bool {
     subject.pod.object()["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty())
 }
 
-fn not_yet(name: &str, message: Option<&str>, selection: &Selection) -> String {
-    let can = list(&selection.may_land_on, "or");
+fn not_yet(name: &str, message: Option<&str>, landing: &Landing) -> String {
     match message.filter(|message| !message.is_empty()) {
-        Some(message) => format!(
-            "{name} is Pending, although {can} could take it as far as is known here. The scheduler says: {message}"
+        Some(message) => {
+            let all: Vec<String> = landing.favourites().iter().chain(landing.others()).cloned().collect();
+            let can = list(&all, "and");
+            format!(
+                "{name} is Pending, although {can} could take it as far as is known here. The scheduler says: {message}"
+            )
+        }
+        None => format!(
+            "{name} has no node yet: the scheduler has not looked at it. It {}.",
+            landing.would("start on")
         ),
-        None => format!("{name} has no node yet: the scheduler has not looked at it. {can} can take it."),
     }
 }
 
-/// The decisive reason.
-fn why(question: &Question, subject: &Subject, selection: &Selection) -> (Verdict, String) {
+/// Why the Pod waits for nodes with these labels, in words that a reason follows.
+fn pinned(subject: &Subject, required: &[Requirement]) -> String {
     let name = subject.pod.name();
-    let required = subject.required();
+    let required = words(required);
+    if subject.has_changed() {
+        return format!("{name} is Pending: when it was created, its recorded state required {required}");
+    }
+    format!("{name} is Pending: its recorded state requires {required}")
+}
+
+/// The decisive reason.
+fn why(
+    question: &Question,
+    subject: &Subject,
+    present: &Candidate,
+    selection: &Selection,
+) -> (Verdict, String) {
+    let name = subject.pod.name();
+    let required = present.required.as_slice();
     if required.is_empty() {
         let reason = match selection.verdicts.as_slice() {
             [] => "there is no node".to_owned(),
@@ -70,23 +96,14 @@ fn why(question: &Question, subject: &Subject, selection: &Selection) -> (Verdic
         let whether = if subject.pps.is_some() { ". No recorded state keeps it from a node" } else { "" };
         return (Verdict::Unschedulable, format!("{name} is Pending because {reason}{whether}."));
     }
-    let pinned = format!("{name} is Pending: its recorded state requires {}", words(required));
+    let pinned = pinned(subject, required);
     let matching: Vec<&Node> =
         selection.verdicts.iter().filter(|node| !node.exclusions.iter().any(|one| one.from_pps)).collect();
     let answer = match matching.as_slice() {
-        [] => {
-            let gone = subject.recorded().filter(|state| {
-                let nodes = question.snapshot.nodes.as_ref();
-                !state.node_name.is_empty()
-                    && nodes.is_some_and(|nodes| !nodes.contains_key(&state.node_name))
-            });
-            match gone {
-                Some(state) => {
-                    format!("{pinned}, and no node has that: {} does not exist any more.", state.node_name)
-                }
-                None => format!("{pinned}, and no node has that."),
-            }
-        }
+        [] => match subject.gone_node(question) {
+            Some(node) => format!("{pinned}, and no node has that: {node} does not exist any more."),
+            None => format!("{pinned}, and no node has that."),
+        },
         [node] => {
             let group = groups(std::slice::from_ref(*node)).into_iter().next();
             let reasons = group.map(|group| group.reasons.join(", and ")).unwrap_or_default();
@@ -103,9 +120,11 @@ fn why(question: &Question, subject: &Subject, selection: &Selection) -> (Verdic
             format!("{pinned}. {} have that, and {reason}.", list(&names, "and"))
         }
     };
+    let forgotten = present.is_outdated && subject.state == Ok(None);
+    let now = if forgotten { " Nothing is recorded of it now." } else { "" };
     // Without the recorded state it may be Pending as well.
-    let is_free = remedies::freed(subject).is_some_and(|freed| freed.chosen.is_some());
-    (if is_free { Verdict::Pinned } else { Verdict::Unschedulable }, answer)
+    let is_free = remedies::freed(subject, present).is_some_and(|freed| freed.chosen.is_some());
+    (if is_free { Verdict::Pinned } else { Verdict::Unschedulable }, format!("{answer}{now}"))
 }
 
 /// What keeps all of these nodes out, if it is one thing.
@@ -137,24 +156,20 @@ fn common(nodes: &[Node], otherwise: &str) -> String {
 fn without_nodes(question: &Question, subject: &Subject, message: Option<&str>) -> Explanation {
     let name = subject.pod.name();
     let required = subject.required();
-    let pinned = if required.is_empty() {
-        String::new()
-    } else {
-        format!(": its recorded state requires {}", words(required))
-    };
+    let pinned = if required.is_empty() { format!("{name} is Pending") } else { pinned(subject, required) };
     let Some(message) = message else {
         let answer = format!("{name} has no node yet: the scheduler has not looked at it.");
         return Explanation::new(question, Verdict::Unscheduled, answer);
     };
     let verdict = if required.is_empty() { Verdict::Unschedulable } else { Verdict::Pinned };
-    let mut explanation = Explanation::new(question, verdict, format!("{name} is Pending{pinned}."));
+    let mut explanation = Explanation::new(question, verdict, format!("{pinned}."));
     if !message.is_empty() {
         explanation.facts.push(format!("The scheduler says: {message}"));
     }
     if !required.is_empty() {
         let command = question.hand.pps(&format!("move {name} --anywhere"), question.namespace);
         explanation.notes.push(format!(
-            "{command} gives its place up; whether a node can take it then is only known to somebody who may list nodes."
+            "{command} lets it start on another node; whether one can take it is only known to somebody who may list nodes."
         ));
     }
     explanation

@@ -4,11 +4,12 @@ use pps_simulation::scheduler::{ExclusionKind, Selection, Verdict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Question;
 use super::groups::groups;
-use super::subject::{Subject, list, words};
+use super::subject::{Candidate, Subject, words};
+use super::{HOSTNAME, Question};
+use crate::decide::landing::Landing;
+use crate::decide::names::list;
 
-const HOSTNAME: &str = "kubernetes.io/hostname";
 /// How many nodes are tried for one kind of remedy.
 const MAX_TRIED: usize = 50;
 /// How many remedies of one kind are named.
@@ -18,42 +19,71 @@ const MAX_NAMED: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Remedy {
-    /// What it does, and where the Pod could go then.
+    /// What it does, and where the Pod would go then.
     pub text: String,
     /// The command, if one does it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// The nodes that the Pod could go to.
+    /// What else follows from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consequence: Option<String>,
+    /// The nodes that the scheduler would choose from.
     pub may_land_on: Vec<String>,
+    /// The other nodes that could take the Pod.
+    pub could_also_land_on: Vec<String>,
+}
+
+impl Remedy {
+    /// One that says what to do, and no more.
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            command: None,
+            consequence: None,
+            may_land_on: Vec::new(),
+            could_also_land_on: Vec::new(),
+        }
+    }
+
+    fn landing(mut self, landing: &Landing) -> Self {
+        self.may_land_on = landing.favourites().to_vec();
+        self.could_also_land_on = landing.others().to_vec();
+        self
+    }
 }
 
 /// What helps, what keeps the Pod's place first.
-pub(super) fn remedies(question: &Question, subject: &Subject, selection: &Selection) -> Vec<Remedy> {
+pub(super) fn remedies(
+    question: &Question,
+    subject: &Subject,
+    candidate: &Candidate,
+    selection: &Selection,
+) -> Vec<Remedy> {
     let mut all = Vec::new();
-    all.extend(of_nodes(question, subject, selection));
-    all.extend(bring_back(question, subject));
-    all.extend(create_again(question, subject));
-    all.extend(let_go(question, subject));
+    all.extend(of_nodes(question, subject, candidate, selection));
+    all.extend(bring_back(question, subject, candidate));
+    all.extend(create_again(question, subject, candidate));
+    all.extend(let_go(question, subject, candidate));
     all
 }
 
 /// Where the Pod could go without its recorded place; none if nothing keeps it in one.
-pub(super) fn freed(subject: &Subject) -> Option<Selection> {
-    if subject.required().is_empty() {
+pub(super) fn freed(subject: &Subject, candidate: &Candidate) -> Option<Selection> {
+    if candidate.required.is_empty() {
         return None;
     }
-    Some(subject.nodes.as_ref()?.select(&subject.before(), None, subject.selector()))
+    Some(subject.nodes.as_ref()?.select(&candidate.before, None, subject.selector()))
 }
 
 /// Why a Pod has no remedy.
-pub(super) fn nothing_helps(subject: &Subject) -> String {
-    match freed(subject) {
+pub(super) fn nothing_helps(subject: &Subject, candidate: &Candidate) -> String {
+    match freed(subject, candidate) {
         Some(freed) => {
             let reasons = groups(&freed.verdicts).into_iter().next();
             let example = reasons
                 .map(|group| format!(" ({}: {})", list(&group.nodes, "and"), group.reasons.join(", and ")));
             format!(
-                "Giving up the recorded place would not help: no other node can take the Pod, either{}.",
+                "Moving it elsewhere would not help: no other node could take it, either{}.",
                 example.unwrap_or_default()
             )
         }
@@ -62,7 +92,12 @@ pub(super) fn nothing_helps(subject: &Subject) -> String {
 }
 
 /// Changes of one node that is excluded for nothing else.
-fn of_nodes(question: &Question, subject: &Subject, selection: &Selection) -> Vec<Remedy> {
+fn of_nodes(
+    question: &Question,
+    subject: &Subject,
+    candidate: &Candidate,
+    selection: &Selection,
+) -> Vec<Remedy> {
     let recorded = subject.recorded().map(|state| state.node_name.clone()).unwrap_or_default();
     let mut verdicts: Vec<&Verdict> =
         selection.verdicts.iter().filter(|one| !one.exclusions.is_empty()).collect();
@@ -80,11 +115,16 @@ fn of_nodes(question: &Question, subject: &Subject, selection: &Selection) -> Ve
         })
     };
     let tried = verdicts.iter().filter(is_possible).take(MAX_TRIED);
-    tried.filter_map(|verdict| of_node(question, subject, verdict)).take(MAX_NAMED).collect()
+    tried.filter_map(|verdict| of_node(question, subject, candidate, verdict)).take(MAX_NAMED).collect()
 }
 
 /// The change of a node that lets it take the Pod.
-fn of_node(question: &Question, subject: &Subject, verdict: &Verdict) -> Option<Remedy> {
+fn of_node(
+    question: &Question,
+    subject: &Subject,
+    candidate: &Candidate,
+    verdict: &Verdict,
+) -> Option<Remedy> {
     let name = &verdict.node;
     let view = subject.nodes.as_ref()?.view(name)?.clone();
     let has = |kind: ExclusionKind| verdict.exclusions.iter().any(|exclusion| exclusion.what == kind);
@@ -126,7 +166,7 @@ fn of_node(question: &Question, subject: &Subject, verdict: &Verdict) -> Option<
         steps.push(format!("free capacity on {name} ({why})"));
     }
     let nodes = subject.nodes.as_ref()?;
-    let selection = nodes.with(&node, pods).select(&subject.present(), None, subject.selector());
+    let selection = nodes.with(&node, pods).select(&candidate.pod, None, subject.selector());
     let takes_it = selection.verdicts.iter().any(|one| one.node == *name && one.exclusions.is_empty());
     if !takes_it || steps.is_empty() {
         return None;
@@ -138,11 +178,8 @@ fn of_node(question: &Question, subject: &Subject, verdict: &Verdict) -> Option<
     }
     let command = (commands.len() == 1 && steps.len() == 1).then(|| commands.remove(0));
     let more = if commands.is_empty() { String::new() } else { format!(" ({})", commands.join("; ")) };
-    Some(Remedy {
-        text: format!("{text}{more}, and the Pod starts there"),
-        command,
-        may_land_on: vec![name.clone()],
-    })
+    let remedy = Remedy::new(format!("{text}{more}, and the Pod starts there"));
+    Some(Remedy { command, may_land_on: vec![name.clone()], ..remedy })
 }
 
 /// Removes all taints that may keep a Pod out, and returns them.
@@ -162,17 +199,17 @@ fn remove_taints(node: &mut Value) -> Vec<(String, String)> {
 }
 
 /// A node with the recorded labels, if no node has them.
-fn bring_back(question: &Question, subject: &Subject) -> Option<Remedy> {
-    let required = subject.required();
+fn bring_back(question: &Question, subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
+    let required = candidate.required.as_slice();
     let nodes = question.snapshot.nodes.as_ref()?;
     let has_all = |node: &crate::snapshot::Node| {
         required.iter().all(|one| node.label(&one.key) == Some(one.value.as_str()))
     };
-    if required.is_empty() || subject.has_changed() || nodes.values().any(has_all) {
+    if required.is_empty() || candidate.is_outdated || nodes.values().any(has_all) {
         return None;
     }
     let name = subject.recorded()?.node_name.as_str();
-    if !could_take(subject, name) {
+    if !could_take(subject, candidate, name) {
         return None;
     }
     let text = match nodes.get(name) {
@@ -180,22 +217,22 @@ fn bring_back(question: &Question, subject: &Subject) -> Option<Remedy> {
         None if !name.is_empty() => format!("Bring {name} back, or another node with {}", words(required)),
         None => format!("Add a node with {}", words(required)),
     };
-    Some(Remedy { text: format!("{text}, and the Pod starts there"), command: None, may_land_on: Vec::new() })
+    Some(Remedy::new(format!("{text}, and the Pod starts there")))
 }
 
 /// Whether an empty node with what is recorded could take the Pod. What the Pod itself requires of labels is not known of
 /// it: the Pod has run there.
-fn could_take(subject: &Subject, name: &str) -> bool {
+fn could_take(subject: &Subject, candidate: &Candidate, name: &str) -> bool {
     let Some(nodes) = &subject.nodes else { return false };
     let name = if name.is_empty() { "a-node-with-what-is-recorded" } else { name };
     let mut labels = serde_json::Map::new();
     labels.insert(HOSTNAME.into(), name.into());
     let recorded = subject.recorded().into_iter().flat_map(|state| &state.node_topology_labels);
     labels.extend(recorded.map(|(key, value)| (key.clone(), value.as_str().into())));
-    labels.extend(subject.required().iter().map(|one| (one.key.clone(), one.value.as_str().into())));
+    labels.extend(candidate.required.iter().map(|one| (one.key.clone(), one.value.as_str().into())));
     let node = json!({"metadata": {"name": name, "labels": labels}});
     let nodes = nodes.with(&node, Vec::new());
-    let selection = nodes.select(&subject.present(), Some(&subject.before()), subject.selector());
+    let selection = nodes.select(&candidate.pod, Some(&candidate.before), subject.selector());
     let Some(verdict) = selection.verdicts.iter().find(|verdict| verdict.node == name) else { return false };
     verdict.exclusions.iter().all(|exclusion| {
         let is_about_labels =
@@ -205,32 +242,41 @@ fn could_take(subject: &Subject, name: &str) -> bool {
 }
 
 /// A Pod that is created again gets what is recorded now.
-fn create_again(question: &Question, subject: &Subject) -> Option<Remedy> {
-    if !subject.has_changed() {
+fn create_again(question: &Question, subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
+    if !candidate.is_outdated {
         return None;
     }
-    let (before, after) = subject.successor();
-    let selection = subject.nodes.as_ref()?.select(&after, Some(&before), subject.selector());
-    selection.chosen.as_ref()?;
-    let name = subject.pod.name();
-    Some(Remedy {
-        text: format!(
-            "Delete it, so that it is created again with what is recorded now: it could start on {}",
-            list(&selection.may_land_on, "or")
-        ),
-        command: Some(question.hand.kubectl_in(&format!("delete pod {name}"), question.namespace)),
-        may_land_on: selection.may_land_on,
-    })
+    let next = subject.successor();
+    let landing = Landing::of(&subject.select(&next)?);
+    if landing.is_nowhere() {
+        return None;
+    }
+    let recorded = if subject.recorded().is_none() {
+        "Delete it: nothing is recorded of it now, so the new Pod"
+    } else {
+        "Delete it, so that it is created again with what is recorded now: the new Pod"
+    };
+    let remedy = Remedy::new(format!("{recorded} {}", landing.would("start on"))).landing(&landing);
+    let command = question.hand.kubectl_in(&format!("delete pod {}", subject.pod.name()), question.namespace);
+    Some(Remedy { command: Some(command), ..remedy })
 }
 
 /// Without its recorded place it can go elsewhere.
-fn let_go(question: &Question, subject: &Subject) -> Option<Remedy> {
-    let freed = freed(subject)?;
-    freed.chosen.as_ref()?;
-    let name = subject.pod.name();
-    Some(Remedy {
-        text: format!("Give up its place: it could start on {}", list(&freed.may_land_on, "or")),
-        command: Some(question.hand.pps(&format!("move {name} --anywhere"), question.namespace)),
-        may_land_on: freed.may_land_on,
-    })
+fn let_go(question: &Question, subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
+    // Nothing would be changed in what is recorded: it is enough to delete the Pod.
+    if candidate.is_outdated && subject.successor().required.is_empty() {
+        return None;
+    }
+    let landing = Landing::of(&freed(subject, candidate)?);
+    if landing.is_nowhere() {
+        return None;
+    }
+    let text = format!("Move it to another node: it {}", landing.would("start on"));
+    let command = question.hand.pps(&format!("move {} --anywhere", subject.pod.name()), question.namespace);
+    let node = subject.recorded().map(|state| state.node_name.as_str()).filter(|node| !node.is_empty());
+    let disk = node.map_or_else(|| "its former node's".to_owned(), |node| format!("{node}'s"));
+    let consequence =
+        format!("Data on {disk} local disk stays there. The new node is recorded when the Pod is Ready.");
+    let remedy = Remedy::new(text).landing(&landing);
+    Some(Remedy { command: Some(command), consequence: Some(consequence), ..remedy })
 }

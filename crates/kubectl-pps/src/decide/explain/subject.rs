@@ -1,14 +1,27 @@
 //! A Pod with everything that concerns it.
 
 use pps_core::plan::{Plan, Requirement};
-use pps_core::{AnnotationRules, PodState, Spec, apply, plan};
+use pps_core::{AnnotationRules, PodState, RECORD_ANNOTATION, Spec, apply, forbids_recording, plan};
+use pps_simulation::scheduler::Selection;
 use pps_simulation::template::pods_of;
 use serde_json::Value;
 
-use super::Question;
+use super::{HOSTNAME, Question};
 use crate::decide::injected::{Injected, injected};
 use crate::decide::placement::{Nodes, unbound};
 use crate::snapshot::{Index, Pod, Pps, Workload, WorkloadKey};
+
+/// A Pod that needs a node: the present one, or the one that its controller would create.
+pub(super) struct Candidate {
+    /// The Pod, without a node.
+    pub(super) pod: Value,
+    /// The same without what is injected.
+    pub(super) before: Value,
+    /// The labels of nodes that what is injected requires.
+    pub(super) required: Vec<Requirement>,
+    /// Whether another Pod that is created now would require something else.
+    pub(super) is_outdated: bool,
+}
 
 /// A Pod with everything that concerns it.
 pub(super) struct Subject<'a> {
@@ -58,8 +71,13 @@ impl<'a> Subject<'a> {
     }
 
     /// The Pod as it is, without a node.
-    pub(super) fn present(&self) -> Value {
-        unbound(self.pod.object())
+    pub(super) fn present(&self) -> Candidate {
+        Candidate {
+            pod: unbound(self.pod.object()),
+            before: self.before(),
+            required: self.required().to_vec(),
+            is_outdated: self.has_changed(),
+        }
     }
 
     /// The Pod as it is, without a node and without what was injected.
@@ -67,19 +85,46 @@ impl<'a> Subject<'a> {
         unbound(self.injected.as_ref().map_or(self.pod.object(), |injected| &injected.before))
     }
 
-    /// The Pod as its controller would create it now, before and after the policy.
-    pub(super) fn successor(&self) -> (Value, Value) {
+    /// The Pod as its controller would create it now.
+    pub(super) fn successor(&self) -> Candidate {
         let made = self.workload.and_then(|workload| {
             pods_of(workload.object(), self.pod.namespace(), [self.pod.name()]).into_iter().next()
         });
         let before = made.unwrap_or_else(|| self.before());
-        let mut after = before.clone();
-        if let Some(plan) = self.plan()
-            && apply(&plan, &mut after).is_err()
-        {
-            after = before.clone();
+        let plan = self.plan().unwrap_or_default();
+        let mut pod = before.clone();
+        if !plan.is_empty() && apply(&plan, &mut pod).is_err() {
+            pod = before.clone();
         }
-        (before, after)
+        Candidate { pod, before, required: plan.required, is_outdated: false }
+    }
+
+    /// What the simulation of the scheduler says about a Pod; none if nodes may not be read.
+    pub(super) fn select(&self, candidate: &Candidate) -> Option<Selection> {
+        Some(self.nodes.as_ref()?.select(&candidate.pod, Some(&candidate.before), self.selector()))
+    }
+
+    /// The node that the Pod was or is recorded on, if nodes may be read and it does not exist any more.
+    pub(super) fn gone_node(&self, question: &Question) -> Option<String> {
+        let nodes = question.snapshot.nodes.as_ref()?;
+        let recorded = || self.recorded().map(|state| state.node_name.clone());
+        let required = || self.required().iter().find(|one| one.key == HOSTNAME).map(|one| one.value.clone());
+        let name = if self.has_changed() { required() } else { recorded() };
+        name.filter(|name| !name.is_empty() && !nodes.contains_key(name))
+    }
+
+    /// Why nothing is recorded of a Pod that is Ready, if its PersistentPodState says that, or that no sidecar serves it.
+    pub(super) fn unrecorded(&self) -> Option<String> {
+        let pps = self.pps?;
+        let is_lasting = self.pod.is_ready() && !self.pod.is_terminating() && self.state == Ok(None);
+        if !is_lasting || self.pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording) {
+            return None;
+        }
+        match pps.recording() {
+            Some((true, ..)) => None,
+            Some((false, reason, message)) => Some(format!("{reason}: {message}")),
+            None => Some(format!("no sidecar has looked at PersistentPodState {} yet", pps.name())),
+        }
     }
 
     /// The selector of its controller, by which the scheduler spreads Pods.
@@ -102,15 +147,4 @@ impl<'a> Subject<'a> {
 pub(super) fn words(requirements: &[Requirement]) -> String {
     let one = |one: &Requirement| format!("{}={}", one.key, one.value);
     requirements.iter().map(one).collect::<Vec<_>>().join(" and ")
-}
-
-/// `node-1`, `node-1 and node-2`, `node-1, node-2, node-3 and 7 others`.
-pub(crate) fn list(names: &[String], conjunction: &str) -> String {
-    const SHOWN: usize = 4;
-    match names {
-        [] => String::new(),
-        [name] => name.clone(),
-        [rest @ .., last] if names.len() <= SHOWN => format!("{} {conjunction} {last}", rest.join(", ")),
-        _ => format!("{} {conjunction} {} others", names[..SHOWN - 1].join(", "), names.len() - SHOWN + 1),
-    }
 }
