@@ -22,7 +22,7 @@ pub use self::unseen::Unseen;
 pub use self::workload::Workload;
 
 /// The resource of OpenKruise's StatefulSets.
-const KRUISE_WORKLOADS: &str = "statefulsets.apps.kruise.io";
+pub const KRUISE_WORKLOADS: &str = "statefulsets.apps.kruise.io";
 
 /// Which namespaces were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +115,18 @@ impl Snapshot {
         let pods = self.pods.iter().filter(|pod| self.scope.contains(pod.namespace()));
         let owners = pods.filter_map(|pod| Some(pod.owner()?.0));
         targets.chain(owners).any(|one| one.group() == group)
+    }
+
+    /// Why not all objects of this resource, such as `pods` or `statefulsets.apps`, could be read within the scope; none if
+    /// they were, or were not asked for.
+    pub fn unread(&self, resource: &str) -> Option<&Unseen> {
+        let list = match &self.scope {
+            Scope::Namespace(namespace) if resource != "nodes" => {
+                format!("{resource} in namespace {namespace}")
+            }
+            _ => resource.to_owned(),
+        };
+        self.unseen.iter().find(|unseen| unseen.list() == list)
     }
 
     /// What could not be read and may matter: not OpenKruise's StatefulSets where nothing names one.

@@ -21,6 +21,7 @@ async fn questions_are_answered_about_a_live_cluster() {
         status::shows_where_pods_are_and_what_is_wrong,
         status::a_workload_without_a_persistentpodstate_is_told_how_to_get_one,
         status::a_namespace_users_rights_are_enough_but_for_nodes,
+        status::a_pod_whose_node_was_deleted_is_not_well,
         explain::says_why_a_running_pod_is_where_it_is,
         explain::a_cordoned_node_is_named_and_uncordoned,
         explain::a_deleted_node_is_named,
@@ -33,6 +34,7 @@ async fn questions_are_answered_about_a_live_cluster() {
         watch::prints_a_line_for_each_change,
         watch::draws_a_table_on_a_terminal,
         watch::waits_until_all_pods_are_ready,
+        watch::waits_until_a_rollout_is_finished,
     ])
     .await
     .unwrap();
@@ -111,8 +113,8 @@ pub(super) async fn let_view(pool: &Pool<'_>) {
     let rules = json!([
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["get", "list", "watch"]},
-        {"apiGroups": ["apps.kruise.io"], "resources": ["persistentpodstates", "statefulsets"],
-            "verbs": ["get", "list", "watch"]},
+        // The cluster has no StatefulSets of OpenKruise.
+        {"apiGroups": ["apps.kruise.io"], "resources": ["persistentpodstates"], "verbs": ["get", "list", "watch"]},
     ]);
     let objects: [Value; 2] = [
         json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",

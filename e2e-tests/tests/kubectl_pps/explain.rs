@@ -1,4 +1,4 @@
-//! `explain`: why a Pod is where it is, and what would let it go. The commands that it names are carried out.
+//! `explain`: why a Pod is where it is, and what the user can do. The commands that it names are carried out.
 
 use kube::api::{Patch, PatchParams};
 use pps_e2e::{
@@ -83,7 +83,7 @@ pub(super) async fn a_deleted_node_is_named(cluster: &Cluster) {
     cluster.nodes.delete(&node).await.unwrap();
     let params = kube::api::DeleteParams::default().grace_period(0);
     cluster.pods_api(pool.namespace).delete("web-0", &params).await.unwrap();
-    let answer = until(&pool, &["explain", "web-0"], 1, |text| text.contains("What would let it go")).await;
+    let answer = until(&pool, &["explain", "web-0"], 1, |text| text.contains("What you can do")).await;
     assert_says(
         &answer,
         &[
@@ -186,6 +186,12 @@ pub(super) async fn a_namespace_users_rights_tell_the_pin(cluster: &Cluster) {
         &answer,
         &[&format!("web-0 runs on {node}, where it is recorded"), "you have no permission to list nodes"],
     );
+    let answer = ask_as(&pool, VIEWER, &["explain", "wbe-0"]).await;
+    assert_exit(&answer, 2);
+    let refused = "there is no Pod wbe-0 in namespace explain-viewer, and no workload wants one";
+    assert!(answer.stderr.contains(refused), "{}", answer.stderr);
+    assert!(answer.stderr.contains("similar names: web-0"), "{}", answer.stderr);
+
     cluster.nodes.cordon(&node).await.unwrap();
     make_pending(&pool, "web", "web-0").await;
     let answer = ask_as(&pool, VIEWER, &["explain", "web-0"]).await;

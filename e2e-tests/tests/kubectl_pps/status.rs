@@ -62,8 +62,13 @@ pub(super) async fn a_workload_without_a_persistentpodstate_is_told_how_to_get_o
     let answer = ask(&pool, &["status", "web"]).await;
     assert_exit(&answer, 0);
     assert_says(&answer, &["has no PersistentPodState", "kubectl pps pin web --required zone -n unpinned"]);
+    assert_says(&answer, &["web-0 Ready"]);
+    let answer = ask(&pool, &["status", "web-0"]).await;
+    assert_exit(&answer, 2);
+    let hint = "web-0 is a Pod, not a workload: kubectl pps explain web-0 -n unpinned";
+    assert!(answer.stderr.contains(hint), "{}", answer.stderr);
     let answer = ask(&pool, &["status", "wbe"]).await;
-    assert_exit(&answer, 1);
+    assert_exit(&answer, 2);
     assert!(answer.stderr.contains("similar names: web"), "{}", answer.stderr);
 }
 
@@ -87,6 +92,33 @@ pub(super) async fn a_namespace_users_rights_are_enough_but_for_nodes(cluster: &
     assert_says(&answer, &[&format!("web-0 Ready {node} {node} {zone} zone={zone} required")]);
     assert!(answer.stderr.contains("you have no permission to list nodes"), "{}", answer.stderr);
     assert_eq!(answer.stderr.lines().count(), 1, "only nodes are missing: {}", answer.stderr);
+}
+
+/// Until Kubernetes deletes it, the Pod looks well.
+pub(super) async fn a_pod_whose_node_was_deleted_is_not_well(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "status-deleted", 2, 2).await;
+    let web = pool.stateful_set("web", 1).persistent(HOSTNAME, "", "");
+    let node = homes(&cluster.run_stateful_set(&web).await.unwrap())["web-0"].clone();
+    pool.recorded("web", "web").await;
+    cluster.nodes.delete(&node).await.unwrap();
+    let answer = until(&pool, &["status"], 1, |text| text.contains("is gone")).await;
+    assert_says(
+        &answer,
+        &[
+            &format!("web-0 Ready {node}"),
+            "web-0 is bound to a node that is gone: kubectl pps explain web-0 -n status-deleted",
+        ],
+    );
+    let answer = ask(&pool, &["explain", "pod/web-0"]).await;
+    assert_exit(&answer, 1);
+    assert_says(
+        &answer,
+        &[
+            &format!("web-0 is bound to {node}, which does not exist any more."),
+            &format!("its recorded state requires {HOSTNAME}={node}"),
+            "kubectl pps move web-0 --anywhere -n status-deleted",
+        ],
+    );
 }
 
 /// The policy and the sidecar are missing, and the definition is there.

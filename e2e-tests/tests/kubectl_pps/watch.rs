@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use kube::ResourceExt;
+use kube::api::{ListParams, Patch, PatchParams};
 use pps_e2e::cluster::Cluster;
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
@@ -30,7 +33,8 @@ pub(super) async fn prints_a_line_for_each_change(cluster: &Cluster) {
     expect(&["web-0 Ready, on", &node]).await;
     cluster.nodes.cordon(&node).await.unwrap();
     cluster.delete_pods("watch", "web", &["web-0"]).await.unwrap();
-    expect(&["web-0", "Pending"]).await;
+    expect(&["web-0 deleted"]).await;
+    expect(&["web-0 created", "Pending"]).await;
     cluster.nodes.uncordon(&node).await.unwrap();
     expect(&["web-0", "-> Ready"]).await;
 }
@@ -58,7 +62,12 @@ pub(super) async fn waits_until_all_pods_are_ready(cluster: &Cluster) {
     let user = plugin(cluster, "admin");
     let answer = user.run(&["watch", "web", "-n", "watch-ready", "--until-ready", "1s"]).await.unwrap();
     assert_exit(&answer, 1);
-    assert!(answer.stderr.contains("not all Pods are Ready in time"), "{}", answer.stderr);
+    for words in [
+        "error: after 1s the rollout is not finished: web-0 is Pending",
+        "to see why: kubectl pps explain web-0 -n watch-ready",
+    ] {
+        assert!(answer.stderr.contains(words), "{words:?} is not in {}", answer.stderr);
+    }
     let args = ["watch", "web", "-n", "watch-ready", "--until-ready", "1m"];
     let waits = user.run(&args);
     let uncordoned = async {
@@ -67,4 +76,36 @@ pub(super) async fn waits_until_all_pods_are_ready(cluster: &Cluster) {
     };
     let (answer, ()) = tokio::join!(waits, uncordoned);
     assert_exit(&answer.unwrap(), 0);
+}
+
+/// The workload has no PersistentPodState: its Pods are watched all the same.
+pub(super) async fn waits_until_a_rollout_is_finished(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "watch-rollout", 2, 2).await;
+    cluster.run_stateful_set(&pool.stateful_set("web", 3)).await.unwrap();
+    let user = plugin(cluster, "admin");
+    let api = cluster.stateful_sets("watch-rollout");
+    let change = async |revision: &str, strategy: &str, partition: Option<u8>| {
+        let rolling = partition.map(|partition| json!({"partition": partition}));
+        let strategy = json!({"type": strategy, "rollingUpdate": rolling});
+        let template = json!({"metadata": {"annotations": {"revision": revision}}});
+        let patch = Patch::Merge(json!({"spec": {"updateStrategy": strategy, "template": template}}));
+        api.patch("web", &PatchParams::default(), &patch).await.unwrap();
+    };
+    let revisions = async || -> Vec<String> {
+        let pods = cluster.pods_api("watch-rollout").list(&ListParams::default()).await.unwrap();
+        pods.items.iter().map(|pod| pod.annotations()["revision"].clone()).collect()
+    };
+    let args = ["watch", "web", "-n", "watch-rollout", "--until-ready", "1m"];
+
+    change("1", "RollingUpdate", None).await;
+    assert_exit(&user.run(&args).await.unwrap(), 0);
+    assert_eq!(revisions().await, ["1", "1", "1"]);
+
+    change("2", "RollingUpdate", Some(2)).await;
+    assert_exit(&user.run(&args).await.unwrap(), 0);
+    assert_eq!(revisions().await, ["1", "1", "2"]);
+
+    change("3", "OnDelete", None).await;
+    assert_exit(&user.run(&args).await.unwrap(), 0);
+    assert_eq!(revisions().await, ["1", "1", "2"]);
 }

@@ -24,7 +24,7 @@ pub struct Status {
 #[derive(Args, Clone, Debug)]
 pub struct Explain {
     /// The Pod.
-    #[arg(value_name = "POD", value_parser = value::name)]
+    #[arg(value_name = "POD", value_parser = value::pod)]
     pub pod: String,
     /// Format.
     #[command(flatten)]

@@ -9,6 +9,11 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     }
 }
 
+/// The name of a Pod, which may be written as kubectl takes it: `pod/NAME`.
+pub(super) fn pod(text: &str) -> Result<String, String> {
+    name(crate::decide::workload_name::pod_name(text))
+}
+
 /// A duration: `90s`, `2m`, `1h`, or seconds.
 pub(super) fn duration(text: &str) -> Result<std::time::Duration, String> {
     let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
@@ -35,6 +40,16 @@ mod tests {
         }
         for text in ["", "m", "-1s", "1d", "1.5h", "99999999999s", "1 m"] {
             assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pod_may_be_written_as_kubectl_takes_it() {
+        for text in ["db-0", "pod/db-0", "pods/db-0", "po/db-0", "Pod/db-0"] {
+            assert_eq!(pod(text).as_deref(), Ok("db-0"), "{text}");
+        }
+        for text in ["sts/db-0", "pod/", "pod/a/b", "pod"] {
+            assert_eq!(pod(text).is_ok(), text == "pod", "{text}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Reads the cluster into a snapshot, page by page. What may not be read is left out, and said.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::Client;
@@ -87,6 +88,15 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snap
     snapshot.volumes = items(volumes);
     snapshot.sort();
     Ok(snapshot)
+}
+
+/// The namespaces that have PersistentPodStates, by name; none if the user may not list them. One page is enough for a hint.
+pub async fn namespaces_with_pps(client: &Client) -> Vec<String> {
+    let limits = Limits { objects: LIMITS.page, ..LIMITS };
+    let reader = Reader::new(client.clone(), limits, Instant::now() + LIMITS.request);
+    let found = read_pps(&reader, &Scope::All).await;
+    let namespaces: BTreeSet<String> = items(found).iter().map(|pps| pps.namespace().to_owned()).collect();
+    namespaces.into_iter().collect()
 }
 
 /// Reads the `PodDisruptionBudgets` as well, which refuse evictions.

@@ -25,19 +25,22 @@ pub enum News {
 
 /// Watches everything of a scope that could be read.
 pub fn watch(client: &Client, scope: &Scope, snapshot: &Snapshot) -> SelectAll<BoxStream<'static, News>> {
-    let may_read = |what: &str| !snapshot.unseen.iter().any(|unseen| unseen.what.contains(what));
     let version = snapshot.pps.first().and_then(|pps| pps.object()["apiVersion"].as_str());
     let version = version.and_then(|version| version.split('/').nth(1)).unwrap_or("v1alpha1");
     let mut streams = vec![of(client, scope, Watched::Pps, &resource(GROUP, version, KIND, PLURAL))];
-    if may_read("pods") {
+    if snapshot.unread("pods").is_none() {
         streams.push(of(client, scope, Watched::Pods, &resource("", "v1", "Pod", "pods")));
     }
     if snapshot.nodes.is_some() {
         streams.push(of(client, &Scope::All, Watched::Nodes, &resource("", "v1", "Node", "nodes")));
     }
-    if may_read("statefulsets.apps") {
+    if snapshot.unread("statefulsets.apps").is_none() {
         let workloads = resource("apps", "v1", "StatefulSet", "statefulsets");
         streams.push(of(client, scope, Watched::Workloads, &workloads));
+    }
+    if snapshot.has_kruise_workloads {
+        let workloads = resource(GROUP, "v1beta1", "StatefulSet", "statefulsets");
+        streams.push(of(client, scope, Watched::KruiseWorkloads, &workloads));
     }
     select_all(streams)
 }

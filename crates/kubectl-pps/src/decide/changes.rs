@@ -4,6 +4,13 @@ use std::collections::BTreeMap;
 
 use super::status::{Phase, Row, Status};
 
+/// How many reasons are named.
+const NAMED: usize = 3;
+/// The Pod is gone.
+const DELETED: &str = "deleted";
+/// The Pod is of a former revision.
+const OUTDATED: &str = "not replaced yet";
+
 /// What has changed of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -28,26 +35,71 @@ pub fn changes(before: Option<&Status>, after: &Status) -> Vec<Change> {
     };
     let mut all = Vec::new();
     for row in &after.pods {
-        let text = match earlier.remove(&key(row)) {
-            None => Some(state(row)),
+        let texts = match earlier.remove(&key(row)) {
+            None => vec![state(row)],
             Some(earlier) => difference(earlier, row),
         };
-        all.extend(text.map(|text| change((&row.namespace, &row.pod), text)));
+        all.extend(texts.into_iter().map(|text| change((&row.namespace, &row.pod), text)));
     }
-    all.extend(earlier.into_keys().map(|(namespace, pod)| change((&namespace, &pod), "is gone".to_owned())));
+    all.extend(earlier.into_iter().map(|((namespace, pod), row)| {
+        let text = if row.uid.is_some() { DELETED } else { "no longer recorded" };
+        change((&namespace, &pod), text.to_owned())
+    }));
     all
 }
 
-/// Whether each Pod that is wanted is Ready. False if there is none.
-pub fn is_ready(status: &Status) -> bool {
-    let wanted = || status.pods.iter().filter(|row| row.phase != Phase::NotWanted);
-    wanted().next().is_some() && wanted().all(|row| row.phase == Phase::Ready) && status.left_out == 0
+/// What a rollout still waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waiting<'a> {
+    /// The first Pods that it waits for, and why.
+    pub text: String,
+    /// A Pod that `explain` says more about.
+    pub pod: Option<&'a Row>,
+}
+
+/// What a rollout still waits for; none if it is finished: the controller has seen the latest change, and each Pod that is
+/// wanted is of the revision that it should have and Ready.
+pub fn waiting(status: &Status) -> Option<Waiting<'_>> {
+    let mut reasons: Vec<(u8, &Row, String)> = status.pods.iter().filter_map(lacks).collect();
+    reasons.sort_by_key(|(urgency, ..)| *urgency);
+    let pod = reasons.iter().map(|(_, row, _)| *row).find(|row| row.phase != Phase::Ready);
+    let unobserved = status
+        .unobserved
+        .iter()
+        .map(|workload| format!("the controller has not seen the latest change of {workload} yet"));
+    let mut texts: Vec<String> = unobserved.chain(reasons.into_iter().map(|(.., text)| text)).collect();
+    if texts.is_empty() && status.pods.iter().all(|row| row.phase == Phase::NotWanted) {
+        texts.push("there is no Pod yet".to_owned());
+    }
+    let more = texts.len().saturating_sub(NAMED) as u64 + status.left_out;
+    texts.truncate(NAMED);
+    if more > 0 {
+        texts.push(format!("{more} more"));
+    }
+    (!texts.is_empty()).then(|| Waiting { text: texts.join("; "), pod })
+}
+
+/// Why a rollout waits for a Pod, the most urgent reasons first.
+fn lacks(row: &Row) -> Option<(u8, &Row, String)> {
+    let pod = &row.pod;
+    let (urgency, text) = match row.phase {
+        Phase::Pending => match row.message.as_deref().filter(|message| !message.is_empty()) {
+            Some(message) => (0, format!("{pod} is Pending ({})", message.trim_end_matches('.'))),
+            None => (2, format!("{pod} is Pending")),
+        },
+        Phase::Missing => (1, format!("{pod} does not exist")),
+        Phase::Ready if row.is_outdated => (4, format!("{pod} is not replaced yet")),
+        Phase::Ready | Phase::NotWanted => return None,
+        other => (3, format!("{pod} is {}", other.as_str())),
+    };
+    Some((urgency, row, text))
 }
 
 fn state(row: &Row) -> String {
     let mut parts = vec![row.phase.as_str().to_owned()];
     parts.extend(row.node.as_ref().map(|node| format!("on {node}")));
     parts.extend(recorded(row).map(|node| format!("recorded on {node}")));
+    parts.extend(row.is_outdated.then(|| OUTDATED.to_owned()));
     parts.extend(row.drift.iter().map(|drift| drift.text.clone()));
     parts.join(", ")
 }
@@ -56,7 +108,21 @@ fn recorded(row: &Row) -> Option<&str> {
     row.recorded.as_ref().map(|recorded| recorded.node.as_str()).filter(|node| !node.is_empty())
 }
 
-fn difference(before: &Row, after: &Row) -> Option<String> {
+/// One line, or two if the Pod was replaced.
+fn difference(before: &Row, after: &Row) -> Vec<String> {
+    match (&before.uid, &after.uid) {
+        (Some(one), Some(other)) if one != other => {
+            let revision = after.revision.as_ref().filter(|_| after.revision != before.revision);
+            let revision = revision.map(|revision| format!(" with revision {revision}")).unwrap_or_default();
+            vec![DELETED.to_owned(), format!("created again{revision}: {}", state(after))]
+        }
+        (Some(_), None) => vec![DELETED.to_owned()],
+        (None, Some(_)) => vec![format!("created: {}", state(after))],
+        _ => of_the_same(before, after).into_iter().collect(),
+    }
+}
+
+fn of_the_same(before: &Row, after: &Row) -> Option<String> {
     let mut parts = Vec::new();
     if before.phase != after.phase {
         parts.push(format!("{} -> {}", before.phase.as_str(), after.phase.as_str()));
@@ -73,6 +139,7 @@ fn difference(before: &Row, after: &Row) -> Option<String> {
     if before.ips != after.ips && !after.ips.is_empty() {
         parts.push(format!("IP {}", after.ips.join(", ")));
     }
+    parts.extend((after.is_outdated && !before.is_outdated).then(|| OUTDATED.to_owned()));
     // What differs from the recorded node is shown by then.
     parts.extend(
         after.drift.iter().filter(|drift| !before.drift.contains(drift)).map(|drift| drift.text.clone()),

@@ -26,6 +26,15 @@ pub struct Injected {
     pub before: Value,
 }
 
+impl Injected {
+    /// Whether other labels than these are required.
+    pub fn differs_from(&self, required: &[Requirement]) -> bool {
+        let has_all =
+            |some: &[Requirement], others: &[Requirement]| some.iter().all(|one| others.contains(one));
+        !(has_all(required, &self.required) && has_all(&self.required, required))
+    }
+}
+
 /// What the policy has injected; none if it has changed nothing.
 ///
 /// The Pod does not say which parts of it are injected. They are those that a PersistentPodState with this spec can inject

@@ -2,18 +2,23 @@
 
 mod advice;
 mod drift;
+mod pin;
+mod rollout;
 mod row;
 mod wanted;
+
+use std::collections::BTreeMap;
 
 use pps_core::{PodState, Spec};
 use serde::Serialize;
 
 pub use self::advice::Advice;
 pub use self::drift::{Drift, DriftKind, of as drift_of, short};
-pub use self::row::{Phase, Pin, Recorded, Row, Strength};
+pub use self::pin::{Pin, Strength};
+pub use self::row::{Phase, Recorded, Row};
 use super::hand::Hand;
-use super::workload_name::named;
-use crate::snapshot::{FoundBy, Index, Pps, Snapshot, WorkloadKey};
+use super::workload_name::{named, pod_name};
+use crate::snapshot::{FoundBy, Index, Pod, Pps, Snapshot, WorkloadKey};
 use crate::{Failure, Outcome};
 
 /// The version of the answer for programs.
@@ -35,6 +40,8 @@ pub struct Status {
     pub advice: Vec<Advice>,
     /// Workloads that were asked for and have no PersistentPodState.
     pub unpinned: Vec<Unpinned>,
+    /// Workloads whose latest change their controller has not seen yet.
+    pub unobserved: Vec<String>,
     /// How many Pods that are wanted and do not exist are left out, because there are too many.
     pub left_out: u64,
     /// What could not be read.
@@ -77,14 +84,34 @@ impl Status {
         let well = if self.is_well { Outcome::Well } else { Outcome::NotWell };
         well.and(if self.unseen.is_empty() { Outcome::Well } else { Outcome::Incomplete })
     }
+
+    /// Whether there is nothing to show.
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty() && self.unpinned.is_empty() && self.problems.is_empty()
+    }
+
+    /// Says in which other namespaces there are PersistentPodStates.
+    pub fn point_to(&mut self, namespaces: &[String], hand: &Hand) {
+        self.advice.extend(advice::elsewhere(namespaces, hand));
+    }
+
+    /// Adds a workload.
+    fn add(&mut self, snapshot: &Snapshot, index: &Index, governed: &Governed) {
+        let key = governed.key;
+        self.left_out += row::rows(snapshot, index, governed, &mut self.pods);
+        if index.workload(key).is_some_and(rollout::is_unobserved) {
+            self.unobserved.push(format!("{} {}", key.kind, key.name));
+        }
+    }
 }
 
 /// A workload with what governs it.
 struct Governed<'a> {
     key: &'a WorkloadKey,
-    pps: &'a Pps,
+    /// None if nothing does.
+    pps: Option<&'a Pps>,
     spec: Spec,
-    states: std::collections::BTreeMap<String, PodState>,
+    states: BTreeMap<String, PodState>,
 }
 
 /// Answers.
@@ -94,7 +121,7 @@ struct Governed<'a> {
 /// If a workload is named that does not exist.
 pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Result<Status, Failure> {
     let index = Index::of(snapshot);
-    let chosen = workload.map(|text| named(snapshot, &index, text)).transpose()?;
+    let chosen = workload.map(|text| find(snapshot, &index, text, hand)).transpose()?;
     let mut status = Status {
         api_version: API_VERSION,
         kind: "Status",
@@ -102,8 +129,9 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
         problems: Vec::new(),
         advice: Vec::new(),
         unpinned: Vec::new(),
+        unobserved: Vec::new(),
         left_out: 0,
-        unseen: snapshot.unseen.iter().map(ToString::to_string).collect(),
+        unseen: snapshot.relevant_unseen().map(ToString::to_string).collect(),
         is_well: true,
     };
     for (key, all) in index.targeted() {
@@ -116,14 +144,16 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
         match (pps.spec(), pps.states()) {
             (Ok(spec), Ok(states)) => {
                 status.problems.extend(not_found(&index, key, pps));
-                let governed = Governed { key, pps, spec, states };
-                status.left_out += row::rows(snapshot, &index, &governed, &mut status.pods);
+                let governed = Governed { key, pps: Some(pps), spec, states };
+                status.add(snapshot, &index, &governed);
             }
             (Err(error), _) => status.problems.push(problem(pps, "Unreadable", &error)),
             (_, Err(damaged)) => status.problems.push(problem(pps, "Damaged", &damaged.to_string())),
         }
     }
     for key in chosen.iter().flatten().filter(|key| index.governing(key).is_none()) {
+        let governed = Governed { key, pps: None, spec: Spec::default(), states: BTreeMap::new() };
+        status.add(snapshot, &index, &governed);
         status.unpinned.push(Unpinned {
             namespace: key.namespace.clone(),
             kind: key.kind.clone(),
@@ -132,8 +162,26 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
         });
     }
     status.advice = advice::advice(&status, hand);
+    if status.is_empty() && status.unseen.is_empty() {
+        status.advice.push(advice::of_none(&snapshot.scope, hand));
+    }
     status.is_well = status.problems.is_empty() && !status.pods.iter().any(Row::is_bad);
     Ok(status)
+}
+
+/// The workloads that a text may mean. A Pod is none: its name leads to the command that it can be given to.
+fn find(snapshot: &Snapshot, index: &Index, text: &str, hand: &Hand) -> Result<Vec<WorkloadKey>, Failure> {
+    named(snapshot, index, text).map_err(|failure| {
+        let name = pod_name(text);
+        let is_meant = |pod: &&Pod| pod.name() == name && snapshot.scope.contains(pod.namespace());
+        match snapshot.pods.iter().find(is_meant) {
+            Some(pod) => Failure::Usage(format!(
+                "{name} is a Pod, not a workload: {}",
+                hand.pps(&format!("explain {name}"), pod.namespace())
+            )),
+            None => failure,
+        }
+    })
 }
 
 fn problem(pps: &Pps, reason: &str, message: &str) -> Problem {

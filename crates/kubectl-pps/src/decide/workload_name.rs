@@ -30,9 +30,17 @@ pub fn named(snapshot: &Snapshot, index: &Index, text: &str) -> Result<Vec<Workl
         snapshot.unseen.iter().find(|unseen| unseen.is_forbidden && unseen.what.contains("statefulsets"));
     match unseen {
         Some(unseen) => Err(Failure::Unreadable(format!("cannot find workload {text}: {unseen}"))),
-        None => Err(Failure::Refused(format!(
+        None => Err(Failure::Usage(format!(
             "there is no StatefulSet {text} {within}, and no PersistentPodState names such a workload{hint}"
         ))),
+    }
+}
+
+/// The name of a Pod, which may be written as kubectl takes it: `pod/NAME`.
+pub fn pod_name(text: &str) -> &str {
+    match text.split_once('/') {
+        Some((kind, name)) if matches!(kind.to_lowercase().as_str(), "pod" | "pods" | "po") => name,
+        _ => text,
     }
 }
 

@@ -7,7 +7,12 @@ use crate::decide::status::{Drift, DriftKind, Phase, Pin, Problem, Row, Status, 
 /// The answer for people. `with_namespaces` adds a column.
 pub fn status(status: &Status, style: Style, is_wide: bool, with_namespaces: bool) -> String {
     let mut text = Text::new(style);
-    text.push(&table(&status.pods, style, is_wide, with_namespaces));
+    let shared = shared_pins(&status.pods).filter(|_| !is_wide);
+    let columns = Columns { is_wide, with_namespaces, with_pins: shared.is_none() };
+    text.push(&table(&status.pods, style, columns));
+    if let Some(pins) = shared {
+        text.sentence("", Some(Role::Dim), &format!("Each Pod is pinned by: {pins}."));
+    }
     if status.left_out > 0 {
         let pods = if status.left_out == 1 { "Pod does" } else { "Pods do" };
         text.sentence("", None, &format!("{} more {pods} not exist.", status.left_out));
@@ -19,14 +24,6 @@ pub fn status(status: &Status, style: Style, is_wide: bool, with_namespaces: boo
         );
         text.sentence("", None, &sentence);
         text.command("", "To have them return to their zone", &one.command);
-    }
-    let is_empty = status.pods.is_empty() && status.unpinned.is_empty();
-    if is_empty && status.problems.is_empty() && status.unseen.is_empty() {
-        text.command(
-            "",
-            "No workload here has a PersistentPodState. To give one to a workload",
-            "kubectl pps pin WORKLOAD --required zone",
-        );
     }
     for problem in &status.problems {
         let Problem { persistent_pod_state, reason, message, .. } = problem;
@@ -62,7 +59,24 @@ pub fn unseen(status: &Status) -> Vec<String> {
 /// The columns of a table: titles, and what is in them.
 type Cell = (String, Option<Role>);
 
-fn table(rows: &[Row], style: Style, is_wide: bool, with_namespaces: bool) -> String {
+/// Which columns a table has beside those that each has.
+#[derive(Clone, Copy)]
+struct Columns {
+    is_wide: bool,
+    with_namespaces: bool,
+    with_pins: bool,
+}
+
+/// What pins all Pods, if that is the same for several ones.
+fn shared_pins(rows: &[Row]) -> Option<String> {
+    let [first, rest @ ..] = rows else { return None };
+    let pins = pinned_by(first, false);
+    let is_same = !rest.is_empty() && rest.iter().all(|row| pinned_by(row, false) == pins);
+    (is_same && !pins.is_empty()).then_some(pins)
+}
+
+fn table(rows: &[Row], style: Style, columns: Columns) -> String {
+    let Columns { is_wide, with_namespaces, with_pins } = columns;
     if rows.is_empty() {
         return String::new();
     }
@@ -71,7 +85,7 @@ fn table(rows: &[Row], style: Style, is_wide: bool, with_namespaces: bool) -> St
     header.extend(with_namespaces.then_some("NAMESPACE"));
     header.extend(["POD", "PHASE", "NODE", "RECORDED", "ZONE"]);
     header.extend(is_wide.then_some("IP"));
-    header.push("PINNED BY");
+    header.extend(with_pins.then_some("PINNED BY"));
     header.extend(is_wide.then_some("INJECTED"));
     header.extend((is_wide || has_drift).then_some("DRIFT"));
     let mut table = Table::new(style, &header);
@@ -87,7 +101,7 @@ fn table(rows: &[Row], style: Style, is_wide: bool, with_namespaces: bool) -> St
         if is_wide {
             cells.push((row.ips.join(","), None));
         }
-        cells.push((pinned_by(row, is_wide), None));
+        cells.extend(with_pins.then(|| (pinned_by(row, is_wide), None)));
         if is_wide {
             let injected = if row.injected_from.is_some() { "yes" } else { "no" };
             let exists = !matches!(row.phase, Phase::Missing | Phase::NotWanted | Phase::Unknown);
@@ -124,29 +138,34 @@ fn recorded(row: &Row) -> Cell {
     (node, role)
 }
 
-/// `zone=eu-1 required, hostname preferred 100`
+/// `zone=eu-1 required, hostname preferred 100`; nothing if nothing is recorded yet.
 fn pinned_by(row: &Row, is_wide: bool) -> String {
+    let recorded = row.recorded.as_ref().map(|recorded| recorded.node.as_str());
     let one = |pin: &Pin| {
         let key = short(&pin.key);
         // The value of a host name is the recorded node, which has a column.
         let shown = pin
             .value
             .as_ref()
-            .filter(|_| key != "hostname" && (pin.strength != Strength::Annotation || is_wide));
+            .filter(|value| key != "hostname" || recorded != Some(value.as_str()))
+            .filter(|_| pin.strength != Strength::Annotation || is_wide);
         let value = match (shown, &pin.value) {
             (Some(value), _) => format!("={value}"),
             (None, Some(_)) => String::new(),
-            // Without any state, the column RECORDED says so.
-            (None, None) if row.recorded.is_none() || pin.strength == Strength::Annotation => String::new(),
+            (None, None) if pin.strength == Strength::Annotation => return format!("{key} (not recorded)"),
             (None, None) => " (not recorded)".to_owned(),
         };
         let strength = match pin.strength {
             Strength::Required => "required".to_owned(),
             Strength::Preferred => format!("preferred {}", pin.weight.unwrap_or_default()),
-            Strength::Annotation => "kept".to_owned(),
+            // Whether the Pod has that value is another question: see its drift.
+            Strength::Annotation => "recorded".to_owned(),
         };
         format!("{key}{value} {strength}")
     };
+    if row.recorded.is_none() && row.pinned_by.iter().all(|pin| pin.value.is_none()) {
+        return String::new();
+    }
     row.pinned_by.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
@@ -156,7 +175,7 @@ fn drift(drift: &[Drift]) -> String {
 
 fn drift_role(drift: &Drift) -> Role {
     match drift.kind {
-        DriftKind::RequiredTopology => Role::Bad,
+        DriftKind::RequiredTopology | DriftKind::OwnNodeGone => Role::Bad,
         _ => Role::Warning,
     }
 }

@@ -24,20 +24,16 @@ pub(super) async fn run(
     let namespace = connected.namespace.as_str();
     let scope = Scope::Namespace(namespace.to_owned());
     let snapshot = Box::pin(read(&connected.client, &scope, WANTED)).await?;
-    let refusals = match wanting(&snapshot, namespace, &args.pod) {
-        Some(workload) if snapshot.pod(namespace, &args.pod).is_none() => {
+    let pod = args.pod.as_str();
+    let refusals = match wanting(&snapshot, namespace, pod) {
+        Some(workload) if snapshot.pod(namespace, pod).is_none() => {
             refusals(&connected.client, namespace, workload.name()).await
         }
         _ => None,
     };
     let hand = hand(connection, namespace);
-    let question = Question {
-        snapshot: &snapshot,
-        namespace,
-        pod: &args.pod,
-        refusals: refusals.as_deref(),
-        hand: &hand,
-    };
+    let question =
+        Question { snapshot: &snapshot, namespace, pod, refusals: refusals.as_deref(), hand: &hand };
     let answer = explain(&question)?;
     let text = print::for_programs(args.output.output, &answer)
         .unwrap_or_else(|| print::explanation::explanation(&answer, terminal.style()));

@@ -2,7 +2,7 @@
 
 use crate::args::{Connection, Output, Status};
 use crate::cluster::connect;
-use crate::cluster::read::{Wanted, read};
+use crate::cluster::read::{Wanted, namespaces_with_pps, read};
 use crate::decide::hand::Hand;
 use crate::decide::status::status;
 use crate::print::{self, Terminal};
@@ -22,7 +22,10 @@ pub(super) async fn run(
     let scope = scope(args.all.all_namespaces, &connected.namespace);
     let snapshot = Box::pin(read(&connected.client, &scope, WANTED)).await?;
     let hand = hand(connection, &connected.namespace);
-    let answer = status(&snapshot, args.workload.as_deref(), &hand)?;
+    let mut answer = status(&snapshot, args.workload.as_deref(), &hand)?;
+    if answer.is_empty() && scope != Scope::All {
+        answer.point_to(&Box::pin(namespaces_with_pps(&connected.client)).await, &hand);
+    }
     if let Some(text) = print::for_programs(args.output.output, &answer) {
         terminal.print(&text)?;
         return Ok(answer.outcome());

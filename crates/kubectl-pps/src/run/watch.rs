@@ -11,7 +11,7 @@ use crate::args::{Connection, Watch};
 use crate::cluster::read::read;
 use crate::cluster::watch::{News, watch};
 use crate::cluster::{connect, now};
-use crate::decide::changes::{changes, is_ready};
+use crate::decide::changes::{changes, waiting};
 use crate::decide::hand::Hand;
 use crate::decide::status::{Status, status};
 use crate::print::screen::{Screen, style_for};
@@ -59,10 +59,6 @@ pub(super) async fn run(
     };
     let answer = status(&first, args.workload.as_deref(), &show.hand)?;
     show.notes = print::status::unseen(&answer);
-    if answer.pods.is_empty() && !answer.unpinned.is_empty() {
-        terminal.print(&print::status::status(&answer, terminal.style(), false, false))?;
-        return Ok(Outcome::NotWell);
-    }
     show.update(answer)?;
     let mut news = watch(&connected.client, &scope, &first);
     let mut live = Live::new(first);
@@ -71,8 +67,12 @@ pub(super) async fn run(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut is_changed, mut is_polled, mut polled) = (false, false, Instant::now());
     loop {
-        if args.until_ready.is_some() && show.shown.as_ref().is_some_and(is_ready) {
-            return Ok(Outcome::Well);
+        if let Some(shown) = show.shown.as_ref().filter(|_| args.until_ready.is_some())
+            && waiting(shown).is_none()
+        {
+            // Without workloads it is not known whether a rollout goes on.
+            let is_known = !shown.unseen.iter().any(|unseen| unseen.contains("statefulsets"));
+            return Ok(if is_known { Outcome::Well } else { Outcome::Incomplete });
         }
         tokio::select! {
             one = news.next() => match one {
@@ -81,7 +81,7 @@ pub(super) async fn run(
                     is_changed |= show.lost.take().is_some();
                 }
                 Some(News::Forbidden(watched)) => {
-                    let note = format!("you may not watch {watched:?}, so everything is read again each {POLL:?}");
+                    let note = format!("you may not watch {watched}, so everything is read again each {POLL:?}");
                     if !show.notes.contains(&note) {
                         show.notes.push(note);
                     }
@@ -112,7 +112,7 @@ pub(super) async fn run(
                 }
             },
             () = sleep_until(deadline) => {
-                terminal.say(&terminal.style_of_errors().error("not all Pods are Ready in time"));
+                terminal.say(&terminal.style_of_errors().error(&show.late(args.until_ready.unwrap_or(NEVER))));
                 return Ok(Outcome::NotWell);
             }
             _ = tokio::signal::ctrl_c() => return Ok(Outcome::Well),
@@ -134,8 +134,13 @@ impl Show<'_> {
                 let sentence = format!("connection lost, trying again: {}", printable(why));
                 text.push_str(&(style.paint(Role::Bad, &sentence) + "\n"));
             }
-            let end =
-                if self.args.until_ready.is_some() { "ends when all Pods are Ready" } else { "Ctrl-C ends" };
+            let end = match self.args.until_ready {
+                Some(_) => "ends when the rollout is finished and all Pods are Ready",
+                None => "Ctrl-C ends",
+            };
+            if let Some(waiting) = waiting(&answer).filter(|_| self.args.until_ready.is_some()) {
+                text.push_str(&(printable(&format!("waiting: {}", waiting.text)) + "\n"));
+            }
             let time = now();
             let time = time.get(11..19).unwrap_or_default();
             text.push_str(&(style.paint(Role::Dim, &format!("{time} UTC; {end}")) + "\n"));
@@ -164,6 +169,21 @@ impl Show<'_> {
         }
         self.shown = Some(answer);
         Ok(())
+    }
+
+    /// What is said when the time is over.
+    fn late(&self, after: Duration) -> String {
+        let Some(waiting) = self.shown.as_ref().and_then(waiting) else {
+            return format!("after {after:?} there is no such workload");
+        };
+        let text = format!("after {after:?} the rollout is not finished: {}", waiting.text);
+        match waiting.pod {
+            Some(row) => {
+                let command = self.hand.pps(&format!("explain {}", row.pod), &row.namespace);
+                format!("{text}\nto see why: {command}")
+            }
+            None => text,
+        }
     }
 
     fn gone(&mut self, failure: &Failure) -> Result<(), Failure> {

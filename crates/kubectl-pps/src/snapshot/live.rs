@@ -1,10 +1,15 @@
 //! A snapshot that follows what changes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde_json::Value;
 
 use super::{Node, Pod, Pps, Snapshot, Workload};
+
+/// The versions in which StatefulSets are read.
+const KUBERNETES: &str = "apps/v1";
+const KRUISE: &str = "apps.kruise.io/v1beta1";
 
 /// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,8 +20,22 @@ pub enum Watched {
     Nodes,
     /// StatefulSets of Kubernetes.
     Workloads,
+    /// StatefulSets of OpenKruise.
+    KruiseWorkloads,
     /// PersistentPodStates.
     Pps,
+}
+
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pods => "Pods",
+            Self::Nodes => "nodes",
+            Self::Workloads => "StatefulSets",
+            Self::KruiseWorkloads => "OpenKruise's StatefulSets",
+            Self::Pps => "PersistentPodStates",
+        })
+    }
 }
 
 /// What a watch reports.
@@ -42,6 +61,7 @@ pub struct Live {
     rest: Snapshot,
     pods: BTreeMap<Key, Pod>,
     workloads: BTreeMap<Key, Workload>,
+    kruise_workloads: BTreeMap<Key, Workload>,
     pps: BTreeMap<Key, Pps>,
     /// The objects of lists that are not complete yet.
     listed: BTreeMap<Watched, BTreeSet<Key>>,
@@ -55,12 +75,15 @@ impl Live {
         let pps = std::mem::take(&mut snapshot.pps);
         let (kubernetes, others): (Vec<_>, Vec<_>) = std::mem::take(&mut snapshot.workloads)
             .into_iter()
-            .partition(|workload| workload.object()["apiVersion"] == "apps/v1");
-        snapshot.workloads = others;
+            .partition(|workload| workload.object()["apiVersion"] == KUBERNETES);
+        let by_key = |workloads: Vec<Workload>| -> BTreeMap<Key, Workload> {
+            workloads.into_iter().map(|one| (key(one.namespace(), one.name()), one)).collect()
+        };
         Self {
             rest: snapshot,
             pods: pods.into_iter().map(|pod| (key(pod.namespace(), pod.name()), pod)).collect(),
-            workloads: kubernetes.into_iter().map(|one| (key(one.namespace(), one.name()), one)).collect(),
+            workloads: by_key(kubernetes),
+            kruise_workloads: by_key(others),
             pps: pps.into_iter().map(|pps| (key(pps.namespace(), pps.name()), pps)).collect(),
             listed: BTreeMap::new(),
         }
@@ -100,7 +123,10 @@ impl Live {
         }
         match watched {
             Watched::Pods => insert(&mut self.pods, key, Pod::read(object)),
-            Watched::Workloads => insert(&mut self.workloads, key, Workload::read(object, "apps/v1")),
+            Watched::Workloads => insert(&mut self.workloads, key, Workload::read(object, KUBERNETES)),
+            Watched::KruiseWorkloads => {
+                insert(&mut self.kruise_workloads, key, Workload::read(object, KRUISE))
+            }
             Watched::Pps => insert(&mut self.pps, key, Pps::read(object)),
             Watched::Nodes => {
                 let (Some(node), Some(nodes)) = (Node::read(object), self.rest.nodes.as_mut()) else {
@@ -118,6 +144,7 @@ impl Live {
         match watched {
             Watched::Pods => self.pods.remove(key).is_some(),
             Watched::Workloads => self.workloads.remove(key).is_some(),
+            Watched::KruiseWorkloads => self.kruise_workloads.remove(key).is_some(),
             Watched::Pps => self.pps.remove(key).is_some(),
             Watched::Nodes => self.rest.nodes.as_mut().is_some_and(|nodes| nodes.remove(&key.1).is_some()),
         }
@@ -127,6 +154,7 @@ impl Live {
         match watched {
             Watched::Pods => self.pods.keys().cloned().collect(),
             Watched::Workloads => self.workloads.keys().cloned().collect(),
+            Watched::KruiseWorkloads => self.kruise_workloads.keys().cloned().collect(),
             Watched::Pps => self.pps.keys().cloned().collect(),
             Watched::Nodes => {
                 self.rest.nodes.iter().flatten().map(|(name, _)| (String::new(), name.clone())).collect()
@@ -138,7 +166,7 @@ impl Live {
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = self.rest.clone();
         snapshot.pods.extend(self.pods.values().cloned());
-        snapshot.workloads.extend(self.workloads.values().cloned());
+        snapshot.workloads.extend(self.workloads.values().chain(self.kruise_workloads.values()).cloned());
         snapshot.pps.extend(self.pps.values().cloned());
         snapshot.sort();
         snapshot

@@ -1,4 +1,4 @@
-use kubectl_pps::decide::status::{Status, status};
+use kubectl_pps::decide::status::{DriftKind, Status, status};
 use kubectl_pps::print::{self, Style};
 use kubectl_pps::{Failure, Outcome};
 use serde_json::json;
@@ -73,8 +73,10 @@ fn a_workload_whose_pods_are_where_they_are_recorded_is_well() {
 #[test]
 fn a_workload_without_a_persistentpodstate_is_told_how_to_get_one() {
     let mut world = troubled();
+    world.ready_pod("web", 0, "node-1");
     let answer = ask(&mut world, Some("web"));
     assert_eq!(answer.outcome(), Outcome::Well);
+    assert_eq!((answer.pods[0].pod.as_str(), answer.pods[0].drift.as_slice()), ("web-0", &[][..]));
     let text = print::status::status(&answer, NARROW, false, false);
     assert!(text.contains("kubectl pps pin web --required zone"), "{text}");
     let mut empty = World::new();
@@ -84,11 +86,97 @@ fn a_workload_without_a_persistentpodstate_is_told_how_to_get_one() {
 }
 
 #[test]
+fn an_empty_namespace_points_to_those_that_are_not() {
+    let mut answer = ask(&mut World::new(), None);
+    assert!(answer.is_empty());
+    answer.point_to(&["shop".into(), "web".into()], &hand());
+    let text = print::status::status(&answer, NARROW, false, false);
+    assert_golden("status-empty.txt", &text);
+    assert!(!ask(&mut troubled(), None).is_empty());
+}
+
+#[test]
+fn a_pod_that_is_bound_to_a_deleted_node_is_not_well() {
+    let mut world = World::new();
+    world.workload("db", 3, &required(&[HOSTNAME]));
+    for (ordinal, node) in [(0, "node-0"), (1, "node-3"), (2, "node-3")] {
+        world.ready_pod("db", ordinal, node);
+        world.record("db", &format!("db-{ordinal}"), node);
+    }
+    world.lose_node("node-3");
+    let answer = ask(&mut world, None);
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+    assert_eq!(answer.pods[1].drift[0].kind, DriftKind::OwnNodeGone);
+    assert_golden("status-gone.txt", &print::status::status(&answer, NARROW, false, false));
+    world.forbid("list nodes");
+    assert_eq!(ask(&mut world, None).outcome(), Outcome::Incomplete, "it is not known");
+}
+
+#[test]
+fn a_pending_pod_shows_what_it_was_created_with_after_its_state_was_forgotten() {
+    let mut world = World::new();
+    let mut spec = required(&[HOSTNAME]);
+    spec["persistentPodAnnotations"] = json!([{"key": IP}]);
+    world.workload("db", 2, &spec);
+    world.pending_pod("db", 0, &[(HOSTNAME, "node-9")]);
+    world.ready_pod("db", 1, "node-1");
+    let answer = ask(&mut world, None);
+    assert_golden("status-forgotten.txt", &print::status::status(&answer, NARROW, false, false));
+}
+
+#[test]
+fn twelve_pods_that_are_pinned_alike_say_it_once() {
+    let mut world = World::new();
+    world.workload("db", 12, &required(&[HOSTNAME]));
+    for ordinal in 0..12 {
+        let node = format!("node-{}", ordinal % 4);
+        world.ready_pod("db", ordinal, &node);
+        world.record("db", &format!("db-{ordinal}"), &node);
+    }
+    let answer = ask(&mut world, None);
+    assert_golden("status-twelve.txt", &print::status::status(&answer, NARROW, false, false));
+}
+
+#[test]
+fn a_node_that_no_node_can_be_called_is_not_given_to_a_command() {
+    let mut world = World::new();
+    world.workload("db", 0, &required(&[HOSTNAME]));
+    world.record("db", "db-3", "gone-node\u{1b}[2J");
+    let answer = ask(&mut world, None);
+    assert_eq!(answer.advice.last().unwrap().command, "kubectl pps forget db-3");
+    world.record("db", "db-3", "gone-node");
+    let answer = ask(&mut world, None);
+    assert_eq!(answer.advice.last().unwrap().command, "kubectl pps forget --node gone-node");
+}
+
+#[test]
+fn a_pod_in_place_of_a_workload_is_told_where_to_ask() {
+    let world = troubled();
+    for text in ["db-2", "pod/db-2"] {
+        let refused = status(&world.snapshot, Some(text), &hand()).unwrap_err();
+        let expected = "db-2 is a Pod, not a workload: kubectl pps explain db-2";
+        assert_eq!(refused, Failure::Usage(expected.into()));
+    }
+}
+
+#[test]
+fn a_right_to_read_workloads_that_nothing_names_is_not_missed() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[ZONE]));
+    world.ready_pod("db", 0, "node-1");
+    world.forbid("list statefulsets.apps.kruise.io in namespace shop");
+    assert_eq!(ask(&mut world, None).outcome(), Outcome::Well);
+    let target = json!({"apiVersion": "apps.kruise.io/v1beta1"});
+    world.change_pps("db", &json!({"spec": {"targetRef": target}}));
+    assert_eq!(ask(&mut world, None).outcome(), Outcome::Incomplete);
+}
+
+#[test]
 fn an_unknown_workload_is_refused_with_similar_names() {
     let world = troubled();
     let refused = |text: &str| status(&world.snapshot, Some(text), &hand()).unwrap_err();
-    assert!(matches!(refused("dv"), Failure::Refused(text) if text.ends_with("similar names: db")));
-    assert!(matches!(refused("deployment/db"), Failure::Refused(_)));
+    assert!(matches!(refused("dv"), Failure::Usage(text) if text.ends_with("similar names: db")));
+    assert!(matches!(refused("deployment/db"), Failure::Usage(_)));
     assert!(status(&world.snapshot, Some("statefulsets.apps/db"), &hand()).is_ok());
 }
 
@@ -122,7 +210,7 @@ fn a_condition_that_is_not_true_is_shown_with_its_reason() {
     let text = print::status::status(&answer, NARROW, false, false);
     assert_fits(&text, 80);
     assert!(text.contains("problem: PersistentPodState db: TopologyKeyMissing: label the node"), "{text}");
-    assert!(text.contains("kubectl pps check"), "{text}");
+    assert!(!text.contains("kubectl pps check"), "the message says what to do: {text}");
 }
 
 #[test]

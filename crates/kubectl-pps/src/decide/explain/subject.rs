@@ -136,10 +136,7 @@ impl<'a> Subject<'a> {
     /// Whether the state that would be injected now differs from what was injected in what it requires.
     pub(super) fn has_changed(&self) -> bool {
         let now = self.plan().map(|plan| plan.required).unwrap_or_default();
-        let was = self.required();
-        self.state.is_ok()
-            && self.injected.is_some()
-            && !(now.iter().all(|one| was.contains(one)) && was.iter().all(|one| now.contains(one)))
+        self.state.is_ok() && self.injected.as_ref().is_some_and(|injected| injected.differs_from(&now))
     }
 }
 

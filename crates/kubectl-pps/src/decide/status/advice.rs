@@ -1,9 +1,12 @@
 //! One line for each kind of problem, with the next command.
 
+use pps_core::is_dns_subdomain;
 use serde::Serialize;
 
-use super::{DriftKind, Phase, Row, Status};
+use super::{DriftKind, Phase, Problem, Row, Status};
 use crate::decide::hand::Hand;
+use crate::decide::names::list;
+use crate::snapshot::Scope;
 
 /// How many Pods a line names.
 const SHOWN: usize = 3;
@@ -26,13 +29,22 @@ pub(super) fn advice(status: &Status, hand: &Hand) -> Vec<Advice> {
     let mut add = |rows: &[&Row], one: &str, several: &str, command: &str| {
         if let Some(first) = rows.first() {
             let words = if rows.len() == 1 { one } else { several };
-            let command = hand.pps(&command.replace("POD", &first.pod), &first.namespace);
+            let command = match command {
+                "check" => without_namespace(hand, command),
+                _ => hand.pps(&command.replace("POD", &first.pod), &first.namespace),
+            };
             all.push(Advice { text: format!("{} {words}", names(rows)), command });
         }
     };
     let has = |kind: DriftKind| move |row: &Row| row.drift.iter().any(|one| one.kind == kind);
     let is_pending = |row: &Row| row.phase == Phase::Pending && row.message.is_some();
     add(&rows(&is_pending), "is Pending", "are Pending", "explain POD");
+    add(
+        &rows(&has(DriftKind::OwnNodeGone)),
+        "is bound to a node that is gone",
+        "are bound to nodes that are gone",
+        "explain POD",
+    );
     add(&rows(&|row| row.phase == Phase::Missing), "does not exist", "do not exist", "explain POD");
     let required = has(DriftKind::RequiredTopology);
     add(&rows(&required), "is not where it must be", "are not where they must be", "explain POD");
@@ -44,7 +56,10 @@ pub(super) fn advice(status: &Status, hand: &Hand) -> Vec<Advice> {
         "move POD --anywhere",
     );
     let moved = |row: &Row| {
-        row.phase == Phase::Ready && has(DriftKind::Node)(row) && !has(DriftKind::NotRecorded)(row)
+        row.phase == Phase::Ready
+            && has(DriftKind::Node)(row)
+            && !has(DriftKind::NotRecorded)(row)
+            && !has(DriftKind::OwnNodeGone)(row)
     };
     add(
         &rows(&moved),
@@ -68,19 +83,46 @@ pub(super) fn advice(status: &Status, hand: &Hand) -> Vec<Advice> {
             &rows(&gone),
             "is recorded on a node that is gone",
             "are recorded on nodes that are gone",
-            &format!("forget --node {node}"),
+            // A name that no node can have would be refused on the command line.
+            &if is_dns_subdomain(&node) { format!("forget --node {node}") } else { "forget POD".to_owned() },
         );
     }
-    if !status.problems.is_empty() {
-        let text = match status.problems.as_slice() {
-            [one] => format!("PersistentPodState {} has a problem", one.persistent_pod_state),
-            several => format!("{} PersistentPodStates have problems", several.len()),
-        };
-        // The namespace of the check is that of the sidecar.
-        let own = Hand { own_namespace: Some(String::new()), ..hand.clone() };
-        all.push(Advice { text, command: own.pps("check", "") });
+    if status.problems.iter().any(is_of_installation) {
+        let text = "To see what is wrong with the installation".to_owned();
+        all.push(Advice { text, command: without_namespace(hand, "check") });
     }
     all
+}
+
+/// Whether a problem is not one of the object: the sidecar, the policy or the definition is missing or another one.
+fn is_of_installation(problem: &Problem) -> bool {
+    matches!(problem.reason.as_str(), "NotSeen" | "NotFound" | "Unreadable" | "Damaged")
+}
+
+/// What to do where no workload has a PersistentPodState.
+pub(super) fn of_none(scope: &Scope, hand: &Hand) -> Advice {
+    let text = "No workload here has a PersistentPodState. To give one to a workload".to_owned();
+    let command = match scope {
+        Scope::Namespace(namespace) => hand.pps("pin WORKLOAD --required zone", namespace),
+        Scope::All => without_namespace(hand, "pin WORKLOAD --required zone -n NAMESPACE"),
+    };
+    Advice { text, command }
+}
+
+/// Where PersistentPodStates are instead.
+pub(super) fn elsewhere(namespaces: &[String], hand: &Hand) -> Option<Advice> {
+    let namespaces = match namespaces {
+        [] => return None,
+        [one] => format!("namespace {one}"),
+        several => format!("namespaces {}", list(several, "and")),
+    };
+    let text = format!("There are PersistentPodStates in {namespaces}");
+    Some(Advice { text, command: without_namespace(hand, "status -A") })
+}
+
+/// A command whose namespace is not that of the answer: `check` has that of the sidecar.
+fn without_namespace(hand: &Hand, words: &str) -> String {
+    Hand { own_namespace: Some(String::new()), ..hand.clone() }.pps(words, "")
 }
 
 /// `db-0`, or `3 Pods (db-0, db-1, db-2)`.

@@ -3,7 +3,11 @@
 use pps_core::{AnnotationRules, PodState, RECORD_ANNOTATION, Spec, forbids_recording, plan};
 use serde::Serialize;
 
+use crate::decide::injected::Injected;
 use crate::snapshot::{Pod, Snapshot};
+
+/// The label that is a node's name.
+const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// A difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,6 +28,10 @@ pub enum DriftKind {
     Node,
     /// The recorded node does not exist any more.
     NodeGone,
+    /// The node that the Pod is bound to does not exist any more.
+    OwnNodeGone,
+    /// The Pod has no node, and was created with other values than are recorded now.
+    Changed,
     /// The addresses of the Pod are not the recorded ones.
     Address,
     /// An annotation of the Pod has another value than the recorded one.
@@ -45,9 +53,29 @@ pub(super) fn node_gone(snapshot: &Snapshot, state: Option<&PodState>) -> Option
     (!nodes.contains_key(name)).then(|| drift(DriftKind::NodeGone, format!("{name} is gone")))
 }
 
+/// The node that the Pod is bound to does not exist.
+pub(super) fn own_node_gone(snapshot: &Snapshot, pod: &Pod) -> Option<Drift> {
+    let (name, nodes) = (pod.node()?, snapshot.nodes.as_ref()?);
+    (!nodes.contains_key(name)).then(|| drift(DriftKind::OwnNodeGone, format!("{name} is gone")))
+}
+
+/// A Pod without a node was created with other values than are recorded now.
+pub(super) fn created_before(
+    snapshot: &Snapshot,
+    injected: &Injected,
+    state: Option<&PodState>,
+) -> Vec<Drift> {
+    let host = injected.required.iter().find(|one| one.key == HOSTNAME).map(|one| one.value.as_str());
+    let gone = host
+        .filter(|host| snapshot.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(*host)))
+        .map(|host| drift(DriftKind::NodeGone, format!("{host} is gone")));
+    let changed = if state.is_none() { "no longer recorded" } else { "recorded state changed since" };
+    gone.into_iter().chain([drift(DriftKind::Changed, changed)]).collect()
+}
+
 /// All differences of a Pod.
 pub fn of(snapshot: &Snapshot, spec: &Spec, pod: &Pod, state: Option<&PodState>) -> Vec<Drift> {
-    let mut found = Vec::new();
+    let mut found: Vec<Drift> = own_node_gone(snapshot, pod).into_iter().collect();
     if pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording) {
         found.push(drift(DriftKind::NotRecorded, "a move is unfinished"));
     }

@@ -2,18 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pps_core::{AnnotationRules, INJECTED_ANNOTATION, PodState, plan};
+use pps_core::{INJECTED_ANNOTATION, PodState};
 use serde::Serialize;
 
 use super::Governed;
 use super::drift::{self, Drift, DriftKind};
-use super::wanted;
-use crate::snapshot::{Index, Pod, Snapshot};
+use super::pin::{self, Pin};
+use super::{rollout, wanted};
+use crate::decide::injected::injected;
+use crate::snapshot::{Index, Pod, Pps, Snapshot, Workload};
 
 /// The label that says in which zone a node is, and its older name.
 const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 
-/// A Pod of a workload that a PersistentPodState governs, or the state of one.
+/// A Pod of a workload, or the state of one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
@@ -26,13 +28,22 @@ pub struct Row {
     /// The name of its workload.
     pub workload: String,
     /// What governs it.
-    pub persistent_pod_state: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub persistent_pod_state: Option<String>,
+    /// Its UID: the Pod that is created again under this name has another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// From which revision of its workload's template it was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Whether a rollout will replace it.
+    pub is_outdated: bool,
     /// Where it is in its life.
     pub phase: Phase,
     /// The node that it is bound to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The zone of that node; none if it is not known.
+    /// The zone of that node, empty if it has none; none if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// Its addresses.
@@ -40,7 +51,8 @@ pub struct Row {
     /// What is recorded under its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<Recorded>,
-    /// What the PersistentPodState requires and prefers for it, with the recorded values.
+    /// What its PersistentPodState requires and prefers for it, with the recorded values; of a Pod that has no node yet and
+    /// was created with other values, what it was created with.
     pub pinned_by: Vec<Pin>,
     /// The PersistentPodState whose state was injected when it was created.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,40 +138,13 @@ impl Phase {
     }
 }
 
-/// Whether a Pod must return, should, or gets something back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Strength {
-    /// It waits for a node with this label.
-    Required,
-    /// It prefers a node with this label.
-    Preferred,
-    /// It gets this annotation back.
-    Annotation,
-}
-
-/// A part of what pins a Pod.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Pin {
-    /// How strongly.
-    pub strength: Strength,
-    /// The label of nodes, or the annotation.
-    pub key: String,
-    /// The recorded value; none if none is recorded, so that this does not pin the Pod yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
-    /// The weight of a preference.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub weight: Option<i32>,
-}
-
 impl Row {
     /// Whether this is a reason to look: the Pod is Pending or missing, or not where it must be.
     pub fn is_bad(&self) -> bool {
         let is_stuck =
             matches!(self.phase, Phase::Missing) || (self.phase == Phase::Pending && self.message.is_some());
-        is_stuck || self.drift.iter().any(|one| one.kind == DriftKind::RequiredTopology)
+        let is_wrong = |one: &Drift| matches!(one.kind, DriftKind::RequiredTopology | DriftKind::OwnNodeGone);
+        is_stuck || self.drift.iter().any(is_wrong)
     }
 }
 
@@ -171,11 +156,19 @@ pub(super) fn rows(snapshot: &Snapshot, index: &Index, governed: &Governed, rows
     let is_wanted = |pod: &str| wanted::is_wanted(demand.as_ref(), &key.name, pod);
     let pods = index.pods_of(key);
     let names: BTreeSet<&str> = pods.iter().map(|pod| pod.name()).collect();
-    let mut own: Vec<Row> = pods.iter().map(|pod| of_pod(snapshot, governed, pod)).collect();
+    let outdated = match (workload, &demand) {
+        (Some(workload), Some(demand)) => rollout::outdated(workload, demand, pods),
+        _ => BTreeSet::new(),
+    };
+    let of_pod = |pod: &&Pod| Row {
+        is_outdated: outdated.contains(pod.name()),
+        ..of_pod(snapshot, governed, workload, pod)
+    };
+    let mut own: Vec<Row> = pods.iter().map(of_pod).collect();
     let existing = names.iter().filter(|name| is_wanted(name) == Some(true)).count() as u64;
     let (mut missing, mut left_out) = (Vec::new(), 0);
     // Without the right to read Pods, nothing is known to be missing.
-    let sees_pods = !snapshot.unseen.iter().any(|unseen| unseen.what.contains("pods"));
+    let sees_pods = snapshot.unread("pods").is_none();
     if let (Some(demand), Some(workload), true) = (&demand, workload, sees_pods) {
         (missing, left_out) = wanted::missing(demand, workload, existing, |name| names.contains(name));
     }
@@ -199,7 +192,7 @@ pub(super) fn rows(snapshot: &Snapshot, index: &Index, governed: &Governed, rows
 
 /// Whether a workload that was not read does not exist.
 fn is_gone(snapshot: &Snapshot, key: &crate::snapshot::WorkloadKey) -> bool {
-    key.kind == "StatefulSet" && !snapshot.unseen.iter().any(|unseen| unseen.what.contains("statefulsets"))
+    key.kind == "StatefulSet" && snapshot.unread(&format!("statefulsets.{}", key.group)).is_none()
 }
 
 fn order(pod: &str) -> (&str, u64, &str) {
@@ -214,67 +207,57 @@ fn without_pod(snapshot: &Snapshot, governed: &Governed, name: &str, phase: Phas
         pod: name.to_owned(),
         workload_kind: governed.key.kind.clone(),
         workload: governed.key.name.clone(),
-        persistent_pod_state: governed.pps.name().to_owned(),
+        persistent_pod_state: governed.pps.map(Pps::name).map(str::to_owned),
+        uid: None,
+        revision: None,
+        is_outdated: false,
         phase,
         node: None,
         zone: None,
         ips: Vec::new(),
         recorded: state.map(Recorded::of),
-        pinned_by: pins(governed, state),
+        pinned_by: pin::recorded(&governed.spec, state),
         injected_from: None,
         drift: drift::node_gone(snapshot, state).into_iter().collect(),
         message: None,
     }
 }
 
-fn of_pod(snapshot: &Snapshot, governed: &Governed, pod: &Pod) -> Row {
+fn of_pod(snapshot: &Snapshot, governed: &Governed, workload: Option<&Workload>, pod: &Pod) -> Row {
     let state = governed.states.get(pod.name());
-    Row {
+    let mut row = Row {
+        uid: Some(pod.uid().to_owned()),
+        revision: rollout::revision(pod).map(str::to_owned),
         node: pod.node().map(str::to_owned),
         zone: zone(snapshot, pod, state),
         ips: pod.ips(),
         injected_from: pod.annotation(INJECTED_ANNOTATION).map(str::to_owned),
-        drift: drift::of(snapshot, &governed.spec, pod, state),
+        drift: match governed.pps {
+            Some(_) => drift::of(snapshot, &governed.spec, pod, state),
+            None => drift::own_node_gone(snapshot, pod).into_iter().collect(),
+        },
         message: pod.node().map_or_else(|| pod.unschedulable(), |_| None).map(str::to_owned),
         ..without_pod(snapshot, governed, pod.name(), Phase::of(pod))
+    };
+    // What counts for a Pod without a node is what it was created with.
+    if pod.node().is_none()
+        && let Some(injected) = injected(pod, workload, Some(&governed.spec), state)
+        && injected.differs_from(&pin::planned(&governed.spec, state).required)
+    {
+        row.pinned_by = pin::injected(&injected);
+        let drift = row.drift.clone();
+        let before = drift::created_before(snapshot, &injected, state);
+        row.drift.extend(before.into_iter().filter(|one| !drift.contains(one)));
     }
+    row
 }
 
 /// The zone of the Pod's node. Without the right to read nodes it is the recorded one, if the Pod is where it was recorded.
 fn zone(snapshot: &Snapshot, pod: &Pod, state: Option<&PodState>) -> Option<String> {
     let name = pod.node()?;
     if let Some(node) = snapshot.node(name) {
-        return ZONES.iter().find_map(|key| node.label(key)).map(str::to_owned);
+        return Some(ZONES.iter().find_map(|key| node.label(key)).unwrap_or_default().to_owned());
     }
     let state = state.filter(|state| state.node_name == name)?;
     ZONES.iter().find_map(|key| state.node_topology_labels.get(*key)).cloned()
-}
-
-/// What the PersistentPodState asks for, with the recorded values.
-fn pins(governed: &Governed, state: Option<&PodState>) -> Vec<Pin> {
-    let spec = &governed.spec;
-    let none = PodState::default();
-    let plan = plan(governed.pps.name(), spec, state.unwrap_or(&none), &AnnotationRules::default());
-    let mut pins: Vec<Pin> = Vec::new();
-    let mut add = |strength, key: &str, value: Option<&str>, weight| {
-        let pin = Pin { strength, key: key.to_owned(), value: value.map(str::to_owned), weight };
-        if !pins.contains(&pin) {
-            pins.push(pin);
-        }
-    };
-    for key in spec.required_keys() {
-        let value = plan.required.iter().find(|one| one.key == key).map(|one| one.value.as_str());
-        add(Strength::Required, key, value, None);
-    }
-    for term in &spec.preferred_persistent_topology {
-        for key in &term.preference.node_topology_keys {
-            let value = state.and_then(|state| state.node_topology_labels.get(key)).map(String::as_str);
-            add(Strength::Preferred, key, value, Some(term.weight));
-        }
-    }
-    for annotation in &spec.persistent_pod_annotations {
-        let value = state.and_then(|state| state.annotations.get(&annotation.key)).map(String::as_str);
-        add(Strength::Annotation, &annotation.key, value, None);
-    }
-    pins
 }
