@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::decide::hand::Hand;
+
 /// How a command ends that gave its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -45,7 +47,27 @@ pub enum Failure {
     Unreadable(String),
 }
 
+/// Why nothing can be said about a cluster without the definition.
+const NO_DEFINITION: &str = "this cluster has no definition of PersistentPodState (persistentpodstates.apps.kruise.io): the \
+                             product is not installed, or its CRD was deleted";
+
 impl Failure {
+    /// The cluster has no definition of PersistentPodState.
+    pub fn no_definition() -> Self {
+        Self::Unreadable(NO_DEFINITION.to_owned())
+    }
+
+    /// The same with the command that says what is wrong with the installation, if that may be the cause.
+    #[must_use]
+    pub fn or_check(self, hand: &Hand) -> Self {
+        match self {
+            Self::Unreadable(text) if text == NO_DEFINITION => {
+                Self::Unreadable(format!("{text}: {}", hand.check()))
+            }
+            failure => failure,
+        }
+    }
+
     /// 1 if something was refused, else 2.
     pub fn exit_code(&self) -> u8 {
         match self {

@@ -31,6 +31,11 @@ use crate::{Failure, Outcome};
 ///
 /// If it gives no answer, or does not do what it was to do.
 pub async fn run(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
+    let hand = status::hand(&cli.connection, "");
+    Box::pin(command(cli, terminal)).await.map_err(|failure| failure.or_check(&hand))
+}
+
+async fn command(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
     let connection = &cli.connection;
     match &cli.command {
         Command::Try(args) => attempt::run(args, connection, terminal),

@@ -299,7 +299,7 @@ async fn what_does_not_exist_is_refused(cluster: &Cluster) {
     for (args, code, expected) in [
         (&["--drain", "nowhere"][..], 2, "error: there is no node nowhere; "),
         (&["--zone-down", "nowhere"], 2, "error: no node is in zone nowhere: there are "),
-        (&["--drain", "sim-unknown-0", "web"], 1, "error: there is no StatefulSet web"),
+        (&["--drain", "sim-unknown-0", "web"], 2, "error: there is no StatefulSet web"),
         (&[], 2, "error: "),
         (&["--drain", "a", "--zone-down", "b"], 2, "error: "),
         (&["--spec", "/nonexistent.yaml"], 2, "error: /nonexistent.yaml: "),

@@ -69,7 +69,7 @@ pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snap
     snapshot.unseen = unseen(reader.into_problems());
     match pps {
         Read::Known(pps) => snapshot.pps = pps,
-        Read::Absent => return Err(no_definition()),
+        Read::Absent => return Err(Failure::no_definition()),
         Read::Unknown => {
             if let Some(failed) = snapshot.unseen.iter().find(|unseen| !unseen.is_forbidden) {
                 return Err(Failure::Unreadable(failed.to_string()));
@@ -150,14 +150,6 @@ pub async fn may(client: &Client, right: &Right) -> Option<bool> {
         .await
         .known()
         .and_then(|answer| answer["status"]["allowed"].as_bool())
-}
-
-fn no_definition() -> Failure {
-    Failure::Unreadable(
-        "this cluster has no definition of PersistentPodState (persistentpodstates.apps.kruise.io): the product is not \
-         installed, or its CRD was deleted; see kubectl pps check"
-            .into(),
-    )
 }
 
 async fn read_if<T>(is_wanted: bool, read: impl Future<Output = Read<Vec<T>>>) -> Read<Vec<T>> {

@@ -117,9 +117,7 @@ fn wanted(question: &Question, index: &Index, workload: &Workload) -> Explanatio
         explanation.facts.push(format!("The controller of StatefulSet {name} reports: {message}"));
         let is_of_policy = message.contains("PersistentPodState") || message.contains("persistentpodstate");
         if message.contains("webhook") || is_of_policy {
-            explanation
-                .facts
-                .push(format!("{} says what is wrong with the installation.", hand_check(question)));
+            explanation.facts.push(format!("{} says what is wrong with the installation.", hand.check()));
         }
         return explanation;
     }
@@ -133,11 +131,6 @@ fn wanted(question: &Question, index: &Index, workload: &Workload) -> Explanatio
         None => format!("Events could not be read; {command} may show why."),
     });
     explanation
-}
-
-fn hand_check(question: &Question) -> String {
-    let hand = crate::decide::hand::Hand { own_namespace: Some(String::new()), ..question.hand.clone() };
-    hand.pps("check", "")
 }
 
 /// The Pod for which an ordered workload waits before it creates this one.

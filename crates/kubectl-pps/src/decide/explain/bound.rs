@@ -65,11 +65,9 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
     // After an unfinished move nothing is recorded, and `facts` says so.
     let is_exempt = subject.pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording);
     if misplaced.is_some() && !is_exempt {
-        let command =
-            crate::decide::hand::Hand { own_namespace: Some(String::new()), ..question.hand.clone() };
         explanation.facts.push(format!(
             "The sidecar records a Ready Pod where it runs. If this lasts, it does not record: {}",
-            command.pps("check", "")
+            question.hand.check()
         ));
     }
     for one in drift.iter().filter(|one| matches!(one.kind, DriftKind::Address | DriftKind::Annotation)) {

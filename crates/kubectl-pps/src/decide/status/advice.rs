@@ -30,7 +30,7 @@ pub(super) fn advice(status: &Status, hand: &Hand) -> Vec<Advice> {
         if let Some(first) = rows.first() {
             let words = if rows.len() == 1 { one } else { several };
             let command = match command {
-                "check" => without_namespace(hand, command),
+                "check" => hand.check(),
                 _ => hand.pps(&command.replace("POD", &first.pod), &first.namespace),
             };
             all.push(Advice { text: format!("{} {words}", names(rows)), command });
@@ -89,7 +89,7 @@ pub(super) fn advice(status: &Status, hand: &Hand) -> Vec<Advice> {
     }
     if status.problems.iter().any(is_of_installation) {
         let text = "To see what is wrong with the installation".to_owned();
-        all.push(Advice { text, command: without_namespace(hand, "check") });
+        all.push(Advice { text, command: hand.check() });
     }
     all
 }
@@ -120,7 +120,7 @@ pub(super) fn elsewhere(namespaces: &[String], hand: &Hand) -> Option<Advice> {
     Some(Advice { text, command: without_namespace(hand, "status -A") })
 }
 
-/// A command whose namespace is not that of the answer: `check` has that of the sidecar.
+/// A command whose namespace is not that of the answer.
 fn without_namespace(hand: &Hand, words: &str) -> String {
     Hand { own_namespace: Some(String::new()), ..hand.clone() }.pps(words, "")
 }
