@@ -204,7 +204,7 @@ async fn commands_of_the_document_print_what_it_shows() {
             // kwctl does not overwrite an existing file.
             let own = command.replace(REGISTRY, address).replace("/tmp/", &format!("{}/", folder.display()));
             let printed = run(&own, &variables).replace(address, REGISTRY);
-            if env::var_os("UPDATE").is_some() {
+            if env::var_os("UPDATE").is_some_and(|value| value == "1") {
                 eprintln!("$ {command}\n{printed}");
             }
             let lines: Vec<&str> = printed.lines().collect();

@@ -10,7 +10,7 @@ use kube::Client;
 use crate::facts::{Phase, Recorder, Settings};
 use crate::gather::gather;
 use crate::report;
-use crate::rules::judge;
+use crate::rules::{judge, verdict};
 
 /// The namespace into which the product is installed, unless another one is chosen.
 pub const NAMESPACE: &str = "persistent-pod-state";
@@ -53,16 +53,16 @@ pub struct CheckArgs {
 #[derive(Args, Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct CheckOptions {
-    /// When the check runs. before: before an installation; what it creates may be absent. after: afterwards.
-    #[arg(long, value_name = "PHASE", value_enum, default_value_t = Phase::After)]
+    /// Whether the check runs before an installation, when what it creates may be absent, or after it.
+    #[arg(long, value_name = "PHASE", value_enum, default_value_t = Phase::After, hide_short_help = true)]
     phase: Phase,
 
-    /// Show in the table also what is as it should be.
+    /// Show also what is as it should be.
     #[arg(short, long)]
     all: bool,
 
-    /// Exit with 0 also if something is wrong, or could not be read. With =unknown: exit with 0 if something could
-    /// not be read, and with 1 if something is wrong.
+    /// Exit with 0 whatever was found. With =unknown: exit with 1 if something is wrong, and with 0 if something could not
+    /// be read.
     #[arg(
         long,
         value_name = "WHEN",
@@ -78,49 +78,49 @@ pub struct CheckOptions {
     without_policies: bool,
 
     /// Name of the policy for Pods.
-    #[arg(long, value_name = "NAME", default_value = "persistent-pod-state", value_parser = name)]
+    #[arg(long, value_name = "NAME", default_value = "persistent-pod-state", value_parser = name, hide_short_help = true)]
     policy: String,
 
     /// PolicyServer that runs the policies. Defaults to the one that they name.
-    #[arg(long, value_name = "NAME", value_parser = name)]
+    #[arg(long, value_name = "NAME", value_parser = name, hide_short_help = true)]
     policy_server: Option<String>,
 
     /// With --phase=before: the installation creates the PolicyServer and its ServiceAccount.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     creates_policy_server: bool,
 
     /// ServiceAccount to which the installation binds the role that reads PersistentPodStates.
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name, hide_short_help = true)]
     service_account: Option<(String, String)>,
 
     /// Kubewarden's namespace, if its own webhook does not name it.
-    #[arg(long, value_name = "NAMESPACE", default_value = "kubewarden", value_parser = name)]
+    #[arg(long, value_name = "NAMESPACE", default_value = "kubewarden", value_parser = name, hide_short_help = true)]
     kubewarden_namespace: String,
 
     /// With --phase=before: the mode that the policies will have.
-    #[arg(long, value_name = "MODE", value_parser = ["protect", "monitor"])]
+    #[arg(long, value_name = "MODE", value_parser = ["protect", "monitor"], hide_short_help = true)]
     mode: Option<String>,
 
     /// With --phase=before: a namespace that the policies will skip. May be repeated.
-    #[arg(long, value_name = "NAMESPACE", value_parser = name)]
+    #[arg(long, value_name = "NAMESPACE", value_parser = name, hide_short_help = true)]
     skipped_namespace: Vec<String>,
 
     /// With --phase=before: which namespaces will take part. All: those without the label
     /// persistent-pod-state/injection=disabled. OptIn: those with persistent-pod-state/injection=enabled.
-    #[arg(long, value_name = "SCOPE", default_value = "All", value_parser = ["All", "OptIn"])]
+    #[arg(long, value_name = "SCOPE", default_value = "All", value_parser = ["All", "OptIn"], hide_short_help = true)]
     scope: String,
 
     /// Module to look for in its registry. Defaults to that of the installed policies.
-    #[arg(long, value_name = "registry://…")]
+    #[arg(long, value_name = "registry://…", hide_short_help = true)]
     module: Option<String>,
 
     /// A registry that the PolicyServer to be created may use without verified TLS. May be repeated.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", hide_short_help = true)]
     insecure_source: Vec<String>,
 
     /// A registry for which the PolicyServer to be created has certificates of a private authority. May be
     /// repeated.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", hide_short_help = true)]
     source_authority: Vec<String>,
 
     /// Do not ask the module's registry.
@@ -132,23 +132,23 @@ pub struct CheckOptions {
     sidecar: String,
 
     /// Name of the sidecar's Lease. This and the following flags default to what the sidecar's Deployment says.
-    #[arg(long, value_name = "NAME", value_parser = name)]
+    #[arg(long, value_name = "NAME", value_parser = name, hide_short_help = true)]
     lease_name: Option<String>,
 
     /// Whether the sidecar uses a Lease.
-    #[arg(long, value_name = "true|false")]
+    #[arg(long, value_name = "true|false", hide_short_help = true)]
     leader_election: Option<bool>,
 
     /// Namespace of the ConfigMap kruise-configuration.
-    #[arg(long, value_name = "NAMESPACE", value_parser = name)]
+    #[arg(long, value_name = "NAMESPACE", value_parser = name, hide_short_help = true)]
     config_namespace: Option<String>,
 
     /// Namespace of OpenKruise. Defaults to that of the ConfigMap.
-    #[arg(long, value_name = "NAMESPACE", value_parser = name)]
+    #[arg(long, value_name = "NAMESPACE", value_parser = name, hide_short_help = true)]
     openkruise_namespace: Option<String>,
 
     /// Which program records: the sidecar (self) or OpenKruise's manager.
-    #[arg(long, value_name = "RECORDER", value_enum)]
+    #[arg(long, value_name = "RECORDER", value_enum, hide_short_help = true)]
     recorder: Option<Recorder>,
 }
 
@@ -157,7 +157,7 @@ pub struct CheckOptions {
 pub enum Output {
     /// For people.
     Table,
-    /// For programs; docs/check.md describes the fields.
+    /// For programs.
     Json,
 }
 
@@ -182,23 +182,25 @@ pub struct Report {
 impl CheckArgs {
     /// Runs the check. `runs_in_cluster` says whether the registry is reached as the PolicyServer reaches it.
     pub async fn run(&self, client: &Client, runs_in_cluster: bool) -> Report {
-        self.options.run(client, &self.namespace, runs_in_cluster, self.output).await
+        self.options.run(client, &self.namespace, runs_in_cluster, self.output, report::WIDTH).await
     }
 }
 
 impl CheckOptions {
     /// Runs the check of the installation whose sidecar is in this namespace. `runs_in_cluster` says whether the registry is
-    /// reached as the PolicyServer reaches it.
+    /// reached as the PolicyServer reaches it, `width` how long the lines of a table are.
     pub async fn run(
         &self,
         client: &Client,
         namespace: &str,
         runs_in_cluster: bool,
         output: Output,
+        width: usize,
     ) -> Report {
-        let findings = judge(&gather(client, self.settings(namespace, runs_in_cluster)).await);
+        let facts = gather(client, self.settings(namespace, runs_in_cluster)).await;
+        let findings = judge(&facts);
         let text = match output {
-            Output::Table => report::table(&findings, self.all),
+            Output::Table => report::table(&findings, &verdict(&facts, &findings), self.all, width),
             Output::Json => report::to_json(&findings),
         };
         Report { text, exit_code: self.exit_code(report::exit_code(&findings)) }

@@ -7,7 +7,7 @@ mod recording;
 mod selector;
 mod settings;
 
-pub use forms::{HasEntries, WritesPacked};
+pub use forms::{HasEntries, StatusWrites};
 pub use objects::{
     Condition, Container, ContainerState, ContainerStatus, Definition, DefinitionVersion, Deployment,
     LeaseSpec, Metadata, ObjectName, Owner, Pod, Policy, PolicyServer, PolicyServerSpec, PolicySpec,

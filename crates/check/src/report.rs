@@ -9,10 +9,12 @@ use serde_json::json;
 
 use crate::finding::{Code, Finding, Severity};
 
-/// The width of a line of the table.
-const WIDTH: usize = 110;
+/// The width of a line of the table, where nobody knows that of the terminal.
+pub const WIDTH: usize = 110;
 /// The columns before the text.
 const INDENT: usize = 10;
+/// The narrowest table.
+const MIN_WIDTH: usize = 40;
 /// The most characters that a field of a finding is printed with.
 const MAX_TEXT: usize = 600;
 
@@ -27,24 +29,29 @@ pub fn exit_code(findings: &[Finding]) -> u8 {
     }
 }
 
-/// The findings as a table. Without `all`, those that are ok are only counted.
-pub fn table(findings: &[Finding], all: bool) -> String {
+/// The findings as a table with lines of this width, and below what they come to. Without `all`, those that are ok are only
+/// counted.
+pub fn table(findings: &[Finding], verdict: &[String], all: bool, width: usize) -> String {
     let mut text = String::new();
+    let width = width.max(MIN_WIDTH);
     for finding in findings.iter().filter(|finding| all || finding.severity != Severity::Ok) {
         let _ = writeln!(text, "{:<INDENT$}{}", finding.severity.as_str(), finding.code.as_str());
         let seen = format!("{}: {}", finding.subject, finding.seen);
-        for line in wrap(&printable(&seen), WIDTH - INDENT) {
+        for line in wrap(&printable(&seen), width - INDENT) {
             let _ = writeln!(text, "{:INDENT$}{line}", "");
         }
         if !finding.advice.is_empty() {
-            for (index, line) in wrap(&printable(&finding.advice), WIDTH - INDENT - 3).into_iter().enumerate()
+            for (index, line) in wrap(&printable(&finding.advice), width - INDENT - 3).into_iter().enumerate()
             {
                 let mark = if index == 0 { "-> " } else { "   " };
                 let _ = writeln!(text, "{:INDENT$}{mark}{line}", "");
             }
         }
     }
-    let _ = writeln!(text, "{}", summary(findings));
+    let summary = summary(findings);
+    for line in [&summary].into_iter().chain(verdict).flat_map(|sentence| wrap(&printable(sentence), width)) {
+        let _ = writeln!(text, "{line}");
+    }
     text
 }
 
@@ -162,14 +169,17 @@ mod tests {
             finding(Severity::Warning, Code::PolicyMonitors, &long),
             finding(Severity::Warning, Code::PolicyMonitors, &"wort 字 ".repeat(300)),
         ];
-        for text in [table(&findings, true), to_json(&findings)] {
+        for text in [table(&findings, &[hostile.into()], true, WIDTH), to_json(&findings)] {
             let bad =
                 |c: &char| (c.is_control() && *c != '\n') || matches!(c, '\u{202e}' | '\u{200b}' | '\u{9b}');
             assert_eq!(text.chars().find(bad), None, "{text:?}");
             assert!(text.len() < 12_000);
         }
-        let table = table(&findings, true);
-        assert!(table.lines().all(|line| line.chars().count() <= WIDTH), "{table}");
+        for width in [0, 80, WIDTH] {
+            let table = table(&findings, &["wort ".repeat(50)], true, width);
+            assert!(table.lines().all(|line| line.chars().count() <= width.max(MIN_WIDTH)), "{table}");
+        }
+        let table = table(&findings, &[], true, WIDTH);
         assert!(table.contains("\u{fffd}[2Jx y\u{fffd}31m"), "{table}");
     }
 
@@ -180,9 +190,10 @@ mod tests {
             finding(Severity::Error, Code::PolicyMissing, "does not exist"),
         ];
         let expected = "ERROR     PolicyMissing\n          Pod a: does not exist\n          -> do it\n\
-                        1 error, 0 warnings, 0 unknown, 0 for information, 1 ok\n";
-        assert_eq!(table(&findings, false), expected);
-        assert!(table(&findings, true).starts_with("OK        PolicyActive\n"));
+                        1 error, 0 warnings, 0 unknown, 0 for information, 1 ok\nStates are recorded.\n";
+        let verdict = ["States are recorded.".to_owned()];
+        assert_eq!(table(&findings, &verdict, false, WIDTH), expected);
+        assert!(table(&findings, &verdict, true, WIDTH).starts_with("OK        PolicyActive\n"));
         let json: serde_json::Value = serde_json::from_str(&to_json(&findings)).unwrap();
         assert_eq!(json["exitCode"], 1);
         assert_eq!(json["findings"][1]["code"], "PolicyMissing");

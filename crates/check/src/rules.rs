@@ -11,9 +11,11 @@ mod server;
 mod sidecar;
 #[cfg(test)]
 mod tests;
+mod verdict;
 mod webhooks;
 
 use self::findings::Findings;
+pub use self::verdict::verdict;
 use crate::facts::{Facts, Problem};
 use crate::finding::{Code, Finding, Severity};
 

@@ -4,13 +4,16 @@
 
 mod change;
 mod complete;
+mod examples;
 mod files;
 mod question;
 mod value;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub use self::change::{Forget, Move, OnNodeDeletion, Pin, Retention, Unpin};
 pub use self::complete::{Complete, Completion, candidates, script};
@@ -25,13 +28,7 @@ pub use self::question::{Explain, Simulate, Status, Watch};
 /// Exits with 0 if all is well, with 1 if something is not (a Pod is or would be Pending, a change is refused), and with
 /// 2 if the command line is wrong or something could not be read.
 #[derive(Parser, Clone, Debug)]
-#[command(
-    name = "kubectl-pps",
-    bin_name = "kubectl pps",
-    version,
-    max_term_width = 100,
-    propagate_version = true
-)]
+#[command(name = "kubectl-pps", bin_name = "kubectl pps", version, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     /// What to do.
@@ -42,36 +39,109 @@ pub struct Cli {
     pub connection: Connection,
 
     /// When to use colours. auto: on a terminal, unless NO_COLOR is set.
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t = ColorChoice::Auto, global = true, display_order = 900)]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t = ColorChoice::Auto,
+        global = true,
+        display_order = 904,
+        help_heading = GLOBAL,
+        hide_short_help = true,
+        hide_possible_values = true
+    )]
     pub color: ColorChoice,
+}
+
+/// The title of what all commands have.
+const GLOBAL: &str = "Options of all commands";
+
+impl Cli {
+    /// Reads the command line of this process, or ends it with a message.
+    pub fn of_process() -> Self {
+        let cli = Self::parse();
+        match cli.hint() {
+            Some(hint) => Self::command().error(ErrorKind::UnknownArgument, hint).exit(),
+            None => cli,
+        }
+    }
+
+    /// What to use instead of an option that kubectl has and that is a command here.
+    pub fn hint(&self) -> Option<&'static str> {
+        match &self.command {
+            Command::Status(status) if status.watch => Some(
+                "status shows the Pods once; kubectl pps watch shows them again whenever something changes",
+            ),
+            _ => None,
+        }
+    }
 }
 
 /// Which cluster and namespace.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Connection {
-    /// Namespace. Defaults to that of the kubeconfig's context.
-    #[arg(short, long, value_name = "NAMESPACE", global = true, display_order = 901, value_parser = value::name)]
+    /// Namespace. Defaults to that of the context.
+    #[arg(
+        short,
+        long,
+        value_name = "NAMESPACE",
+        global = true,
+        display_order = 901,
+        help_heading = GLOBAL,
+        value_parser = value::name
+    )]
     pub namespace: Option<String>,
 
-    /// Context of the kubeconfig to use instead of the current one.
-    #[arg(long, value_name = "NAME", global = true, display_order = 902)]
+    /// Context to use instead of the current one.
+    #[arg(long, value_name = "NAME", global = true, display_order = 902, help_heading = GLOBAL)]
     pub context: Option<String>,
 
     /// Kubeconfig file to use instead of the default one.
-    #[arg(long, value_name = "FILE", global = true, display_order = 903)]
+    #[arg(long, value_name = "FILE", global = true, display_order = 903, help_heading = GLOBAL)]
     pub kubeconfig: Option<PathBuf>,
 }
 
 /// Output format of an answer.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct OutputArgs {
-    /// Output format. table: fits the terminal. wide: a table with all columns. json, yaml: for programs.
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Output::Table)]
+    /// Output format: a table that fits the terminal, one with all columns, or JSON or YAML for programs.
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        default_value = "table",
+        value_parser = PossibleValuesParser::new(["table", "wide", "json", "yaml"]).map(|text| Output::of(&text))
+    )]
     pub output: Output,
 }
 
+/// Output format of an answer that is no table.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct TextOutputArgs {
+    /// Output format: text for people, or JSON or YAML for programs.
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        value_parser = PossibleValuesParser::new(["text", "json", "yaml"]).map(|text| Output::of(&text))
+    )]
+    pub output: Output,
+}
+
+impl Output {
+    fn of(text: &str) -> Self {
+        match text {
+            "wide" => Self::Wide,
+            "json" => Self::Json,
+            "yaml" => Self::Yaml,
+            _ => Self::Table,
+        }
+    }
+}
+
 /// Output format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Output {
     /// For people.
     #[default]
@@ -130,70 +200,76 @@ pub struct AllNamespaces {
 /// What to do.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
-    /// Shows each Pod: where it is, where it is recorded, what pins it.
+    /// Shows where each Pod is, where it is recorded, and what pins it.
     ///
-    /// Has a line for each Pod of the workloads that have a PersistentPodState: its node, zone and address, what is recorded of it,
-    /// what pins it, and whether it is where it was recorded. Ends with a line of advice for what is wrong.
+    /// Has a line for each Pod of the workloads that have a PersistentPodState, and ends with advice for what is wrong.
+    #[command(after_help = examples::STATUS)]
     Status(Status),
-    /// Says why a Pod is where it is, or why it is Pending, and what would let it go.
+    /// Says why a Pod is where it is or why it is Pending, and what you can do.
     ///
-    /// Shows the Pod's PersistentPodState, what was recorded, what was injected, which value excludes which node, and what else
-    /// excludes nodes (taints, room, volumes).
+    /// Shows what was recorded and injected, which nodes cannot take the Pod, and why: recorded values, taints, room, volumes.
+    #[command(after_help = examples::EXPLAIN)]
     Explain(Explain),
-    /// Forecasts where Pods would go if nodes were drained or lost, or an object changed.
+    /// Forecasts where Pods go if nodes are drained or lost, or an object is changed.
     ///
-    /// Says which Pods would come back where, and which would be Pending, before anything is done. The forecast uses the policy's
-    /// own code on the cluster as it is now. Nothing is changed.
+    /// Runs the policy's own code on the cluster as it is now. Nothing is changed.
+    #[command(after_help = examples::SIMULATE)]
     Simulate(Simulate),
-    /// Moves a Pod to another node: changes what pins it, evicts it and waits.
+    /// Moves a Pod to another node: changes what pins it, evicts it, and waits.
     ///
-    /// Shows where the Pod may go, asks, and shows where it landed. It may be interrupted at any step: the same command finishes it.
+    /// Shows where the Pod may go, asks, and shows where it has started. If it is interrupted, the same command goes on. Without
+    /// a destination, it names the nodes that could take the Pod.
+    #[command(after_help = examples::MOVE)]
     Move(Move),
-    /// Drops recorded states.
+    /// Drops what is recorded of Pods that do not run.
     ///
-    /// Drops those of Pods that do not run, in one write for each PersistentPodState. Their successors start wherever the scheduler
-    /// puts them. Asks first.
+    /// Their successors start wherever the scheduler puts them. Shows what would be dropped, and asks.
+    #[command(after_help = examples::FORGET)]
     Forget(Forget),
-    /// Has the Pods of a workload recorded and brought back.
+    /// Lets the Pods of a workload return to their zone, node or address.
     ///
-    /// Writes the workload's annotations, or a PersistentPodState. Shows the difference, and asks. A list that is named (--required,
-    /// --preferred, --annotation) replaces the present one; the others stay.
+    /// Writes annotations of the workload, or a PersistentPodState. Shows the difference, and asks. A list that is named
+    /// (--required, --preferred, --annotation) replaces the present one; the others stay.
+    #[command(after_help = examples::PIN)]
     Pin(Pin),
-    /// Ends what pin began.
+    /// Lets the Pods of a workload start anywhere again.
     ///
-    /// Removes the workload's annotations, or deletes its PersistentPodState. The recorded states are then lost. Shows what is
-    /// removed, and asks.
+    /// Removes what pin has written. What is recorded is then lost. Shows what would be removed, and asks.
+    #[command(after_help = examples::UNPIN)]
     Unpin(Unpin),
-    /// Checks the installation.
+    /// Says what is wrong with the installation, and whether it records and injects states.
     ///
-    /// Says what is wrong with versions, definitions, PolicyServer, policies, webhooks, the module in its registry, sidecar, other
-    /// recorders and PersistentPodStates. -n is the namespace of the sidecar; it defaults to persistent-pod-state. docs/check.md
-    /// explains the findings.
+    /// Each finding says what to do. Writes nothing. -n is the namespace of the sidecar, by default persistent-pod-state.
+    #[command(after_help = examples::CHECK)]
     Check(Box<Check>),
-    /// Writes PersistentPodStates with their recorded states to a file.
+    /// Writes PersistentPodStates with what they have recorded to a file.
     ///
-    /// The file is ready for import: without what belongs to this cluster only, and without aliases. Only you may read it, since
-    /// recorded annotations may be internal. JSON if its name ends with .json, else YAML.
+    /// The file is ready for import. It has nothing that belongs to this cluster only. Only you may read it, since recorded
+    /// annotations may be internal. JSON if its name ends with .json, else YAML.
+    #[command(after_help = examples::EXPORT)]
     Export(Export),
     /// Reads recorded states from a file into the cluster.
     ///
-    /// Reads files of export, of kubectl get pps -o yaml or json, and OpenKruise's objects. Creates objects that do not exist. A
-    /// state that the cluster has stays, unless --overwrite is given; that of a Pod that is Ready stays in any case. Shows what it
-    /// would do, and asks. If it is interrupted, run it again. Restore workloads afterwards.
+    /// Takes files of export, of kubectl get pps -o yaml or json, and OpenKruise's objects. Creates objects that do not exist.
+    /// Leaves states that the cluster has, unless you give --overwrite, and always those of Pods that are Ready. Shows what it
+    /// would do, and asks. If it is interrupted, run it again. Import states before you restore the workloads.
+    #[command(after_help = examples::IMPORT)]
     Import(Import),
-    /// Shows each Pod, again whenever something changes.
+    /// Shows the Pods again whenever something changes.
     ///
     /// Shows the table of status while a rollout or a drain goes on. Without a terminal, prints a line for each change. Ends with
     /// Ctrl-C.
+    #[command(after_help = examples::WATCH)]
     Watch(Watch),
-    /// Shows what the policy would inject into Pods from files. Needs no cluster.
+    /// Shows what the policy would inject into Pods of files. Needs no cluster.
     ///
     /// The files have Pods or StatefulSets, and PersistentPodStates with their status, in YAML or JSON. Shows a difference.
+    #[command(after_help = examples::TRY)]
     Try(Try),
     /// Prints a script that completes commands and options in a shell.
     ///
-    /// For kubectl-pps in bash: source <(kubectl-pps completion bash). For kubectl pps, in any shell that completes kubectl: write
-    /// the script for kubectl to a file kubectl_complete-pps on the PATH, and make it executable.
+    /// There is one for kubectl-pps in each shell, and one for kubectl pps in all shells that complete kubectl.
+    #[command(after_help = examples::COMPLETION)]
     Completion(Completion),
     /// What kubectl asks for while it completes.
     #[command(hide = true)]

@@ -17,7 +17,7 @@ mod world;
 /// Compares an answer with its golden file.
 fn assert_golden(name: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("UPDATE").is_some() {
+    if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {
         std::fs::write(&path, text).unwrap();
     }
     let golden = std::fs::read_to_string(&path).unwrap_or_default();

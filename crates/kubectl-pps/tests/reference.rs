@@ -33,12 +33,23 @@ fn usage(command: &Command) -> String {
 }
 
 fn about(command: &Command) -> String {
-    let text = command.get_long_about().or_else(|| command.get_about()).unwrap_or_default().to_string();
-    if text.ends_with('.') { text } else { format!("{text}.") }
+    sentence(&command.get_long_about().or_else(|| command.get_about()).unwrap_or_default().to_string())
+}
+
+/// clap removes the full stop of a text's end.
+fn sentence(text: &str) -> String {
+    if text.is_empty() || text.ends_with('.') { text.to_owned() } else { format!("{text}.") }
+}
+
+/// The examples of a command, without their title.
+fn examples(command: &Command) -> String {
+    let text = command.get_after_help().unwrap_or_default().to_string();
+    let lines = text.lines().skip(1).map(|line| line.strip_prefix("  ").unwrap_or(line));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn help(arg: &Arg) -> String {
-    let mut text = arg.get_long_help().or_else(|| arg.get_help()).unwrap_or_default().to_string();
+    let mut text = sentence(&arg.get_long_help().or_else(|| arg.get_help()).unwrap_or_default().to_string());
     let values: Vec<String> = arg
         .get_possible_values()
         .iter()
@@ -92,6 +103,7 @@ fn markdown() -> String {
             usage(sub)
         );
         options(&mut text, &own_options(sub));
+        let _ = write!(text, "\n```text\n{}\n```\n", examples(sub));
     }
     text.push_str("\n### Options of all commands\n");
     let global: Vec<&Arg> = command.get_arguments().filter(|arg| arg.is_global_set()).collect();
@@ -120,7 +132,7 @@ fn man_page() -> String {
             shown = shown.mut_arg(arg.get_id().as_str(), |arg| arg.hide(true));
         }
         let has_options = !own_options(&shown).is_empty();
-        let man = clap_mangen::Man::new(shown);
+        let man = clap_mangen::Man::new(shown.after_help(""));
         let mut section = Vec::new();
         man.render_description_section(&mut section).unwrap();
         man.render_synopsis_section(&mut section).unwrap();
@@ -139,13 +151,18 @@ fn man_page() -> String {
                 }
             }
         }
+        page.push_str(".PP\nExamples:\n.PP\n.nf\n");
+        for line in examples(sub).lines() {
+            let _ = writeln!(page, "{}", line.replace('\\', "\\e").replace('-', "\\-"));
+        }
+        page.push_str(".fi\n");
     }
     page
 }
 
 fn is_up_to_date(path: &str, text: &str) -> bool {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../..", path].iter().collect();
-    if env::var_os("UPDATE").is_some() {
+    if env::var_os("UPDATE").is_some_and(|value| value == "1") {
         fs::write(&path, text).unwrap();
     }
     fs::read_to_string(&path).unwrap_or_default() == text
@@ -177,6 +194,8 @@ fn every_command_and_option_is_explained_in_a_sentence() {
     let command = command();
     for sub in subcommands(&command) {
         assert!(sub.get_about().is_some(), "{}", sub.get_name());
+        let count = examples(sub).lines().filter(|line| !line.starts_with('#')).count();
+        assert!((1..=3).contains(&count), "{} has {count} examples", sub.get_name());
         for arg in own_options(sub) {
             let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
             assert!(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::forms::{HasEntries, WritesPacked};
+use super::forms::{HasEntries, StatusWrites};
 
 /// Reads a field, or takes its default if it is null or of another type: one odd object must not hide the others.
 fn lenient<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned + Default>(
@@ -341,8 +341,8 @@ objects! {
         name: String,
         /// The namespace.
         namespace: String,
-        /// Whether the API server has been given states in the compact form.
-        managed_fields: WritesPacked,
+        /// Who has written its status, and when.
+        managed_fields: StatusWrites,
     }
     /// The status of a PersistentPodState.
     RecordedStatus {
@@ -389,7 +389,7 @@ impl Recorded {
     /// Whether states were stored in the compact form, and none are shown in the plain one. Under a definition that does
     /// not have the compact form, these states are hidden.
     pub(crate) fn has_only_packed_states(&self) -> bool {
-        self.metadata.managed_fields.0 && !self.status.pod_states.0
+        self.metadata.managed_fields.packed && !self.status.pod_states.0
     }
 }
 

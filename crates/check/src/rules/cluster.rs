@@ -45,7 +45,8 @@ fn check_kubernetes(facts: &Facts, findings: &mut Findings) {
             "Kubernetes",
             format!(
                 "{version} does not label namespaces with their names (kubernetes.io/metadata.name), so the policies \
-                 leave out none by its name, not even kube-system; and it has no policy/v1"
+                 leave out none by its name, not even kube-system; and it has no policy/v1, in which the installation writes \
+                 the sidecar's PodDisruptionBudget"
             ),
             format!("{advice}; until then leave namespaces out by the label persistent-pod-state/injection=disabled"),
         );
@@ -73,7 +74,7 @@ fn check_kubewarden(facts: &Facts, findings: &mut Findings) {
         findings.error(
             Code::KubewardenMissing,
             "Kubewarden",
-            format!("no definition of {}", missing.join(" and ")),
+            format!("no definition of {}{}", missing.join(" and "), although(facts)),
             "install Kubewarden first: helm charts kubewarden-crds, kubewarden-controller, kubewarden-defaults",
         );
         return;
@@ -113,6 +114,18 @@ fn check_kubewarden(facts: &Facts, findings: &mut Findings) {
             format!("its definition has no field {}", unknown.join(", ")),
             "update Kubewarden, first its chart kubewarden-crds",
         );
+    }
+}
+
+/// A webhook may have been made by hand, or be left over.
+fn although(facts: &Facts) -> String {
+    match super::webhooks::of_pods(facts) {
+        Some(webhook) => format!(
+            ", although MutatingWebhookConfiguration {} exists: something else than Kubewarden's controller made it, or it is \
+             left over",
+            webhook.metadata.name
+        ),
+        None => String::new(),
     }
 }
 

@@ -10,7 +10,9 @@ use crate::facts::{Facts, Phase, Recorded};
 use crate::finding::Code;
 
 /// The condition that says whether an object is recorded.
-const RECORDING: &str = "Recording";
+pub(super) const RECORDING: &str = "Recording";
+/// Up to so many objects are named with the whole message of that condition.
+const EXPLAINED: usize = 2;
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     if facts.settings.phase == Phase::After {
@@ -33,24 +35,34 @@ fn check_recording(facts: &Facts, findings: &mut Findings) {
         0 => format!("{listed}"),
         more => format!("{listed} (and {more} more that were not read)"),
     };
+    let Some(first) = problems.first() else {
+        let seen = format!("{all}, none reports a problem");
+        return findings.ok(Code::ObjectsRecorded, "PersistentPodStates", seen);
+    };
     let names: Vec<String> = problems
         .iter()
         .map(|object| {
-            let reason = object.status.conditions.iter().find(|one| one.kind() == RECORDING);
-            let reason = reason.map_or("", |condition| condition.reason.as_str());
-            format!("{}/{} ({reason})", object.metadata.namespace, object.metadata.name)
+            let condition = object.status.conditions.iter().find(|one| one.kind() == RECORDING);
+            let (reason, message) =
+                condition.map_or(("", ""), |one| (one.reason.as_str(), one.message.as_str()));
+            // The messages of many would hide their names.
+            let why = if problems.len() > EXPLAINED || message.is_empty() {
+                reason.to_owned()
+            } else {
+                format!("{reason}: {message}")
+            };
+            format!("{}/{} ({why})", object.metadata.namespace, object.metadata.name)
         })
         .collect();
-    if names.is_empty() {
-        findings.ok(Code::ObjectsRecorded, "PersistentPodStates", format!("{all}, none reports a problem"));
-    } else {
-        findings.warning(
-            Code::ObjectsNotRecorded,
-            "PersistentPodStates",
-            format!("{} of {all} are not recorded: {}", names.len(), some_of(&names)),
-            "kubectl describe pps NAME -n NAMESPACE says why, in the condition Recording",
-        );
-    }
+    findings.warning(
+        Code::ObjectsNotRecorded,
+        "PersistentPodStates",
+        format!("{} of {all} are not recorded: {}", names.len(), some_of(&names)),
+        format!(
+            "correct what the reason names; for all of it: kubectl describe pps {} -n {}",
+            first.metadata.name, first.metadata.namespace
+        ),
+    );
 }
 
 fn check_namespaces(facts: &Facts, findings: &mut Findings) {

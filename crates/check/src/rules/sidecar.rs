@@ -55,12 +55,7 @@ fn check_deployment(facts: &Facts, sidecars: &[Deployment], findings: &mut Findi
     let found =
         sidecars.iter().find(|one| one.metadata.name == *name && one.metadata.namespace == *namespace);
     let Some(sidecar) = found else {
-        return findings.error(
-            Code::SidecarMissing,
-            subject,
-            "does not exist, so nothing is recorded",
-            "apply it (kubectl apply -k, or helm upgrade), or name its namespace with --namespace",
-        );
+        return check_missing(facts, subject, findings);
     };
     let (wanted, available) = (sidecar.spec.replicas.unwrap_or(1), sidecar.status.available_replicas);
     let how = format!("kubectl describe pods -n {namespace}; /readyz of a Pod says what it waits for");
@@ -96,6 +91,41 @@ fn check_deployment(facts: &Facts, sidecars: &[Deployment], findings: &mut Findi
             "update both to the same version",
         );
     }
+}
+
+/// A sidecar may run under another name or outside the cluster: then its Lease is renewed all the same.
+fn check_missing(facts: &Facts, subject: String, findings: &mut Findings) {
+    let advice = "apply it (kubectl apply -k, or helm upgrade), or name its namespace with --namespace";
+    if let (Some(lease), Some(holder)) = (&facts.recording.lease, living_holder(facts)) {
+        let namespace = &facts.settings.namespace;
+        return findings.warning(
+            Code::SidecarMissing,
+            subject,
+            format!(
+                "does not exist, but {holder} holds and renews Lease {namespace}/{lease}: a sidecar outside the cluster, or under \
+                 another name, records"
+            ),
+            "name the sidecar's Deployment with --sidecar and --namespace, if it has one; else see that the process outside \
+             the cluster is meant",
+        );
+    }
+    let others: Vec<String> = facts
+        .other_sidecars
+        .iter()
+        .filter(|other| other.records != Read::Known(false))
+        .map(|other| other.name.clone())
+        .collect();
+    let seen = if others.is_empty() {
+        "does not exist, so nothing is recorded".to_owned()
+    } else {
+        format!("does not exist; a sidecar is found as {}", some_of(&others))
+    };
+    findings.error(Code::SidecarMissing, subject, seen, advice);
+}
+
+/// Who holds the sidecar's Lease and renews it.
+pub(super) fn living_holder(facts: &Facts) -> Option<&str> {
+    facts.lease.known().and_then(|reads| reads.living_holder())
 }
 
 /// The tag of a reference, if it looks like a version.

@@ -3,6 +3,7 @@
 mod compact_form;
 mod fixture;
 mod flaws;
+mod verdicts;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -179,7 +180,8 @@ fn odd_objects_make_no_panic() {
             facts.objects = Read::Known(Objects { listed: vec![of(object.clone())], more: 0 });
             for phase in [Phase::Before, Phase::After] {
                 facts.settings.phase = phase;
-                crate::report::table(&judge(&facts), true);
+                let found = judge(&facts);
+                crate::report::table(&found, &verdict(&facts, &found), true, crate::report::WIDTH);
             }
         }
     }

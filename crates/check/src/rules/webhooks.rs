@@ -22,6 +22,12 @@ fn webhook_name(policy: &str) -> String {
     format!("clusterwide-{policy}")
 }
 
+/// The webhook configuration under the name that Kubewarden gives that of the policy for Pods.
+pub(super) fn of_pods(facts: &Facts) -> Option<&WebhookConfiguration> {
+    let name = webhook_name(&facts.settings.policy);
+    facts.mutating.items()?.iter().find(|one| one.metadata.name == name)
+}
+
 fn check_one(facts: &Facts, policy: &Policy, findings: &mut Findings) {
     let all = if policy.spec.mutating { &facts.mutating } else { &facts.validating };
     let Some(all) = all.items() else { return };

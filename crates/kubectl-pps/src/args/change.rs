@@ -57,16 +57,17 @@ pub struct Pin {
     /// The workload: NAME of a StatefulSet, or KIND/NAME.
     #[arg(value_name = "WORKLOAD")]
     pub workload: String,
-    /// A label of nodes to whose value a Pod must return: zone, region, hostname, or any key. May be repeated. What is not
-    /// named on the command line stays as it is.
+    /// A node label whose value the Pod requires again: zone (any node of its zone will do), hostname (its own node only),
+    /// region, or any key. Until a node with this value can take it, it is Pending. May be repeated.
     #[arg(long, value_name = "KEY", group = "what")]
     pub required: Vec<String>,
-    /// A label of nodes whose value a Pod prefers, with a weight from 1 to 100: hostname=50. zone,hostname is one preference
-    /// of nodes that have both values. May be repeated; that, or a weight other than 100, needs --object.
+    /// A node label whose value the Pod prefers: zone, hostname, region, or any key. If no node with this value can take it, it
+    /// starts elsewhere. zone,hostname is one preference for nodes that have both values. Several of them, or a weight from 1 to
+    /// 100 (hostname=50) need --object.
     #[arg(long, value_name = "KEY[=WEIGHT]", group = "what")]
     pub preferred: Vec<String>,
-    /// An annotation that a Pod gets back. With =PodIPsCSV or =PodIPsJSON, the Pod's addresses are recorded if it does not
-    /// have the annotation. May be repeated.
+    /// An annotation that the Pod gets back, such as a fixed IP address. With =PodIPsCSV or =PodIPsJSON, the Pod's addresses are
+    /// recorded if it does not have the annotation. May be repeated.
     #[arg(long, value_name = "KEY[=SOURCE]", group = "what")]
     pub annotation: Vec<String>,
     /// How long a state is kept.
@@ -75,7 +76,7 @@ pub struct Pin {
     /// What happens to states that were recorded on a deleted node.
     #[arg(long, value_name = "POLICY", value_enum)]
     pub on_node_deletion: Option<OnNodeDeletion>,
-    /// Write a PersistentPodState, and not the workload's annotations. One that a user has written is changed in any case.
+    /// Write a PersistentPodState instead of annotations. One that a user has written is changed in any case.
     #[arg(long)]
     pub object: bool,
     /// Consent.

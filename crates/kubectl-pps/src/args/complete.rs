@@ -8,7 +8,7 @@ use super::Cli;
 /// Prints the script.
 #[derive(Args, Clone, Debug)]
 pub struct Completion {
-    /// The shell; kubectl is for kubectl pps instead of kubectl-pps, in any shell.
+    /// The shell, for kubectl-pps; or kubectl, for kubectl pps in any shell.
     #[arg(value_name = "SHELL", value_enum)]
     pub shell: CompletionFor,
 }

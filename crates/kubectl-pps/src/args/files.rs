@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{AllNamespaces, Consent, OutputArgs};
+use super::{AllNamespaces, Consent, TextOutputArgs};
 
 /// The arguments of `export`.
 #[derive(Args, Clone, Debug)]
@@ -12,13 +12,13 @@ pub struct Export {
     /// Only these PersistentPodStates.
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// File to write. Must not exist, unless --overwrite is given. Without it: standard output.
+    /// File to write instead of standard output. It must not exist, unless you give --overwrite.
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Replace the file.
     #[arg(long, requires = "file")]
     pub overwrite: bool,
-    /// Form of the states. plain: status.podStates, which every version and OpenKruise can read. stored: as in the cluster.
+    /// Form of the states: plain, which every version and OpenKruise can read, or stored, as in the cluster.
     #[arg(long, value_name = "FORM", value_enum, default_value_t = Form::Plain)]
     pub form: Form,
     /// Namespaces.
@@ -45,11 +45,10 @@ pub struct Import {
     /// Replace states that the cluster has.
     #[arg(long)]
     pub overwrite: bool,
-    /// Leave out a label or annotation, for example a host name or an address that means nothing in this cluster. May be
-    /// repeated.
+    /// Leave out this label or annotation, which means nothing in this cluster. May be repeated.
     #[arg(long, value_name = "KEY")]
     pub drop_key: Vec<String>,
-    /// Only PersistentPodStates of this namespace; the objects of the file are in all namespaces that it names.
+    /// Only objects of this namespace; a file may have those of many.
     #[arg(long, value_name = "NAMESPACE")]
     pub from_namespace: Option<String>,
     /// Consent.
@@ -68,7 +67,7 @@ pub struct Try {
     pub settings: Option<PathBuf>,
     /// Format.
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub output: TextOutputArgs,
 }
 
 #[cfg(test)]

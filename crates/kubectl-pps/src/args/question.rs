@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 
-use super::{AllNamespaces, OutputArgs, value};
+use super::{AllNamespaces, OutputArgs, TextOutputArgs, value};
 
 /// The arguments of `status`.
 #[derive(Args, Clone, Debug)]
@@ -12,6 +12,9 @@ pub struct Status {
     /// Only this workload: NAME of a StatefulSet, or KIND/NAME.
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
+    /// A command of its own here.
+    #[arg(short, long, hide = true)]
+    pub watch: bool,
     /// Namespaces.
     #[command(flatten)]
     pub all: AllNamespaces,
@@ -28,26 +31,26 @@ pub struct Explain {
     pub pod: String,
     /// Format.
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub output: TextOutputArgs,
 }
 
 /// The arguments of `simulate`.
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("question").required(true).multiple(false))]
 pub struct Simulate {
-    /// Only what happens to this workload: NAME of a StatefulSet, or KIND/NAME.
+    /// Only this workload: NAME of a StatefulSet, or KIND/NAME.
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
-    /// These nodes are deleted. May be repeated.
+    /// This node is deleted. May be repeated.
     #[arg(long, value_name = "NODE", group = "question", value_parser = value::name)]
     pub without_node: Vec<String>,
-    /// These nodes are drained with kubectl drain. May be repeated.
+    /// This node is drained with kubectl drain. May be repeated.
     #[arg(long, value_name = "NODE", group = "question", value_parser = value::name)]
     pub drain: Vec<String>,
-    /// All nodes of this zone are lost.
+    /// All nodes of this zone are deleted.
     #[arg(long, value_name = "ZONE", group = "question")]
     pub zone_down: Option<String>,
-    /// This changed StatefulSet or PersistentPodState is applied, and the workload restarted.
+    /// This StatefulSet or PersistentPodState is applied, and the workload restarted. - is standard input.
     #[arg(long, value_name = "FILE", group = "question")]
     pub spec: Option<PathBuf>,
     /// Namespaces.
@@ -64,10 +67,34 @@ pub struct Watch {
     /// Only this workload: NAME of a StatefulSet, or KIND/NAME.
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
-    /// End when each Pod is Ready, with 0, or after this time, with 1.
+    /// End with 0 when all Pods are Ready, or with 1 after this time, such as 10m.
     #[arg(long, value_name = "DURATION", value_parser = value::duration)]
     pub until_ready: Option<std::time::Duration>,
     /// Namespaces.
     #[command(flatten)]
     pub all: AllNamespaces,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use crate::args::{Cli, Command, Output};
+
+    #[test]
+    fn an_option_that_is_a_command_here_names_that_command() {
+        for flag in ["-w", "--watch"] {
+            let cli = Cli::try_parse_from(["kubectl-pps", "status", flag]).unwrap();
+            assert!(cli.hint().is_some_and(|hint| hint.contains("kubectl pps watch")), "{flag}");
+        }
+        assert_eq!(Cli::try_parse_from(["kubectl-pps", "status"]).unwrap().hint(), None);
+    }
+
+    #[test]
+    fn an_answer_that_is_no_table_has_no_table_formats() {
+        let explain = |format: &str| Cli::try_parse_from(["kubectl-pps", "explain", "db-0", "-o", format]);
+        let Command::Explain(args) = explain("text").unwrap().command else { panic!() };
+        assert_eq!(args.output.output, Output::Table);
+        assert!(explain("json").is_ok() && explain("wide").is_err());
+    }
 }

@@ -1,6 +1,9 @@
 //! `check`: what is wrong with the installation.
 
+use std::io::{self, IsTerminal};
+
 use pps_check::args::NAMESPACE;
+use pps_check::report::WIDTH;
 
 use crate::args::{Check, Connection};
 use crate::cluster::connect;
@@ -15,7 +18,13 @@ pub(super) async fn run(
     let connected = connect(connection).await?;
     // The namespace of a context is that of the user's workloads.
     let namespace = connection.namespace.as_deref().unwrap_or(NAMESPACE);
-    let report = args.options.run(&connected.client, namespace, false, args.output).await;
+    // Whoever looks at a terminal for seconds wants to know why.
+    if io::stderr().is_terminal() {
+        terminal
+            .say("Reading the installation, and waiting for 5 seconds to see whether its Lease is renewed …");
+    }
+    let width = terminal.style().width.unwrap_or(WIDTH);
+    let report = args.options.run(&connected.client, namespace, false, args.output, width).await;
     terminal.print(&report.text)?;
     Ok(match report.exit_code {
         0 => Outcome::Well,

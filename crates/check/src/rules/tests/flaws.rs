@@ -253,7 +253,12 @@ pub(super) fn flaws() -> Vec<(Code, Severity, Facts)> {
                 facts.registry_services[0].stateful_owners = vec!["StatefulSet registry".into()];
             }),
         ),
-        (Code::SidecarMissing, Error, changed(|facts| facts.sidecars = Read::Known(Vec::new()))),
+        (
+            Code::SidecarMissing,
+            Error,
+            changed(|facts| (facts.sidecars, facts.lease) = (Read::Known(Vec::new()), Read::Absent)),
+        ),
+        (Code::SidecarMissing, Warning, changed(|facts| facts.sidecars = Read::Known(Vec::new()))),
         (
             Code::SidecarNotAvailable,
             Error,

@@ -25,7 +25,7 @@ pub struct Reason {
     pub nodes: usize,
     /// One of them.
     pub example: String,
-    /// All of them.
+    /// All of them, if they are few.
     #[serde(skip)]
     pub names: Vec<String>,
 }
@@ -58,7 +58,9 @@ pub(super) fn group(verdicts: &[NodeVerdict]) -> Vec<Reason> {
             names: Vec::new(),
         });
         group.nodes += 1;
-        group.names.push(verdict.node.clone());
+        if group.names.len() < NAMED {
+            group.names.push(verdict.node.clone());
+        }
     }
     let mut groups: Vec<Reason> = groups.into_values().collect();
     groups.sort_by(|one, other| other.nodes.cmp(&one.nodes).then_with(|| one.text.cmp(&other.text)));
