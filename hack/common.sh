@@ -1,11 +1,21 @@
-# Helpers for the scripts in this folder. Source it; it runs nothing by itself.
+# Helpers for the scripts in this folder. Source it; it runs nothing by itself, but says where a script has failed.
 # shellcheck shell=bash
+
+# A command that fails without a word, or that somebody kills, must not look as if nothing had happened.
+set -E
+trap 'FAILED_AT="${BASH_SOURCE[0]:-$0}:$LINENO: $BASH_COMMAND"' ERR
+trap 'explain_end $?' EXIT
 
 CACHE_DIR="${PPS_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/persistent-pod-state}"
 REPO_DIR="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
-die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+die() { printf 'error: %s\n' "$*" >&2; SAID=1; exit 1; }
+
+# explain_end CODE: says that the script has failed, unless die has said why.
+explain_end() {
+    [ "$1" -eq 0 ] || [ -n "${SAID:-}" ] || printf 'error: %s ended with code %d%s\n' "$0" "$1" "${FAILED_AT:+ at $FAILED_AT}" >&2
+}
 
 # step LABEL COMMAND...: runs a slow command with its output in a log and shows that it is alive. On failure it
 # prints the end of the log.
@@ -17,7 +27,7 @@ step() {
     start=$SECONDS
     "$@" >"$log" 2>&1 </dev/null &
     pid=$!
-    trap 'kill "$pid" 2>/dev/null; rm -f "$log"; exit 130' INT TERM
+    trap 'kill "$pid" 2>/dev/null; printf "    %s: stopped by a signal. Its output until then: %s\n" "$label" "$log" >&2; SAID=1; exit 130' HUP INT TERM
     while kill -0 "$pid" 2>/dev/null; do
         seconds=$((SECONDS - start))
         if [ -t 2 ]; then
@@ -25,15 +35,16 @@ step() {
         elif [ $((seconds % 15)) -eq 14 ]; then
             printf '    %s … %d s\n' "$label" "$seconds" >&2
         fi
-        sleep 1
+        sleep 1 || true
     done
     wait "$pid" || rc=$?
-    trap - INT TERM
+    trap - HUP INT TERM
     [ -t 2 ] && printf '\r\033[K' >&2
     if [ "$rc" -ne 0 ]; then
         printf '    %s: failed after %d s. The end of its output:\n' "$label" "$((SECONDS - start))" >&2
         tail -n 40 "$log" | sed 's/^/    | /' >&2
         printf '    The whole output: %s\n' "$log" >&2
+        [ "$rc" -le 128 ] || printf '    It was ended by signal %d: somebody, or the kernel for want of memory, has killed it.\n' $((rc - 128)) >&2
         return "$rc"
     fi
     rm -f "$log"
@@ -53,6 +64,7 @@ need_packages() {
     [ ${#missing[@]} -eq 0 ] && return 0
     if [ "$(id -u)" -ne 0 ]; then
         printf 'error: these Debian packages are missing, and only root can install them. Run:\n\n    sudo apt-get update && sudo apt-get install -y %s\n\nthen try again.\n' "${missing[*]}" >&2
+        SAID=1
         exit 1
     fi
     say "installing Debian packages: ${missing[*]}"

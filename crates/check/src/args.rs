@@ -69,7 +69,8 @@ pub struct CheckOptions {
         value_enum,
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "always"
+        default_missing_value = "always",
+        hide_short_help = true
     )]
     exit_zero: Option<ExitZero>,
 

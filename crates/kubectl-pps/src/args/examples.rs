@@ -56,8 +56,6 @@ pub(super) const CHECK: &str = "\
 Examples:
   # Is anything wrong? Are states recorded and injected?
   kubectl pps check
-  # Also what is as it should be
-  kubectl pps check --all
   # The sidecar is installed under another name
   kubectl pps check -n tools --sidecar pps";
 
