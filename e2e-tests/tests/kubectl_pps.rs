@@ -8,6 +8,7 @@ mod explain;
 mod files;
 mod forget;
 mod move_pod;
+mod move_several;
 mod picture;
 mod pin;
 mod simulate;

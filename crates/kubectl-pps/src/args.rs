@@ -215,10 +215,12 @@ pub enum Command {
     /// Runs the policy's own code on the cluster as it is now. Nothing is changed.
     #[command(after_help = examples::SIMULATE)]
     Simulate(Simulate),
-    /// Moves a Pod to another node: changes what pins it, evicts it, and waits.
+    /// Moves Pods to other nodes: changes what pins them, evicts them, and waits.
     ///
-    /// Shows where the Pod may go, asks, and shows where it has started. If it is interrupted, the same command goes on. Without
-    /// a destination, it names the nodes that could take the Pod.
+    /// Shows where the Pods may go, asks, and shows where they have started. Without a destination, it names the nodes that could take
+    /// the Pod. Several Pods are moved one after the other, those that do not run first, and a Ready Pod is evicted only when those
+    /// of its workload that were moved before it are Ready. Ends at the first Pod that gets no node. If it is interrupted, the same
+    /// command goes on.
     #[command(after_help = examples::MOVE)]
     Move(Move),
     /// Drops what is recorded of Pods that do not run.

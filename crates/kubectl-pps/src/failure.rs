@@ -68,6 +68,17 @@ impl Failure {
         }
     }
 
+    /// The same with more lines.
+    #[must_use]
+    pub fn with(self, lines: &str) -> Self {
+        let more = |text: String| format!("{text}\n{lines}");
+        match self {
+            Self::Usage(text) => Self::Usage(more(text)),
+            Self::Refused(text) => Self::Refused(more(text)),
+            Self::Unreadable(text) => Self::Unreadable(more(text)),
+        }
+    }
+
     /// 1 if something was refused, else 2.
     pub fn exit_code(&self) -> u8 {
         match self {

@@ -1,10 +1,18 @@
 //! `forget`: recorded states are dropped.
 
-use pps_e2e::{cluster::Cluster, control_plane::ADMIN};
-use serde_json::json;
+use std::collections::BTreeMap;
+
+use kube::api::{Patch, PatchParams};
+use pps_core::{
+    PodState,
+    packed::{Row, write_bucket},
+};
+use pps_e2e::{cluster::Cluster, control_plane::ADMIN, manifests, repository::repository_file};
+use serde_json::{Value, json};
 
 use super::move_pod::{pinned, plugin, run};
-use crate::support::{self, SOON, homes};
+use crate::scenarios::openkruise;
+use crate::support::{self, HOSTNAME, Pool, SOON, homes, required};
 
 #[tokio::test]
 async fn recorded_states_are_dropped() {
@@ -25,6 +33,50 @@ async fn without_a_definition_nothing_is_moved_or_forgotten() {
         assert_eq!(answer.exit_code, 2, "{answer:?}");
         assert!(answer.stderr.contains("no definition of PersistentPodState"), "{answer:?}");
     }
+}
+
+#[tokio::test]
+async fn states_that_a_definition_hides_are_not_lost() {
+    let cluster = Cluster::builder().start().await.unwrap();
+    cluster.namespace("hidden").await.unwrap();
+    let pool = Pool { cluster: &cluster, namespace: "hidden" };
+    pool.object("db", &required("db", &[HOSTNAME])).await;
+    let states: BTreeMap<String, PodState> = (0..30)
+        .map(|ordinal| {
+            (format!("db-{ordinal}"), PodState { node_name: "node-1".into(), ..PodState::default() })
+        })
+        .collect();
+    let rows: Vec<Row<'_>> = states.iter().map(|(pod, state)| Row::of(pod, state)).collect();
+    let packed = json!({"version": 1, "buckets": {"ordinals-0": write_bucket(&rows)}});
+    let write = async |status: Value| {
+        let patch = Patch::Merge(json!({"status": status}));
+        cluster.pps_api("hidden").patch_status("db", &PatchParams::default(), &patch).await.unwrap();
+    };
+    write(json!({"packed": packed})).await;
+    // Another client has recorded a Pod beside the compact form.
+    write(json!({"podStates": {"db-40": {"nodeName": "node-2"}}})).await;
+
+    let replace = async |definition: Value| {
+        manifests::apply(&cluster.client(), &[definition]).await.unwrap();
+        tokio::time::sleep(support::WHILE).await;
+    };
+    let theirs = openkruise::definition();
+    replace(manifests::read(theirs.path()).unwrap().remove(0)).await;
+    assert_eq!(pool.states("db").await.len(), 1, "the definition hides the others");
+    let refused = run(&pool, &["forget", "db-40", "--yes"]).await;
+    assert_eq!(refused.exit_code, 1, "{refused:?}");
+    assert!(refused.stderr.contains("hides status.packed"), "{refused:?}");
+    assert!(refused.stderr.contains("apply this product's definition first"), "{refused:?}");
+
+    replace(manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0)).await;
+    assert_eq!(pool.states("db").await.len(), 31, "nothing is lost");
+    // Under a definition that shows the compact form, what the managed fields say of it does no harm.
+    let dropped = run(&pool, &["forget", "db-40", "--yes"]).await;
+    assert_eq!(dropped.exit_code, 0, "{dropped:?}");
+    assert_eq!(pool.states("db").await.len(), 30);
+    write(json!({"packed": null, "podStates": {"db-0": {"nodeName": "node-1"}}})).await;
+    let dropped = run(&pool, &["forget", "db-0", "--yes"]).await;
+    assert_eq!(dropped.exit_code, 0, "{dropped:?}");
 }
 
 async fn states_of_pods_that_are_gone_are_dropped(cluster: &Cluster) {

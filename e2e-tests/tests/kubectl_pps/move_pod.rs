@@ -106,7 +106,7 @@ async fn a_running_pod_moves_to_a_node_and_then_anywhere(cluster: &Cluster) {
     let moved = run(&pool, &["move", "web-0", "--to", &to, "--yes"]).await;
     assert_eq!(moved.exit_code, 0, "{moved:?}");
     assert!(moved.stdout.contains(&format!("has moved from {from} to {to}")), "{moved:?}");
-    assert!(moved.stdout.contains(&format!("kept annotation {KEPT}: x")), "{moved:?}");
+    assert!(moved.stdout.contains(&format!("annotation injected again: {KEPT}: x")), "{moved:?}");
     assert_on(&pool, &to, 2).await;
     assert_eq!(web_0(&pool).await.annotations[KEPT], "x");
     assert!(pool.event("web", "PodMoved").await.contains(&format!("web-0 is moved to {to}")));
@@ -214,9 +214,9 @@ async fn what_is_in_the_way_is_said_and_nothing_is_changed(cluster: &Cluster) {
     cluster.nodes.cordon(&others[0]).await.unwrap();
 
     for (args, exit_code, expected) in [
-        (&["web-0", "--to", "mv-none"][..], 1, "there is no node mv-none"),
+        (&["web-0", "--to", "mv-none"][..], 2, "there is no node mv-none"),
         (&["Web", "--anywhere"], 2, "use the name of a Kubernetes object"),
-        (&["nothing", "--anywhere"], 1, "there is no Pod nothing in namespace mv-refuse"),
+        (&["nothing", "--anywhere"], 2, "there is no Pod nothing in namespace mv-refuse"),
         (
             &["bare-0", "--anywhere"],
             1,
@@ -378,6 +378,7 @@ async fn a_move_needs_no_more_rights_than_its_steps(cluster: &Cluster) {
     let right = "you have no permission to list nodes";
     let answer = eventually(&pool, &["move", "web-0", "--to", "mv-rights-0", "--yes"], right).await;
     assert_eq!(answer.exit_code, 2, "{answer:?}");
+    assert!(answer.stderr.contains("needed to know the labels of node mv-rights-0"), "{answer:?}");
     pool.load(&homes(&before)["web-0"]).await;
     let answer = run_as(&pool, DEVELOPER, &["move", "web-0", "--anywhere", "--yes"]).await;
     assert_eq!(answer.exit_code, 0, "{answer:?}");

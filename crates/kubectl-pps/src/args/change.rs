@@ -7,11 +7,18 @@ use super::{AllNamespaces, Consent, value};
 /// The arguments of `move`.
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("where").multiple(false))]
+#[command(group = ArgGroup::new("which").required(true).multiple(false))]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Move {
-    /// The Pod.
-    #[arg(value_name = "POD", value_parser = value::name)]
-    pub pod: String,
+    /// The Pods. Several are moved one after the other.
+    #[arg(value_name = "POD", group = "which", num_args = 1.., value_parser = value::pod)]
+    pub pods: Vec<String>,
+    /// All Pods that are bound to this node or wait for it. The node may be gone.
+    #[arg(long, value_name = "NODE", group = "which", value_parser = value::name)]
+    pub node: Option<String>,
+    /// With --node: the Pods of all namespaces.
+    #[arg(short = 'A', long, requires = "node", conflicts_with = "namespace")]
+    pub all_namespaces: bool,
     /// To this node.
     #[arg(long, value_name = "NODE", group = "where", value_parser = value::name)]
     pub to: Option<String>,
@@ -21,10 +28,10 @@ pub struct Move {
     /// Do not bring its recorded annotations back, such as a fixed IP address.
     #[arg(long)]
     pub drop_annotations: bool,
-    /// Go on although no node can take the Pod now.
+    /// Go on although no node can take a Pod now.
     #[arg(long)]
     pub force: bool,
-    /// How long to wait for the new Pod to get a node.
+    /// How long to wait for a new Pod to get a node, and, before the next Pod of its workload is evicted, to be Ready.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = value::duration)]
     pub timeout: std::time::Duration,
     /// Consent.
@@ -37,7 +44,7 @@ pub struct Move {
 #[command(group = ArgGroup::new("which").required(true).multiple(false))]
 pub struct Forget {
     /// The Pods.
-    #[arg(value_name = "POD", group = "which", num_args = 1.., value_parser = value::name)]
+    #[arg(value_name = "POD", group = "which", num_args = 1.., value_parser = value::pod)]
     pub pods: Vec<String>,
     /// All states that were recorded on this node.
     #[arg(long, value_name = "NODE", group = "which", value_parser = value::name)]

@@ -1,21 +1,28 @@
 //! Moves a Pod: what has to be recorded so that it goes elsewhere, where it may land then, and how it has to go.
 
 mod forecast;
+mod governing;
+mod landed;
+mod several;
 mod show;
 
 use std::collections::BTreeMap;
 
-use pps_core::demand::{Demand, Naming, Wanted};
 use pps_core::edit::without_place;
 use pps_core::record::{RunningPod, record};
-use pps_core::workload::ordinal;
 use pps_core::{PodState, RECORD_ANNOTATION, Spec, forbids_recording};
+use serde_json::Value;
 
 pub use self::forecast::Forecast;
+use self::forecast::Next;
+use self::governing::{governing, is_exempt_by_template};
+pub use self::landed::{brought_back, has_address};
+pub use self::several::{Also, Goal, PodName, Several, also, decide_all, select, so_far};
 pub use self::show::describe;
 use crate::Failure;
+use crate::decide::similar::similar;
 use crate::decide::unread;
-use crate::snapshot::{Index, Pod, Pps, Snapshot, Workload, WorkloadKey};
+use crate::snapshot::{Index, Node, Pod, Snapshot, WorkloadKey};
 
 /// What the user wants.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +35,8 @@ pub struct Request<'a> {
     pub destination: Option<Destination<'a>>,
     /// Whether its recorded annotations are dropped.
     pub drop_annotations: bool,
+    /// The node that it should go to, if it was read alone: nodes may not be listed.
+    pub node: Option<&'a Node>,
 }
 
 /// Where a Pod should go.
@@ -81,6 +90,7 @@ impl Wish {
 
 /// The Pod that has to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Present {
     /// Its UID.
     pub uid: String,
@@ -92,6 +102,10 @@ pub struct Present {
     pub is_recorded: bool,
     /// Whether a move that was not finished has left its annotation.
     pub is_left_over: bool,
+    /// Whether it is Ready.
+    pub is_ready: bool,
+    /// Whether its node is gone: Kubernetes deletes it soon, whatever is done.
+    pub is_stranded: bool,
 }
 
 /// How a Pod goes, so that its controller creates it again.
@@ -126,6 +140,10 @@ pub struct Relocation {
     pub to: Option<String>,
     /// Where it may land; none if nodes may not be read, or the Pod does not exist.
     pub forecast: Option<Forecast>,
+    /// Its workload.
+    pub workload: WorkloadKey,
+    /// The Pod that its controller creates next; none if the Pod does not exist.
+    successor: Option<Value>,
 }
 
 impl Relocation {
@@ -175,7 +193,7 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Decision, Fa
         unread::require(snapshot, "pods")?;
     }
     unread::require(snapshot, unread::PPS)?;
-    let pps = governing(&index, namespace, name, pod)?;
+    let (workload, pps) = governing(&index, namespace, name, pod)?;
     let spec = pps.spec().map_err(|error| {
         Failure::Refused(format!("PersistentPodState {} cannot be read: {error}", pps.name()))
     })?;
@@ -185,17 +203,18 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Decision, Fa
     let wish = |destination| -> Result<Wish, Failure> {
         let node = match destination {
             Destination::Anywhere => None,
-            Destination::Node(node) => Some((node.to_owned(), labels_of(snapshot, node)?)),
+            Destination::Node(node) => Some((node.to_owned(), labels_of(snapshot, node, request.node)?)),
         };
         Ok(Wish { node, drop_annotations: request.drop_annotations, spec: spec.clone(), is_bound })
     };
-    let forecast = |after: Option<&PodState>| {
-        forecast::forecast(snapshot, &index, pod?, pps, &spec, before.as_ref(), after)
-    };
+    let next = pod.map(|pod| Next::of(&index, pod, &spec, before.as_ref()));
+    let successor =
+        |after: Option<&PodState>| next.as_ref().map(|next| next.with_state(pps.name(), &spec, after));
     let Some(destination) = request.destination else {
         let after = wish(Destination::Anywhere)?.state(before.as_ref());
-        let candidates = forecast(after.as_ref()).map(|forecast| forecast.candidates());
-        return Err(Failure::Usage(show::ask_where(name, candidates.as_deref())));
+        let forecast = next.as_ref().zip(successor(after.as_ref()));
+        let forecast = forecast.and_then(|(next, successor)| next.forecast(snapshot, &successor));
+        return Err(Failure::Usage(show::ask_where(name, snapshot.nodes.is_some(), forecast.as_ref())));
     };
     let wish = wish(destination)?;
     let after = wish.state(before.as_ref());
@@ -209,16 +228,18 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Decision, Fa
     if pod.is_some_and(is_there) && !is_left_over && !wish.changes(before.as_ref()) {
         return Ok(Decision::Done(format!("Pod {name} is on {} already", to.unwrap_or_default())));
     }
-    let successor =
-        pod.map(|pod| forecast::successor(&index, pod, pps, &spec, before.as_ref(), after.as_ref()));
+    let successor = successor(after.as_ref());
     let present = pod.map(|pod| Present {
         uid: pod.uid().to_owned(),
         node: pod.node().map(str::to_owned),
         removal: if is_there(pod) { Removal::Stay } else { removal(pod, successor.as_ref()) },
         is_left_over,
         is_recorded: pod.node().is_some() && !is_exempt(pod),
+        is_ready: pod.is_ready(),
+        is_stranded: snapshot.is_stranded(pod),
     });
-    let forecast = forecast(after.as_ref());
+    let forecast = next.as_ref().zip(successor.as_ref());
+    let forecast = forecast.and_then(|(next, successor)| next.forecast(snapshot, successor));
     Ok(Decision::Move(Box::new(Relocation {
         namespace: namespace.to_owned(),
         pod: name.to_owned(),
@@ -228,110 +249,42 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Decision, Fa
         wish,
         to,
         forecast,
+        workload: workload.clone(),
+        successor,
     })))
 }
 
-fn removal(pod: &Pod, successor: Option<&serde_json::Value>) -> Removal {
+fn removal(pod: &Pod, successor: Option<&Value>) -> Removal {
     if pod.is_terminating() {
         Removal::None
     } else if pod.node().is_some() {
         Removal::Evict
     } else {
         // A Pod that was created after the state had been changed may wait for a node. Its successor would be the same.
-        let affinity = |pod: &serde_json::Value| pod["spec"]["affinity"]["nodeAffinity"].clone();
+        let affinity = |pod: &Value| pod["spec"]["affinity"]["nodeAffinity"].clone();
         let is_same = successor.is_some_and(|successor| affinity(successor) == affinity(pod.object()));
         if is_same { Removal::None } else { Removal::Delete }
     }
 }
 
-/// The PersistentPodState of the Pod's workload. Of a Pod that does not exist now, the one that has its state or whose
-/// workload gives such a name.
-fn governing<'a>(
-    index: &Index<'a>,
-    namespace: &str,
-    name: &str,
-    pod: Option<&Pod>,
-) -> Result<&'a Pps, Failure> {
-    let Some(pod) = pod else {
-        let mut candidates: Vec<(&WorkloadKey, &'a Pps)> = index
-            .targeted()
-            .filter(|(key, _)| key.namespace == namespace)
-            .filter_map(|(key, all)| Some((key, *all.first()?)))
-            .filter(|(key, pps)| {
-                ordinal(&key.name, name).is_some() || pps.state(name).is_ok_and(|state| state.is_some())
-            })
-            .collect();
-        candidates.sort_by_key(|(key, pps)| {
-            (!may_come(index, key, name), pps.state(name).ok().flatten().is_none())
-        });
-        let Some((key, pps)) = candidates.first() else {
-            return Err(Failure::Refused(format!(
-                "there is no Pod {name} in namespace {namespace}, and nothing is recorded of it"
-            )));
-        };
-        require_wanted(index, key, name)?;
-        return Ok(pps);
-    };
-    let Some((owner, _)) = pod.owner() else {
-        return Err(Failure::Refused(format!(
-            "Pod {name} has no controller: nothing pins it, and nothing would create it again"
-        )));
-    };
-    let nothing = |why: String| {
-        Failure::Refused(format!(
-            "{why}: nothing pins Pod {name}, and the scheduler chooses whenever it is created again"
-        ))
-    };
-    let key = WorkloadKey::of(namespace, &owner);
-    let pps = index
-        .governing(&key)
-        .ok_or_else(|| nothing(format!("no PersistentPodState names {} {}", owner.kind, owner.name)))?;
-    require_wanted(index, &key, name)?;
-    Ok(pps)
-}
-
-/// Whether the workload exempts all its Pods from recording.
-fn is_exempt_by_template(index: &Index<'_>, pod: &Pod) -> bool {
-    let workload =
-        pod.owner().and_then(|(owner, _)| index.workload(&WorkloadKey::of(pod.namespace(), &owner)));
-    let annotations =
-        workload.map(|workload| &workload.object()["spec"]["template"]["metadata"]["annotations"]);
-    annotations.and_then(|annotations| annotations[RECORD_ANNOTATION].as_str()).is_some_and(forbids_recording)
-}
-
-/// Whether a workload creates a Pod of this name; one that was not read may do so.
-fn may_come(index: &Index<'_>, key: &WorkloadKey, pod: &str) -> bool {
-    index.workload(key).is_none_or(|workload| {
-        let demand = Demand::read(&workload.object()["spec"], &Naming::StatefulSet);
-        demand.wants(workload.name(), pod, 0) == Wanted::Yes
-    })
-}
-
-/// Fails if no Pod of this name would be created again.
-fn require_wanted(index: &Index<'_>, key: &WorkloadKey, pod: &str) -> Result<(), Failure> {
-    if may_come(index, key, pod) {
-        return Ok(());
-    }
-    let WorkloadKey { kind, name, .. } = key;
-    let replicas = index.workload(key).map_or(0, Workload::replicas);
-    let pods = if replicas == 1 { "Pod" } else { "Pods" };
-    Err(Failure::Refused(format!(
-        "{kind} {name} wants {replicas} {pods}, and {pod} is not one of them: it would not be created again"
-    )))
-}
-
 /// The labels of a node.
-fn labels_of(snapshot: &Snapshot, node: &str) -> Result<BTreeMap<String, String>, Failure> {
-    if snapshot.nodes.is_none() {
+fn labels_of(
+    snapshot: &Snapshot,
+    name: &str,
+    read_alone: Option<&Node>,
+) -> Result<BTreeMap<String, String>, Failure> {
+    let Some(node) = snapshot.node(name).or(read_alone.filter(|node| node.name() == name)) else {
         unread::require(snapshot, "nodes").map_err(|failure| {
-            Failure::Unreadable(format!("{failure}, which is needed to know the labels of node {node}"))
+            Failure::Unreadable(format!("{failure}, which is needed to know the labels of node {name}"))
         })?;
-    }
-    let Some(found) = snapshot.node(node) else {
-        return Err(Failure::Refused(format!("there is no node {node}")));
+        let all = snapshot.nodes.iter().flat_map(|nodes| nodes.values().map(Node::name));
+        let near = similar(name, all);
+        let near =
+            if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
+        return Err(Failure::Usage(format!("there is no node {name}{near}")));
     };
-    let labels = found.object()["metadata"]["labels"].as_object();
-    let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+    let labels = node.object()["metadata"]["labels"].as_object();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
     Ok(labels.into_iter().flatten().filter_map(|(key, value)| Some((key.clone(), text(value)?))).collect())
 }
 

@@ -148,12 +148,5 @@ fn count(states: usize) -> String {
 
 /// A failure after something was dropped already says so.
 fn so_far(failure: Failure, dropped: usize) -> Failure {
-    let more = |text: String| {
-        if dropped == 0 { text } else { format!("{text}\n{} dropped before that", count(dropped)) }
-    };
-    match failure {
-        Failure::Usage(text) => Failure::Usage(more(text)),
-        Failure::Refused(text) => Failure::Refused(more(text)),
-        Failure::Unreadable(text) => Failure::Unreadable(more(text)),
-    }
+    if dropped == 0 { failure } else { failure.with(&format!("{} dropped before that", count(dropped))) }
 }

@@ -6,8 +6,9 @@ use pps_simulation::template::pods_of;
 use serde_json::Value;
 
 use crate::decide::injected::injected;
+use crate::decide::landing::Landing;
 use crate::decide::placement::{Nodes, unbound};
-use crate::snapshot::{Index, Pod, Pps, Snapshot, Workload, WorkloadKey};
+use crate::snapshot::{Index, Pod, Snapshot, Workload, WorkloadKey};
 
 /// What the scheduler would do with a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,10 +22,10 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// All nodes that could take the Pod, the best ones first.
-    pub fn candidates(&self) -> Vec<String> {
-        let others = self.others.iter().filter(|(_, why)| why.is_empty()).map(|(node, _)| node);
-        self.may_land_on.iter().chain(others).cloned().collect()
+    /// The nodes that the scheduler prefers, and the others that could take the Pod.
+    pub fn landing(&self) -> Landing {
+        let others = self.others.iter().filter(|(_, why)| why.is_empty()).map(|(node, _)| node.clone());
+        Landing::new(self.may_land_on.clone(), others.collect())
     }
 
     /// Why a node cannot take it; none if it can.
@@ -34,51 +35,52 @@ impl Forecast {
     }
 }
 
-/// Where the Pod's successor may land with this state; none if nodes may not be read.
-pub(super) fn forecast(
-    snapshot: &Snapshot,
-    index: &Index<'_>,
-    pod: &Pod,
-    pps: &Pps,
-    spec: &Spec,
-    before: Option<&PodState>,
-    after: Option<&PodState>,
-) -> Option<Forecast> {
-    let nodes = Nodes::of(snapshot, Some(pod))?;
-    let own = own_pod(index, pod, spec, before);
-    let new = with_state(&own, pps, spec, after);
-    let selector = pod
-        .owner()
-        .and_then(|(owner, _)| index.workload(&WorkloadKey::of(pod.namespace(), &owner)))
-        .map(|workload| &workload.object()["spec"]["selector"]);
-    let selection = nodes.select(&new, Some(&own), selector);
-    let others = selection
-        .verdicts
-        .iter()
-        .filter(|verdict| !selection.may_land_on.contains(&verdict.node))
-        .map(|verdict| {
-            (verdict.node.clone(), verdict.exclusions.iter().map(|one| one.text.clone()).collect())
-        })
-        .collect();
-    Some(Forecast { others, may_land_on: selection.may_land_on, caveats: selection.caveats })
+/// The Pod as its controller creates it next.
+pub(super) struct Next<'a> {
+    pod: &'a Pod,
+    own: Value,
+    selector: Option<&'a Value>,
 }
 
-/// The Pod that is created next, with this state.
-pub(super) fn successor(
-    index: &Index<'_>,
-    pod: &Pod,
-    pps: &Pps,
-    spec: &Spec,
-    before: Option<&PodState>,
-    after: Option<&PodState>,
-) -> Value {
-    with_state(&own_pod(index, pod, spec, before), pps, spec, after)
+impl<'a> Next<'a> {
+    pub(super) fn of(index: &Index<'a>, pod: &'a Pod, spec: &Spec, before: Option<&PodState>) -> Self {
+        let workload =
+            pod.owner().and_then(|(owner, _)| index.workload(&WorkloadKey::of(pod.namespace(), &owner)));
+        let selector = workload.map(|workload| &workload.object()["spec"]["selector"]);
+        Self { pod, own: own(workload, pod, spec, before), selector }
+    }
+
+    /// The Pod as the policy lets it pass with this state.
+    pub(super) fn with_state(&self, pps: &str, spec: &Spec, state: Option<&PodState>) -> Value {
+        let mut pod = self.own.clone();
+        if let Some(state) = state {
+            let plan = plan(pps, spec, state, &AnnotationRules::default());
+            // A Pod that the policy refuses is shown as its controller makes it: the refusal is shown when it comes.
+            if apply(&plan, &mut pod).is_err() {
+                self.own.clone_into(&mut pod);
+            }
+        }
+        pod
+    }
+
+    /// Where it may land; none if nodes may not be read.
+    pub(super) fn forecast(&self, snapshot: &Snapshot, successor: &Value) -> Option<Forecast> {
+        let nodes = Nodes::of(snapshot, Some(self.pod))?;
+        let selection = nodes.select(successor, Some(&self.own), self.selector);
+        let others = selection
+            .verdicts
+            .iter()
+            .filter(|verdict| !selection.may_land_on.contains(&verdict.node))
+            .map(|verdict| {
+                (verdict.node.clone(), verdict.exclusions.iter().map(|one| one.text.clone()).collect())
+            })
+            .collect();
+        Some(Forecast { others, may_land_on: selection.may_land_on, caveats: selection.caveats })
+    }
 }
 
-/// The Pod as its controller creates it.
-fn own_pod(index: &Index<'_>, pod: &Pod, spec: &Spec, before: Option<&PodState>) -> Value {
-    let workload =
-        pod.owner().and_then(|(owner, _)| index.workload(&WorkloadKey::of(pod.namespace(), &owner)));
+/// The Pod as its controller creates it, before the policy sees it.
+fn own(workload: Option<&Workload>, pod: &Pod, spec: &Spec, before: Option<&PodState>) -> Value {
     // The next Pod is made from the template that the workload has by then.
     if let Some(workload) = workload.filter(|workload| !is_held_back(workload, pod))
         && let Some(made) = pods_of(workload.object(), pod.namespace(), [pod.name()]).into_iter().next()
@@ -96,21 +98,13 @@ fn own_pod(index: &Index<'_>, pod: &Pod, spec: &Spec, before: Option<&PodState>)
     own
 }
 
-/// Whether the update strategy keeps the former template for a Pod of this ordinal.
+/// Whether the update strategy keeps the former template for a Pod of this ordinal. The partition counts from the first one.
 fn is_held_back(workload: &Workload, pod: &Pod) -> bool {
-    let partition = workload.object()["spec"]["updateStrategy"]["rollingUpdate"]["partition"].as_u64();
-    ordinal(workload.name(), pod.name()).is_some_and(|ordinal| ordinal < partition.unwrap_or(0))
-}
-
-/// The Pod as the policy lets it pass.
-fn with_state(own: &Value, pps: &Pps, spec: &Spec, state: Option<&PodState>) -> Value {
-    let mut pod = own.clone();
-    if let Some(state) = state {
-        let plan = plan(pps.name(), spec, state, &AnnotationRules::default());
-        // A Pod that the policy refuses is shown as its controller makes it: the refusal is shown when it comes.
-        if apply(&plan, &mut pod).is_err() {
-            own.clone_into(&mut pod);
-        }
-    }
-    pod
+    let spec = &workload.object()["spec"];
+    let strategy = &spec["updateStrategy"];
+    let partition =
+        strategy["rollingUpdate"]["partition"].as_u64().filter(|_| strategy["type"] != "OnDelete");
+    let first = spec["ordinals"]["start"].as_u64().unwrap_or(0);
+    let held_back = first.saturating_add(partition.unwrap_or(0));
+    partition.is_some() && ordinal(workload.name(), pod.name()).is_some_and(|ordinal| ordinal < held_back)
 }

@@ -2,28 +2,33 @@
 
 use pps_core::PodState;
 
-use super::{Relocation, Removal};
+use super::{Forecast, Relocation, Removal};
 
 /// How many nodes are listed. It says how many more there are.
 const MOST: usize = 20;
 
-/// Asks where a Pod should go, and says which nodes could take it.
-pub(super) fn ask_where(pod: &str, candidates: Option<&[String]>) -> String {
-    let nodes = match candidates {
-        None => String::new(),
-        Some([]) => format!("\nNo node could take {pod} now"),
-        Some(nodes) => format!("\nNodes that could take {pod} now, the best ones first: {}", listed(nodes)),
-    };
-    format!("say where {pod} should go: --to NODE, or --anywhere{nodes}")
+/// Asks where a Pod should go, and says where it could go.
+pub(super) fn ask_where(pod: &str, knows_nodes: bool, forecast: Option<&Forecast>) -> String {
+    let ask = format!("say where {pod} should go: --to NODE, or --anywhere");
+    match forecast {
+        Some(forecast) => format!("{ask}\nWith --anywhere, it {}", forecast.landing().would("start on")),
+        None if !knows_nodes => {
+            format!("{ask}\nWhich nodes could take it is not known: you have no permission to list nodes")
+        }
+        None => ask,
+    }
 }
 
 /// A state in one line.
 pub fn describe(state: Option<&PodState>) -> String {
     let Some(state) = state.filter(|state| **state != PodState::default()) else { return "nothing".into() };
-    let node = if state.node_name.is_empty() { "no node" } else { &state.node_name };
     let pairs = state.node_topology_labels.iter().chain(&state.annotations);
     let pairs = pairs.map(|(key, value)| format!("{}={value}", key.rsplit('/').next().unwrap_or(key)));
-    std::iter::once(node.to_owned()).chain(pairs).collect::<Vec<_>>().join(", ")
+    let (first, last) = match state.node_name.as_str() {
+        "" => (None, Some("without a node".to_owned())),
+        node => (Some(node.to_owned()), None),
+    };
+    first.into_iter().chain(pairs).chain(last).collect::<Vec<_>>().join(", ")
 }
 
 fn listed(names: &[String]) -> String {
@@ -40,31 +45,29 @@ impl Relocation {
         let mut lines = Vec::new();
         let mut line = |title: &'static str, text: &str| lines.push((title, text.to_owned()));
         let present = self.present.as_ref();
-        line(
-            "from",
-            match present.map(|present| present.node.as_deref()) {
-                None => "the Pod does not exist now",
-                Some(None) => "no node: it is Pending",
-                Some(Some(node)) => node,
-            },
-        );
-        let may = self.forecast.as_ref().filter(|forecast| !forecast.may_land_on.is_empty());
-        let may = may.map(|forecast| listed(&forecast.may_land_on));
+        line("from", &self.from());
+        let landing = self.forecast.as_ref().map(Forecast::landing).filter(|landing| !landing.is_nowhere());
         line(
             "to",
-            &match (&self.to, may) {
+            &match (&self.to, landing) {
                 (Some(to), _) => to.clone(),
-                (None, Some(may)) => format!("any node; it may land on {may}"),
+                (None, Some(landing)) => format!("any node: {landing}"),
                 (None, None) => "any node".into(),
             },
         );
         if self.wish.changes(self.before.as_ref()) {
             line("recorded", &describe(self.before.as_ref()));
-            line("becomes", &format!("{} (PersistentPodState {pps})", describe(after.as_ref())));
+            let until = if self.to.is_none() { "; its node is recorded again once it is Ready" } else { "" };
+            line("becomes", &format!("{} (PersistentPodState {pps}){until}", describe(after.as_ref())));
         } else {
             line("recorded", &format!("{}, unchanged", describe(self.before.as_ref())));
         }
         match present.map(|present| present.removal) {
+            Some(Removal::Evict) if present.is_some_and(|present| present.is_stranded) => line(
+                "then",
+                "the Pod is evicted; its node is gone, so Kubernetes deletes it within about a minute, and its controller \
+                 creates it again",
+            ),
             Some(Removal::Evict) => line("then", "the Pod is evicted, and its controller creates it again"),
             Some(Removal::Delete) => line("then", "the Pod is deleted, and its controller creates it again"),
             Some(Removal::Stay) => line(
@@ -74,6 +77,32 @@ impl Relocation {
             Some(Removal::None) | None => {}
         }
         lines
+    }
+
+    /// Where the Pod is.
+    pub fn from(&self) -> String {
+        let Some(present) = &self.present else { return "the Pod does not exist now".into() };
+        match &present.node {
+            None => "no node: it is Pending".into(),
+            Some(node) if present.is_stranded => format!("{node}, which does not exist any more"),
+            Some(node) => node.clone(),
+        }
+    }
+
+    /// What is changed of what is recorded, for several Pods; none if nothing is.
+    pub(super) fn change(&self) -> Option<String> {
+        if !self.wish.changes(self.before.as_ref()) {
+            return None;
+        }
+        let annotations = if self.wish.drop_annotations { "are dropped as well" } else { "stay" };
+        Some(match &self.to {
+            Some(to) => format!(
+                "{to} and its labels are recorded for all of them; recorded annotations {annotations}"
+            ),
+            None => format!(
+                "the recorded nodes and their labels are dropped until the Pods are Ready again; recorded annotations {annotations}"
+            ),
+        })
     }
 
     /// Why the Pod cannot go where it should go, if it cannot.

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::snapshot::{Node, Scope, Unseen, Workload};
+use crate::snapshot::{Node, Pps, Scope, Unseen, Workload};
 
 const HOST: &str = "kubernetes.io/hostname";
 
@@ -14,7 +14,7 @@ fn node(name: &str, zone: &str) -> Node {
 }
 
 /// A Pod of the StatefulSet `db` with the affinity that the policy gives it for this node.
-fn pod(name: &str, node: Option<&str>, pinned_to: Option<&str>) -> Value {
+pub(super) fn pod(name: &str, node: Option<&str>, pinned_to: Option<&str>) -> Value {
     let mut pod = json!({
         "metadata": {"name": name, "namespace": "prod", "uid": format!("uid-{name}"), "resourceVersion": "5",
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "s", "controller": true}]},
@@ -33,11 +33,11 @@ fn pod(name: &str, node: Option<&str>, pinned_to: Option<&str>) -> Value {
     pod
 }
 
-fn state(node: &str) -> Value {
+pub(super) fn state(node: &str) -> Value {
     json!({"nodeName": node, "nodeTopologyLabels": {HOST: node}, "annotations": {"ip": "10.0.0.7"}})
 }
 
-fn pps(states: &Value) -> Value {
+pub(super) fn pps(states: &Value) -> Value {
     json!({
         "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
         "metadata": {"name": "db", "namespace": "prod", "uid": "uid-p", "resourceVersion": "9"},
@@ -50,7 +50,7 @@ fn pps(states: &Value) -> Value {
     })
 }
 
-fn snapshot(pods: &[Value], pps: &[Value]) -> Snapshot {
+pub(super) fn snapshot(pods: &[Value], pps: &[Value]) -> Snapshot {
     let mut snapshot = Snapshot::empty(Scope::Namespace("prod".into()));
     snapshot.pods = pods.iter().cloned().filter_map(Pod::read).collect();
     snapshot.pps = pps.iter().cloned().filter_map(Pps::read).collect();
@@ -67,7 +67,7 @@ fn running() -> Snapshot {
 }
 
 fn request(destination: Option<Destination<'_>>) -> Request<'_> {
-    Request { namespace: "prod", pod: "db-0", destination, drop_annotations: false }
+    Request { namespace: "prod", pod: "db-0", destination, drop_annotations: false, node: None }
 }
 
 fn relocation(snapshot: &Snapshot, request: &Request<'_>) -> Relocation {
@@ -99,9 +99,10 @@ fn a_pod_that_goes_anywhere_keeps_annotations_and_an_entry_while_it_is_bound() {
     let anywhere = request(Some(Destination::Anywhere));
     let bound = relocation(&running(), &anywhere);
     assert_eq!(after(&bound), json!({"annotations": {"ip": "10.0.0.7"}}));
-    let mut landing = bound.forecast.unwrap().candidates();
-    landing.sort();
-    assert_eq!(landing, ["node-1", "node-2", "node-3"]);
+    let landing = bound.forecast.unwrap().landing();
+    let mut all = [landing.favourites(), landing.others()].concat();
+    all.sort();
+    assert_eq!(all, ["node-1", "node-2", "node-3"]);
     let dropping = Request { drop_annotations: true, ..anywhere };
     assert_eq!(
         after(&relocation(&running(), &dropping)),
@@ -243,8 +244,15 @@ fn the_next_pod_is_made_from_the_present_template() {
     assert!(relocation(&snapshot, &anywhere).obstacle().unwrap().contains("disk"));
     // Unless the update strategy keeps the former one for it.
     set["spec"]["updateStrategy"] = json!({"rollingUpdate": {"partition": 1}});
-    snapshot.workloads = Workload::read(set, "apps/v1").into_iter().collect();
-    assert_eq!(relocation(&snapshot, &anywhere).obstacle(), None);
+    let mut obstacle = |set: &Value| {
+        snapshot.workloads = Workload::read(set.clone(), "apps/v1").into_iter().collect();
+        relocation(&snapshot, &anywhere).obstacle()
+    };
+    assert_eq!(obstacle(&set), None);
+    set["spec"]["updateStrategy"]["type"] = "OnDelete".into();
+    assert!(obstacle(&set).is_some(), "it has no partition");
+    set["spec"]["updateStrategy"] = json!({"rollingUpdate": {"partition": 0}});
+    assert!(obstacle(&set).is_some());
 }
 
 #[test]
@@ -286,11 +294,18 @@ fn a_move_that_is_not_possible_says_why() {
 
     let (code, error) = text(refused(&running(), None));
     assert!(code == 2 && error.contains("--to NODE, or --anywhere"), "{error}");
-    assert!(error.contains("the best ones first: ") && error.contains("node-3"), "{error}");
+    assert!(
+        error.contains("With --anywhere, it would probably start on ") && error.contains("node-3"),
+        "{error}"
+    );
+    let mut unseen = running();
+    unseen.nodes = None;
+    let (_, error) = text(refused(&unseen, None));
+    assert!(error.ends_with("is not known: you have no permission to list nodes"), "{error}");
     let (code, error) = text(refused(&running(), Some(Destination::Node("node-7"))));
-    assert_eq!((code, error.as_str()), (1, "there is no node node-7"));
+    assert_eq!((code, error.as_str()), (2, "there is no node node-7; similar names: node-1, node-2, node-3"));
     let (code, error) = text(refused(&snapshot(&[], &[]), anywhere));
-    assert!(code == 1 && error.starts_with("there is no Pod db-0 in namespace prod"), "{error}");
+    assert!(code == 2 && error.starts_with("there is no Pod db-0 in namespace prod"), "{error}");
     let (code, error) = text(refused(&snapshot(&[pod("db-0", None, None)], &[]), anywhere));
     assert!(code == 1 && error.contains("nothing pins Pod db-0"), "{error}");
     let mut bare = pod("db-0", Some("node-1"), None);
@@ -314,6 +329,14 @@ fn what_could_not_be_read_is_said_where_it_matters() {
     let error = decide(&snapshot, &request(Some(Destination::Node("node-2")))).unwrap_err();
     let text = "you have no permission to list nodes, which is needed to know the labels of node node-2";
     assert_eq!(error, Failure::Unreadable(text.into()));
+    // To get it is enough.
+    let own = node("node-2", "a");
+    let alone = Request { node: Some(&own), ..request(Some(Destination::Node("node-2"))) };
+    assert_eq!(after(&super::tests::relocation(&snapshot, &alone)), state("node-2"));
+    assert!(
+        decide(&snapshot, &Request { node: Some(&own), ..request(Some(Destination::Node("node-3"))) })
+            .is_err()
+    );
     snapshot.unseen = vec![unseen("list persistentpodstates.apps.kruise.io in namespace prod")];
     assert_eq!(decide(&snapshot, &request(Some(Destination::Anywhere))).unwrap_err().exit_code(), 2);
     snapshot.pods.clear();
@@ -325,6 +348,32 @@ fn what_could_not_be_read_is_said_where_it_matters() {
 fn a_state_is_shown_in_one_line() {
     let read = |state: Value| serde_json::from_value::<PodState>(state).unwrap();
     assert_eq!(describe(Some(&read(state("node-1")))), "node-1, hostname=node-1, ip=10.0.0.7");
-    assert_eq!(describe(Some(&read(json!({"annotations": {"a/ip": "x"}})))), "no node, ip=x");
+    assert_eq!(describe(Some(&read(json!({"annotations": {"a/ip": "x"}})))), "ip=x, without a node");
     assert_eq!((describe(None), describe(Some(&PodState::default()))), ("nothing".into(), "nothing".into()));
+}
+
+#[test]
+fn the_plan_says_what_becomes_of_the_place_and_of_a_node_that_is_gone() {
+    let lines = |snapshot: &Snapshot, destination| -> Vec<String> {
+        let plan = relocation(snapshot, &request(Some(destination))).plan();
+        plan.iter().map(|(title, text)| format!("{title}: {text}")).collect()
+    };
+    let gone =
+        snapshot(&[pod("db-0", Some("node-9"), Some("node-9"))], &[pps(&json!({"db-0": state("node-9")}))]);
+    let [from, to, recorded, becomes, then] = &lines(&gone, Destination::Anywhere)[..] else { panic!() };
+    assert_eq!(from, "from: node-9, which does not exist any more");
+    assert!(to.starts_with("to: any node: probably on "), "{to}");
+    assert_eq!(recorded, "recorded: node-9, hostname=node-9, ip=10.0.0.7");
+    assert_eq!(
+        becomes,
+        "becomes: ip=10.0.0.7, without a node (PersistentPodState db); its node is recorded again once it is Ready"
+    );
+    assert!(then.contains("Kubernetes deletes it within about a minute"), "{then}");
+    let present = relocation(&gone, &request(Some(Destination::Anywhere))).present.unwrap();
+    assert_eq!((present.is_stranded, present.removal), (true, Removal::Evict));
+    let ordinary = lines(&running(), Destination::Node("node-3"));
+    assert_eq!(ordinary[0], "from: node-1");
+    assert_eq!(ordinary[1], "to: node-3");
+    assert_eq!(ordinary[3], "becomes: node-3, hostname=node-3, ip=10.0.0.7 (PersistentPodState db)");
+    assert_eq!(ordinary[4], "then: the Pod is evicted, and its controller creates it again");
 }

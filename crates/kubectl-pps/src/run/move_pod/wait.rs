@@ -1,19 +1,21 @@
 //! Waits until the Pod is somewhere, and says where.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::Mover;
+use super::mover::{Mover, PERIOD};
+use crate::decide::relocate::{Relocation, Removal, brought_back, has_address};
 use crate::print::{Role, printable};
 use crate::snapshot::Pod;
 use crate::{Failure, Outcome};
 
-/// How often the Pod is read.
-const PERIOD: Duration = Duration::from_millis(500);
 /// For how long the scheduler must have found no node.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// For how long a Pod that has a node is waited for to get an address.
+const FOR_ADDRESS: Duration = Duration::from_secs(10);
 
 impl Mover<'_> {
     /// Waits for the new Pod, and shows where it landed, or why it is Pending.
@@ -22,7 +24,7 @@ impl Mover<'_> {
         let name = &relocation.pod;
         let former = relocation.present.as_ref().filter(|present| {
             // One that stays is the new Pod itself.
-            present.node.is_some() || present.removal != super::Removal::None
+            present.node.is_some() || present.removal != Removal::None
         });
         let deadline = Instant::now() + timeout;
         let mut unschedulable: Option<(String, Instant)> = None;
@@ -42,8 +44,8 @@ impl Mover<'_> {
                 }
             };
             let successor = pod.as_ref().filter(|pod| former.is_none_or(|former| former.uid != pod.uid()));
-            if let Some(node) = successor.and_then(Pod::node) {
-                return self.landed(node);
+            if let Some(successor) = successor.filter(|pod| pod.node().is_some()) {
+                return self.landed(&self.with_address(successor, deadline).await);
             }
             if let Some(why) = successor.and_then(Pod::unschedulable) {
                 let since = unschedulable.get_or_insert_with(|| (String::new(), Instant::now()));
@@ -58,15 +60,39 @@ impl Mover<'_> {
                 return Err(Failure::Refused(self.timed_out(pod.as_ref(), successor.is_some(), timeout)));
             }
             if !has_said && former.is_some() && successor.is_none() {
-                self.terminal.say(&format!("waiting until Pod {name} has ended and is created again …"));
+                let why =
+                    if self.is_stranded() { " (its node is gone: this takes about a minute)" } else { "" };
+                let text = format!("waiting until Pod {name} has ended and is created again{why} …");
+                self.terminal.say(&printable(&text));
                 has_said = true;
             }
             sleep(PERIOD).await;
         }
     }
 
-    fn landed(&self, node: &str) -> Result<Outcome, Failure> {
+    /// The recorded annotations that the new Pod should have.
+    fn kept(&self) -> BTreeMap<String, String> {
+        let Relocation { wish, before, .. } = self.relocation;
+        wish.state(before.as_ref()).unwrap_or_default().annotations
+    }
+
+    /// The Pod once it has an address, if one is recorded and it gets one soon.
+    async fn with_address(&self, pod: &Pod, deadline: Instant) -> Pod {
+        let deadline = deadline.min(Instant::now() + FOR_ADDRESS);
+        let mut pod = pod.clone();
+        while has_address(&self.kept()) && pod.ips().is_empty() && Instant::now() < deadline {
+            sleep(PERIOD).await;
+            match self.read_pod().await.ok().flatten().and_then(Pod::read) {
+                Some(now) if now.uid() == pod.uid() => pod = now,
+                _ => break,
+            }
+        }
+        pod
+    }
+
+    fn landed(&self, pod: &Pod) -> Result<Outcome, Failure> {
         let relocation = self.relocation;
+        let node = pod.node().unwrap_or_default();
         let from = relocation.present.as_ref().and_then(|present| present.node.as_deref());
         let is_there = relocation.to.as_deref().is_none_or(|to| to == node);
         let name = &relocation.pod;
@@ -77,9 +103,10 @@ impl Mover<'_> {
         });
         let role = if is_there { Role::Good } else { Role::Warning };
         let mut text = self.terminal.style().paint(role, &line) + "\n";
-        let kept = relocation.wish.state(relocation.before.as_ref()).unwrap_or_default().annotations;
-        for (key, value) in &kept {
-            let _ = writeln!(text, "  kept annotation {}", printable(&format!("{key}: {value}")));
+        for (is_as_recorded, line) in brought_back(&self.kept(), pod) {
+            let line = printable(&line);
+            let role = if is_as_recorded { Role::Dim } else { Role::Warning };
+            let _ = writeln!(text, "  {}", self.terminal.style().paint(role, &line));
         }
         self.terminal.print(&text)?;
         if is_there {

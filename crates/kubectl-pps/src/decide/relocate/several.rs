@@ -1,0 +1,343 @@
+//! Moves several Pods, one after the other.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::{Decision, Destination, Relocation, Removal, Request, decide, governing};
+use crate::Failure;
+use crate::decide::hand::Hand;
+use crate::decide::injected::injected;
+use crate::decide::names::list;
+use crate::decide::unread;
+use crate::snapshot::{Index, Node, Pod, Snapshot, WorkloadKey};
+
+/// The label of a node that is its name, as a rule.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// The namespace and the name of a Pod.
+pub type PodName = (String, String);
+
+/// What is wanted of all Pods.
+#[derive(Clone, Copy, Debug)]
+pub struct Goal<'a> {
+    /// Where they should go.
+    pub destination: Option<Destination<'a>>,
+    /// Whether their recorded annotations are dropped.
+    pub drop_annotations: bool,
+    /// Whether they are moved although no node can take them.
+    pub force: bool,
+    /// The node that they should go to, if it was read alone.
+    pub node: Option<&'a Node>,
+}
+
+impl<'a> Goal<'a> {
+    /// The move of one Pod.
+    pub fn of<'b>(&self, pod: &'b PodName) -> Request<'b>
+    where
+        'a: 'b,
+    {
+        Request {
+            namespace: &pod.0,
+            pod: &pod.1,
+            destination: self.destination,
+            drop_annotations: self.drop_annotations,
+            node: self.node,
+        }
+    }
+
+    /// The command that moves these Pods, one for each namespace.
+    pub fn commands(&self, pods: &[PodName], hand: &Hand) -> Vec<String> {
+        let mut flags = match self.destination {
+            Some(Destination::Node(node)) => format!(" --to {node}"),
+            Some(Destination::Anywhere) => " --anywhere".to_owned(),
+            None => String::new(),
+        };
+        for (flag, is_set) in [(" --drop-annotations", self.drop_annotations), (" --force", self.force)] {
+            if is_set {
+                flags.push_str(flag);
+            }
+        }
+        let namespaces: BTreeSet<&str> = pods.iter().map(|(namespace, _)| namespace.as_str()).collect();
+        let command = |namespace: &str| {
+            let own = pods.iter().filter(|(own, _)| own == namespace);
+            let names: Vec<&str> = own.map(|(_, pod)| pod.as_str()).collect();
+            hand.pps(&format!("move {}{flags}", names.join(" ")), namespace)
+        };
+        namespaces.into_iter().map(command).collect()
+    }
+}
+
+/// The Pods that are on a node: those that are bound to it, and those without a node that wait for it or would start there.
+/// Pods that no PersistentPodState governs are not among them: they are no Pods to be moved, but counted.
+///
+/// # Errors
+///
+/// If Pods or what is recorded could not be read.
+pub fn select(snapshot: &Snapshot, node: &str) -> Result<(Vec<PodName>, usize), Failure> {
+    unread::require(snapshot, "pods")?;
+    unread::require(snapshot, unread::PPS)?;
+    let index = Index::of(snapshot);
+    let (mut pods, mut others) = (Vec::new(), 0);
+    let in_scope = |pod: &&Pod| snapshot.scope.contains(pod.namespace()) && !pod.is_finished();
+    for pod in snapshot.pods.iter().filter(in_scope) {
+        let key = pod.owner().map(|(owner, _)| WorkloadKey::of(pod.namespace(), &owner));
+        let pps = key.as_ref().and_then(|key| index.governing(key));
+        let is_there = match (pod.node(), pps) {
+            (Some(own), _) => own == node,
+            (None, Some(pps)) => {
+                let recorded = pps.state(pod.name()).ok().flatten();
+                let spec = pps.spec().ok();
+                let workload = key.as_ref().and_then(|key| index.workload(key));
+                let injected = injected(pod, workload, spec.as_ref(), recorded.as_ref());
+                // A move that was interrupted may have emptied what is recorded, and the Pod waits for the node all the same.
+                let waits = injected.is_some_and(|injected| {
+                    injected.required.iter().any(|one| one.key == HOSTNAME && one.value == node)
+                });
+                waits || recorded.is_some_and(|state| state.node_name == node)
+            }
+            (None, None) => false,
+        };
+        if is_there && pps.is_some() {
+            pods.push((pod.namespace().to_owned(), pod.name().to_owned()));
+        } else if is_there {
+            others += 1;
+        }
+    }
+    for (key, all) in index.targeted().filter(|(key, _)| snapshot.scope.contains(&key.namespace)) {
+        let states = all.first().and_then(|pps| pps.states().ok()).unwrap_or_default();
+        for (name, _) in states.iter().filter(|(_, state)| state.node_name == node) {
+            let is_absent = index.pod(&key.namespace, name).is_none_or(Pod::is_finished);
+            if is_absent && index.workload(key).is_some() && governing::may_come(&index, key, name) {
+                pods.push((key.namespace.clone(), name.clone()));
+            }
+        }
+    }
+    Ok((pods, others))
+}
+
+/// What is to be done with several Pods.
+#[derive(Clone, Debug, Default)]
+pub struct Several {
+    /// The moves, in the order in which they are made.
+    pub moves: Vec<Relocation>,
+    /// What needs not be done.
+    pub done: Vec<String>,
+    /// The Pods that cannot be moved, each with why.
+    pub refused: Vec<(PodName, Failure)>,
+}
+
+/// Decides the moves of several Pods: those that do not run first, since nothing is lost by moving them. Each is decided as
+/// if those before it had landed.
+///
+/// # Errors
+///
+/// If nobody says where they should go.
+pub fn decide_all(snapshot: &Snapshot, pods: &[PodName], goal: &Goal<'_>) -> Result<Several, Failure> {
+    if goal.destination.is_none() {
+        return Err(Failure::Usage("say where the Pods should go: --to NODE, or --anywhere".into()));
+    }
+    let mut ordered: Vec<&PodName> = pods.iter().collect();
+    ordered.sort_by_key(|(namespace, name)| rank(snapshot, snapshot.pod(namespace, name)));
+    let mut world = snapshot.clone();
+    let mut several = Several::default();
+    for pod in ordered {
+        match decide(&world, &goal.of(pod)) {
+            Ok(Decision::Done(text)) => several.done.push(text),
+            Ok(Decision::Move(relocation)) => {
+                if let Some(why) = relocation.obstacle().filter(|_| !goal.force) {
+                    several.refused.push((pod.clone(), Failure::Refused(why)));
+                } else {
+                    relocation.land_in(&mut world);
+                    several.moves.push(*relocation);
+                }
+            }
+            Err(failure) => several.refused.push((pod.clone(), failure)),
+        }
+    }
+    Ok(several)
+}
+
+fn rank(snapshot: &Snapshot, pod: Option<&Pod>) -> u8 {
+    match pod {
+        None => 0,
+        Some(pod) if pod.node().is_none() => 0,
+        Some(pod) if snapshot.is_stranded(pod) || pod.is_terminating() => 1,
+        Some(pod) if !pod.is_ready() => 2,
+        Some(_) => 3,
+    }
+}
+
+impl Several {
+    /// The Pods that are moved.
+    pub fn pods(&self) -> Vec<PodName> {
+        self.moves.iter().map(Relocation::name).collect()
+    }
+
+    /// Why nothing is done, if some Pods cannot be moved, and how to move the others.
+    pub fn refusal(&self, goal: &Goal<'_>, hand: &Hand) -> Option<Failure> {
+        let (_, first) = self.refused.first()?;
+        let mut text = String::new();
+        for (_, failure) in &self.refused {
+            let _ = writeln!(text, "{failure}");
+        }
+        text.push_str("nothing was changed");
+        for command in goal.commands(&self.pods(), hand) {
+            let _ = write!(text, "\nto move the others: {command}");
+        }
+        Some(match first {
+            Failure::Refused(_) => Failure::Refused(text),
+            Failure::Usage(_) => Failure::Usage(text),
+            Failure::Unreadable(_) => Failure::Unreadable(text),
+        })
+    }
+
+    /// The rows of a table: each Pod, where it is, what is recorded, and where it goes.
+    pub fn rows(&self) -> Vec<[String; 5]> {
+        let row = |one: &Relocation| {
+            let goes = match (&one.to, &one.forecast) {
+                (Some(to), _) => format!("to {to}"),
+                (None, Some(forecast)) => forecast.landing().to_string(),
+                (None, None) => "anywhere".into(),
+            };
+            [one.namespace.clone(), one.pod.clone(), one.from(), super::describe(one.before.as_ref()), goes]
+        };
+        self.moves.iter().map(row).collect()
+    }
+
+    /// What is done, in sentences.
+    pub fn steps(&self) -> Vec<String> {
+        let mut steps = Vec::new();
+        let has = |removal: Removal| {
+            let removes = |one: &&Relocation| one.present.as_ref().is_some_and(|pod| pod.removal == removal);
+            self.moves.iter().any(|one| removes(&one))
+        };
+        if let Some(change) = self.moves.iter().find_map(Relocation::change) {
+            steps.push(change);
+        }
+        match (has(Removal::Evict), has(Removal::Delete)) {
+            (true, true) => {
+                steps.push("Pods that have a node are evicted, the others deleted, and created again".into());
+            }
+            (true, false) => steps.push("the Pods are evicted, and created again".into()),
+            (false, true) => steps.push("the Pods are deleted, and created again".into()),
+            (false, false) => {}
+        }
+        let serving: Vec<&WorkloadKey> =
+            self.moves.iter().filter(|one| one.is_serving()).map(|one| &one.workload).collect();
+        let waits =
+            serving.iter().any(|key| self.moves.iter().filter(|one| one.workload == **key).count() > 1);
+        if waits {
+            steps.push(
+                "no Ready Pod is evicted before those of its workload that were moved before it are Ready again".into(),
+            );
+        }
+        steps
+    }
+
+    /// What the user should know beside the plan, each once.
+    pub fn notes(&self, left: Option<&str>, hand: &Hand) -> Vec<String> {
+        let mut notes: Vec<String> = Vec::new();
+        for note in self.moves.iter().flat_map(Relocation::notes) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+        if let Some(node) = left {
+            let may_return = |one: &Relocation| {
+                one.to.is_none()
+                    && one.forecast.as_ref().is_some_and(|forecast| forecast.landing().may_be(node))
+            };
+            if self.moves.iter().any(may_return) {
+                notes.push(format!(
+                    "{node} takes Pods, so they may start there again; to keep them away, run this before: {}",
+                    hand.kubectl(&format!("cordon {node}"))
+                ));
+            }
+        }
+        notes
+    }
+}
+
+/// How a move that is not the first one goes on, which was decided again.
+#[derive(Debug)]
+pub enum Also {
+    /// As it is now.
+    Go(Box<Relocation>),
+    /// There is nothing to do any more.
+    Skip(String),
+}
+
+/// Compares a move that was shown with what is decided now. What was agreed to may have become less, such as a Pod that has
+/// lost its node meanwhile; not more.
+///
+/// # Errors
+///
+/// If the Pod has changed so that the user should look again.
+pub fn also(shown: &Relocation, now: Result<Decision, Failure>, force: bool) -> Result<Also, Failure> {
+    let now = match now? {
+        Decision::Done(text) => return Ok(Also::Skip(text)),
+        Decision::Move(now) => now,
+    };
+    let name = &shown.pod;
+    let changed = |what: String| Err(Failure::Refused(format!("{what}: it was left alone")));
+    if let Some(present) = now.present.as_ref().filter(|present| present.removal == Removal::Evict) {
+        match &shown.present {
+            Some(before) if before.uid == present.uid && before.removal == Removal::Evict => {}
+            _ => {
+                let node = present.node.as_deref().unwrap_or_default();
+                return changed(format!("Pod {name} has got node {node} meanwhile"));
+            }
+        }
+    }
+    if let Some(why) = now.obstacle().filter(|_| !force) {
+        return changed(why);
+    }
+    Ok(Also::Go(now))
+}
+
+/// How far several moves have come: what was moved, what was not, and the commands that go on.
+pub fn so_far(moved: &[PodName], left: &[PodName], goal: &Goal<'_>, hand: &Hand) -> Vec<String> {
+    let names = |pods: &[PodName]| list(&pods.iter().map(|(_, pod)| pod.clone()).collect::<Vec<_>>(), "and");
+    let mut lines = Vec::new();
+    if moved.is_empty() {
+        lines.push("no Pod was moved".to_owned());
+    } else {
+        lines.push(format!("moved: {}", names(moved)));
+    }
+    if !left.is_empty() {
+        lines.push(format!("not moved: {}", names(left)));
+        lines.extend(goal.commands(left, hand).into_iter().map(|command| format!("to go on: {command}")));
+    }
+    lines
+}
+
+impl Relocation {
+    /// Its namespace and name.
+    pub fn name(&self) -> PodName {
+        (self.namespace.clone(), self.pod.clone())
+    }
+
+    /// Whether something is lost while the Pod is gone: it is Ready, and evicted.
+    pub fn is_serving(&self) -> bool {
+        let serves = |pod: &super::Present| pod.is_ready && !pod.is_stranded && pod.removal == Removal::Evict;
+        self.present.as_ref().is_some_and(serves)
+    }
+
+    /// Puts the Pod where it probably lands, so that the next Pod is decided with that.
+    fn land_in(&self, world: &mut Snapshot) {
+        let landing = self.forecast.as_ref().and_then(|forecast| {
+            let to = self.to.as_ref().filter(|to| forecast.may_land_on.contains(to));
+            to.or_else(|| forecast.may_land_on.first())
+        });
+        let (Some(node), Some(successor)) = (landing, &self.successor) else { return };
+        let mut landed = successor.clone();
+        landed["spec"]["nodeName"] = node.clone().into();
+        let is_own = |pod: &&mut Pod| pod.name() == self.pod && pod.namespace() == self.namespace;
+        if let (Some(own), Some(landed)) = (world.pods.iter_mut().find(is_own), Pod::read(landed)) {
+            *own = landed;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

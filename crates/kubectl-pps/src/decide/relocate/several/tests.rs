@@ -1,0 +1,192 @@
+use serde_json::{Value, json};
+
+use super::super::tests::{pod, pps, snapshot, state};
+use super::*;
+use crate::snapshot::Workload;
+
+/// The Pods of `db`, which wants four, and their recorded nodes.
+fn world(pods: &[Value], recorded: &[(&str, &str)]) -> Snapshot {
+    let states: serde_json::Map<String, Value> =
+        recorded.iter().map(|(pod, node)| ((*pod).to_owned(), state(node))).collect();
+    let mut world = snapshot(pods, &[pps(&states.into())]);
+    let mut set = world.workloads[0].object().clone();
+    set["spec"]["replicas"] = 4.into();
+    world.workloads = Workload::read(set, "apps/v1").into_iter().collect();
+    world
+}
+
+fn named(pods: &[&str]) -> Vec<PodName> {
+    pods.iter().map(|pod| ("prod".to_owned(), (*pod).to_owned())).collect()
+}
+
+const ANYWHERE: Goal<'_> =
+    Goal { destination: Some(Destination::Anywhere), drop_annotations: false, force: false, node: None };
+
+fn not_ready(mut pod: Value) -> Value {
+    pod["status"]["conditions"] = json!([{"type": "Ready", "status": "False"}]);
+    pod
+}
+
+fn relocation(world: &Snapshot, name: &str) -> Relocation {
+    match decide(world, &ANYWHERE.of(&named(&[name])[0])).unwrap() {
+        Decision::Move(relocation) => *relocation,
+        Decision::Done(text) => panic!("{text}"),
+    }
+}
+
+#[test]
+fn a_node_stands_for_the_pods_that_are_on_it_and_those_that_wait_for_it() {
+    let mut bare = pod("load-0", Some("node-9"), None);
+    bare["metadata"]["ownerReferences"] = json!([]);
+    let mut done = pod("db-9", Some("node-9"), None);
+    done["status"]["phase"] = "Succeeded".into();
+    let world = world(
+        &[
+            // It is recorded elsewhere by a move that was interrupted.
+            pod("db-0", Some("node-9"), Some("node-9")),
+            // What is recorded of it was emptied by a move that was interrupted.
+            pod("db-1", None, Some("node-9")),
+            // It was moved away, and is not recorded there yet.
+            pod("db-2", Some("node-1"), None),
+            bare,
+            done,
+        ],
+        // db-3 is not created yet, and no db-7 is wanted.
+        &[("db-0", "node-1"), ("db-2", "node-9"), ("db-3", "node-9"), ("db-7", "node-9")],
+    );
+    assert_eq!(select(&world, "node-9").unwrap(), (named(&["db-0", "db-1", "db-3"]), 1));
+    let waiting = super::tests::world(&[pod("db-0", None, None)], &[("db-0", "node-9")]);
+    assert_eq!(select(&waiting, "node-9").unwrap(), (named(&["db-0"]), 0));
+    assert_eq!(select(&waiting, "node-7").unwrap(), (vec![], 0));
+    let mut unseen = waiting;
+    unseen.unseen = vec![crate::snapshot::Unseen {
+        what: "list pods in namespace prod".into(),
+        is_forbidden: true,
+        why: String::new(),
+    }];
+    assert_eq!(select(&unseen, "node-9").unwrap_err().exit_code(), 2, "there may be more");
+}
+
+#[test]
+fn pods_that_do_not_run_are_moved_first_and_each_takes_room_for_the_next() {
+    let large = |mut pod: Value| {
+        pod["spec"]["containers"] =
+            json!([{"name": "c", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}]);
+        pod
+    };
+    let mut world = world(
+        &[
+            large(pod("db-0", Some("node-1"), Some("node-1"))),
+            large(not_ready(pod("db-1", Some("node-2"), Some("node-2")))),
+            large(pod("db-2", Some("node-9"), Some("node-9"))),
+            large(pod("db-3", None, Some("node-9"))),
+        ],
+        &[("db-0", "node-1"), ("db-1", "node-2"), ("db-2", "node-9"), ("db-3", "node-9")],
+    );
+    let mut set = world.workloads[0].object().clone();
+    set["spec"]["template"]["spec"]["containers"] =
+        json!([{"name": "c", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}]);
+    world.workloads = Workload::read(set, "apps/v1").into_iter().collect();
+    let all = named(&["db-0", "db-1", "db-2", "db-3"]);
+    let plan = decide_all(&world, &all, &ANYWHERE).unwrap();
+    assert_eq!(plan.pods(), named(&["db-3", "db-1", "db-0"]));
+    let landing = |index: usize| plan.moves[index].forecast.as_ref().unwrap().may_land_on.clone();
+    assert_eq!(landing(0), ["node-3"], "the others are full");
+    assert_eq!(landing(1), ["node-2"]);
+    // The three nodes are taken by then.
+    let [(pod, why)] = plan.refused.as_slice() else { panic!("{:?}", plan.refused) };
+    assert_eq!(pod.1, "db-2");
+    assert!(why.to_string().starts_with("no node can take Pod db-2:"), "{why}");
+    let hand = Hand { context: Some("blue".into()), ..Hand::default() };
+    let refusal = plan.refusal(&ANYWHERE, &hand).unwrap();
+    let expected = "nothing was changed\nto move the others: kubectl pps move db-3 db-1 db-0 --anywhere -n prod --context blue";
+    assert!(refusal.to_string().ends_with(expected), "{refusal}");
+    assert_eq!(refusal.exit_code(), 1);
+    let forced = decide_all(&world, &all, &Goal { force: true, ..ANYWHERE }).unwrap();
+    assert_eq!((forced.moves.len(), forced.refused.len()), (4, 0));
+}
+
+#[test]
+fn the_plan_says_what_is_done_and_in_which_order() {
+    let world = world(
+        &[
+            pod("db-0", Some("node-1"), Some("node-1")),
+            pod("db-1", Some("node-9"), Some("node-9")),
+            pod("db-2", None, Some("node-9")),
+        ],
+        &[("db-0", "node-1"), ("db-1", "node-9"), ("db-2", "node-9")],
+    );
+    let plan = decide_all(&world, &named(&["db-0", "db-1", "db-2"]), &ANYWHERE).unwrap();
+    let rows: Vec<String> = plan.rows().iter().map(|row| row[1..4].join(" | ")).collect();
+    assert_eq!(
+        rows,
+        [
+            "db-2 | no node: it is Pending | node-9, hostname=node-9, ip=10.0.0.7",
+            "db-1 | node-9, which does not exist any more | node-9, hostname=node-9, ip=10.0.0.7",
+            "db-0 | node-1 | node-1, hostname=node-1, ip=10.0.0.7",
+        ]
+    );
+    assert!(plan.rows()[0][4].starts_with("probably on "), "{:?}", plan.rows());
+    assert_eq!(
+        plan.steps(),
+        [
+            "the recorded nodes and their labels are dropped until the Pods are Ready again; recorded annotations stay",
+            "Pods that have a node are evicted, the others deleted, and created again",
+            "no Ready Pod is evicted before those of its workload that were moved before it are Ready again",
+        ]
+    );
+    let hand = Hand::default();
+    assert_eq!(plan.notes(Some("node-9"), &hand), Vec::<String>::new());
+    let stays = &plan.moves[0].forecast.as_ref().unwrap().may_land_on[0];
+    let note = plan.notes(Some(stays), &hand).join("\n");
+    assert!(note.ends_with(&format!("run this before: kubectl cordon {stays}")), "{note}");
+    let unasked = Goal { destination: None, ..ANYWHERE };
+    assert_eq!(decide_all(&world, &named(&["db-0"]), &unasked).unwrap_err().exit_code(), 2);
+}
+
+#[test]
+fn a_move_goes_on_if_the_pod_has_lost_its_node_and_not_if_it_has_got_one() {
+    let bound = world(&[pod("db-1", Some("node-9"), Some("node-9"))], &[("db-1", "node-9")]);
+    let mut again = pod("db-1", None, Some("node-9"));
+    again["metadata"]["uid"] = "other".into();
+    let pending = world(&[again], &[("db-1", "node-9")]);
+    let decided = |world: &Snapshot| decide(world, &ANYWHERE.of(&named(&["db-1"])[0]));
+    let (evicted, deleted) = (relocation(&bound, "db-1"), relocation(&pending, "db-1"));
+    assert!(
+        matches!(also(&evicted, decided(&pending), false), Ok(Also::Go(_))),
+        "it was deleted with its node"
+    );
+    assert!(matches!(also(&evicted, decided(&bound), false), Ok(Also::Go(_))));
+    let error = also(&deleted, decided(&bound), false).unwrap_err();
+    assert_eq!(error.to_string(), "Pod db-1 has got node node-9 meanwhile: it was left alone");
+    let mut other = pod("db-1", Some("node-1"), Some("node-1"));
+    other["metadata"]["uid"] = "other".into();
+    let other = world(&[other], &[("db-1", "node-1")]);
+    assert!(also(&evicted, decided(&other), false).is_err(), "another Pod");
+    let done = also(&evicted, Ok(Decision::Done("it is there".into())), false);
+    assert!(matches!(done, Ok(Also::Skip(text)) if text == "it is there"));
+}
+
+#[test]
+fn what_is_left_is_named_with_the_command_that_goes_on() {
+    let hand = Hand { own_namespace: Some("prod".into()), ..Hand::default() };
+    let goal = Goal {
+        destination: Some(Destination::Node("node-2")),
+        drop_annotations: true,
+        force: false,
+        node: None,
+    };
+    let mut left = named(&["db-1", "db-2"]);
+    left.push(("test".into(), "web-0".into()));
+    assert_eq!(
+        so_far(&named(&["db-0"]), &left, &goal, &hand),
+        [
+            "moved: db-0",
+            "not moved: db-1, db-2 and web-0",
+            "to go on: kubectl pps move db-1 db-2 --to node-2 --drop-annotations",
+            "to go on: kubectl pps move web-0 --to node-2 --drop-annotations -n test",
+        ]
+    );
+    assert_eq!(so_far(&[], &left[..1], &ANYWHERE, &hand)[0], "no Pod was moved");
+    assert_eq!(so_far(&left, &[], &goal, &hand).len(), 1);
+}

@@ -1,0 +1,306 @@
+//! The steps of one move.
+
+use std::time::Duration;
+
+use kube::Client;
+use pps_check::facts::Right;
+use pps_core::edit::{Edit, set_state};
+use pps_core::packed::recorded_state;
+use pps_core::{PodState, RECORD_ANNOTATION};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::Job;
+use crate::Failure;
+use crate::cluster::read::get;
+use crate::cluster::write::{self, Note, Write, WriteError};
+use crate::decide::hand::Hand;
+use crate::decide::relocate::{Present, Relocation, Removal, describe};
+use crate::print::{Terminal, printable};
+use crate::run::rights;
+use crate::run::states::{Address, TRIES, publish};
+use crate::snapshot::{Pod, Snapshot};
+
+/// How often something is read again.
+pub(super) const PERIOD: Duration = Duration::from_millis(500);
+
+/// Reads a Pod as it is now; none if there is none.
+pub(super) async fn read_pod(client: &Client, namespace: &str, name: &str) -> Result<Option<Value>, Failure> {
+    let right = Right::new("get", "", "pods").named(name).within(namespace);
+    get(client, right, &format!("/api/v1/namespaces/{namespace}/pods/{name}")).await
+}
+
+/// Moves one Pod.
+pub(super) struct Mover<'a> {
+    client: &'a Client,
+    pub(super) terminal: &'a Terminal,
+    /// How the commands are written that an answer names.
+    pub(super) hand: &'a Hand,
+    address: Address,
+    pub(super) relocation: &'a Relocation,
+}
+
+impl<'a> Mover<'a> {
+    pub(super) fn new(job: &'a Job<'_>, snapshot: &Snapshot, relocation: &'a Relocation) -> Self {
+        Self {
+            client: job.client,
+            terminal: job.terminal,
+            hand: &job.hand,
+            address: Address::of(snapshot, &relocation.namespace, &relocation.pps),
+            relocation,
+        }
+    }
+
+    fn pod_path(&self) -> String {
+        let Relocation { namespace, pod, .. } = self.relocation;
+        format!("/api/v1/namespaces/{namespace}/pods/{pod}")
+    }
+
+    fn pod_right(&self, verb: &'static str, resource: &str) -> Right {
+        let Relocation { namespace, pod, .. } = self.relocation;
+        Right::new(verb, "", resource).named(pod).within(namespace)
+    }
+
+    /// The Pod as it is now; none if there is none.
+    pub(super) async fn read_pod(&self) -> Result<Option<Value>, Failure> {
+        read_pod(self.client, &self.relocation.namespace, &self.relocation.pod).await
+    }
+
+    /// The rights that the steps need, each with what needs it.
+    pub(super) fn needed(&self) -> Vec<(Right, &'static str)> {
+        let relocation = self.relocation;
+        let mut needed = vec![(self.pod_right("get", "pods"), "see where the Pod goes")];
+        if let Some(present) = &relocation.present {
+            if present.is_recorded && present.removal == Removal::Evict {
+                needed.push((self.pod_right("patch", "pods"), "keep the Pod from being recorded again"));
+            }
+            match present.removal {
+                Removal::Evict => {
+                    needed.push((self.pod_right("create", "pods/eviction"), "evict the Pod"));
+                }
+                Removal::Delete => needed.push((self.pod_right("delete", "pods"), "delete the Pod")),
+                Removal::Stay if present.is_left_over => {
+                    needed.push((self.pod_right("patch", "pods"), "have the Pod recorded again"));
+                }
+                Removal::Stay | Removal::None => {}
+            }
+        }
+        if self.changes() {
+            needed.push((self.address.right(), "change what is recorded"));
+        }
+        needed
+    }
+
+    fn changes(&self) -> bool {
+        self.relocation.wish.changes(self.relocation.before.as_ref())
+    }
+
+    /// Checks these rights, that what is recorded can be changed, and that a disruption budget allows the eviction, before
+    /// anything is written. A budget may take so long to allow it.
+    pub(super) async fn check(&self, needed: &[(Right, &str)], patience: Duration) -> Result<(), Failure> {
+        let relocation = self.relocation;
+        rights::require(self.client, needed).await?;
+        let removes = |present: &Present| matches!(present.removal, Removal::Evict | Removal::Delete);
+        if self.changes() || relocation.present.as_ref().is_some_and(removes) {
+            // What cannot be read or written must not be found out after the first write.
+            let object = self.address.read_to_write(self.client).await?;
+            let after = relocation.wish.state(relocation.before.as_ref());
+            set_state(&object, &relocation.pod, after.as_ref())
+                .map_err(|error| self.address.refused(&format!("{error}; nothing was changed")))?;
+        }
+        match relocation.present.as_ref().filter(|one| one.removal == Removal::Evict && !one.is_stranded) {
+            Some(present) => self.wait_for_budget(&present.uid, patience).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn wait_for_budget(&self, uid: &str, patience: Duration) -> Result<(), Failure> {
+        let Relocation { namespace, pod, .. } = self.relocation;
+        let deadline = Instant::now() + patience;
+        let mut has_said = false;
+        loop {
+            let evict = Write::evict(namespace, pod, uid).as_dry_run();
+            let Err(WriteError::Disruption(why)) = write::send(self.client, evict).await else {
+                return Ok(());
+            };
+            if Instant::now() >= deadline {
+                return Err(Failure::Refused(format!(
+                    "a PodDisruptionBudget forbids to evict Pod {pod} now: {why}\nPod {pod} was left alone: nothing was changed"
+                )));
+            }
+            if !has_said {
+                let text = format!("waiting until a PodDisruptionBudget allows to evict Pod {pod} …");
+                self.terminal.say(&printable(&text));
+                has_said = true;
+            }
+            sleep(PERIOD).await;
+        }
+    }
+
+    /// Does all that has to be written.
+    pub(super) async fn write(&self) -> Result<(), Failure> {
+        let now = self.read_pod().await?.and_then(Pod::read);
+        if let Some(what) = self.relocation.overtaken_by(now.as_ref()) {
+            return Err(Failure::Refused(format!("{what}: nothing was changed; run the command again")));
+        }
+        let mut done = Vec::new();
+        let result = self.write_all(&mut done).await;
+        result.map_err(|failure| so_far(failure, &done))
+    }
+
+    /// Does all that has to be written, and notes what was done.
+    async fn write_all(&self, done: &mut Vec<&'static str>) -> Result<(), Failure> {
+        let present = self.relocation.present.as_ref();
+        if let Some(present) = present.filter(|one| one.is_recorded && one.removal == Removal::Evict) {
+            self.annotate(&present.uid, &"false".into()).await?;
+            done.push("the Pod is annotated, and is not recorded any longer");
+        }
+        let changed = self.write_state().await?;
+        if changed {
+            done.push("what is recorded is changed");
+        }
+        if let Some(present) = present {
+            self.remove(&present.uid, present.removal).await?;
+            if matches!(present.removal, Removal::Evict | Removal::Delete) {
+                done.push("the Pod is being deleted");
+            }
+            if present.removal == Removal::Stay {
+                // The state is as it was: from now on the sidecar keeps it so.
+                if present.is_left_over {
+                    self.annotate(&present.uid, &Value::Null).await?;
+                }
+                return Ok(());
+            }
+        }
+        // Another recorder may not know the annotation. What is recorded of the next Pod stays.
+        let uid = present.map(|present| present.uid.as_str());
+        if changed
+            && uid.is_some()
+            && self.read_pod().await?.is_none_or(|pod| pod["metadata"]["uid"].as_str() == uid)
+        {
+            self.write_state().await?;
+        }
+        Ok(())
+    }
+
+    /// Annotates the Pod, so that the sidecar leaves its state alone, or removes the annotation again.
+    async fn annotate(&self, uid: &str, value: &Value) -> Result<(), Failure> {
+        for _ in 0..TRIES {
+            let Some(pod) = self.read_pod().await?.filter(|pod| pod["metadata"]["uid"] == uid) else {
+                return Err(Failure::Refused(format!(
+                    "Pod {} was created again meanwhile, nothing was changed; run the command again",
+                    self.relocation.pod
+                )));
+            };
+            let version = &pod["metadata"]["resourceVersion"];
+            let body = json!({"metadata": {
+                "uid": uid, "resourceVersion": version, "annotations": {RECORD_ANNOTATION: value},
+            }});
+            let patch = Write::merge_patch(self.pod_right("patch", "pods"), self.pod_path(), body);
+            match write::send(self.client, patch).await {
+                Ok(_) => return Ok(()),
+                // The kubelet has written its status.
+                Err(WriteError::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Failure::Refused(format!(
+            "other clients change Pod {} all the time, nothing was changed; run the command again",
+            self.relocation.pod
+        )))
+    }
+
+    /// Writes the state, made from what is recorded at that moment. Returns whether it was another one.
+    async fn write_state(&self) -> Result<bool, Failure> {
+        let Relocation { pod, wish, to, .. } = self.relocation;
+        for _ in 0..TRIES {
+            let object = self.address.read_to_write(self.client).await?;
+            let before =
+                recorded_state(&object["status"], pod).map_err(|error| self.address.refused(&error))?;
+            if !wish.changes(before.as_ref()) {
+                return Ok(false);
+            }
+            let after = wish.state(before.as_ref());
+            let edit: Option<Edit> =
+                set_state(&object, pod, after.as_ref()).map_err(|error| self.address.refused(&error))?;
+            let Some(edit) = edit else { return Ok(false) };
+            match self.address.write(self.client, &edit).await {
+                Ok(stored) => {
+                    let to = to.as_deref().unwrap_or("any node");
+                    self.tell(&stored, to, before.as_ref(), after.as_ref()).await;
+                    return Ok(true);
+                }
+                Err(WriteError::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(self.address.busy())
+    }
+
+    async fn tell(&self, stored: &Value, to: &str, before: Option<&PodState>, after: Option<&PodState>) {
+        let message = format!(
+            "Pod {} is moved to {to} with kubectl-pps: its recorded state was {}, and is {}",
+            self.relocation.pod,
+            describe(before),
+            describe(after)
+        );
+        let note = Note { about: stored, reason: "PodMoved", action: "Move", message };
+        publish(self.client, self.terminal, &note).await;
+    }
+
+    pub(super) fn is_stranded(&self) -> bool {
+        self.relocation.present.as_ref().is_some_and(|present| present.is_stranded)
+    }
+
+    /// Evicts or deletes exactly this Pod.
+    async fn remove(&self, uid: &str, removal: Removal) -> Result<(), Failure> {
+        let Relocation { namespace, pod, .. } = self.relocation;
+        for _ in 0..TRIES {
+            let write = match removal {
+                Removal::None | Removal::Stay => return Ok(()),
+                Removal::Evict => Write::evict(namespace, pod, uid),
+                Removal::Delete => {
+                    let now = self.read_pod().await?.filter(|pod| pod["metadata"]["uid"] == uid);
+                    let Some(now) = now else { return Ok(()) };
+                    // From this version on it has no node: what gives it one makes another version.
+                    if let Some(node) = now["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+                        return Err(Failure::Refused(format!(
+                            "Pod {pod} has got node {node} meanwhile, and was not deleted; what is recorded is changed: run the command again"
+                        )));
+                    }
+                    let version = now["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+                    Write::delete(self.pod_right("delete", "pods"), self.pod_path(), uid, version)
+                }
+            };
+            match write::send(self.client, write).await {
+                Ok(_) | Err(WriteError::NotFound) => return Ok(()),
+                // Of an eviction: another Pod has the name already. Of a deletion: the Pod has changed.
+                Err(WriteError::Conflict(_)) => {
+                    if self.read_pod().await?.is_none_or(|pod| pod["metadata"]["uid"] != uid) {
+                        return Ok(());
+                    }
+                }
+                // Kubernetes deletes it without an eviction.
+                Err(WriteError::Disruption(_)) if self.is_stranded() => return Ok(()),
+                Err(WriteError::Disruption(why)) => {
+                    return Err(Failure::Refused(format!(
+                        "a PodDisruptionBudget forbids to evict Pod {pod} now: {why}\nwhat is recorded is changed already: run the command again when the budget allows it, or call it off with --to and the node that the Pod is on"
+                    )));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Failure::Refused(format!("Pod {pod} changes all the time; run the command again")))
+    }
+}
+
+/// A failure after something was done says what, and how to go on.
+fn so_far(failure: Failure, done: &[&str]) -> Failure {
+    if done.is_empty() {
+        return failure;
+    }
+    failure.with(&format!(
+        "Done so far: {}. Run the same command again, and it goes on from here",
+        done.join("; ")
+    ))
+}

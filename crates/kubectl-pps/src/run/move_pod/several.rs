@@ -1,0 +1,191 @@
+//! Several Pods: one plan, one question, then one move after the other.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::mover::{Mover, PERIOD, read_pod};
+use super::{Job, nodes};
+use crate::decide::relocate::{Also, PodName, Relocation, Several, also, decide, decide_all, so_far};
+use crate::print::{Role, Table, printable};
+use crate::run::rights;
+use crate::snapshot::{Pod, Scope, Snapshot};
+use crate::{Failure, Outcome};
+
+impl Job<'_> {
+    /// Moves these Pods. `others` is how many there are beside them that nothing pins.
+    pub(super) async fn several(
+        &self,
+        snapshot: &Snapshot,
+        pods: &[PodName],
+        others: usize,
+    ) -> Result<Outcome, Failure> {
+        if pods.is_empty() {
+            return self.nothing(snapshot, others).await;
+        }
+        let goal = self.goal();
+        let plan = decide_all(snapshot, pods, &goal)?;
+        for text in &plan.done {
+            self.print(text)?;
+        }
+        if !plan.moves.is_empty() {
+            self.terminal.print(&self.plan(&plan))?;
+        }
+        plan.notes(self.args.node.as_deref(), &self.hand).iter().for_each(|text| self.note(text));
+        if others > 0 {
+            self.note(&format!("not moved: {}", not_governed(others)));
+        }
+        if let Some(refusal) = plan.refusal(&goal, &self.hand) {
+            return Err(refusal);
+        }
+        if plan.moves.is_empty() {
+            return Ok(Outcome::Well);
+        }
+        let movers: Vec<Mover<'_>> =
+            plan.moves.iter().map(|relocation| Mover::new(self, snapshot, relocation)).collect();
+        let needed: Vec<_> = movers.iter().flat_map(Mover::needed).collect();
+        rights::require(self.client, &needed).await?;
+        if let Some(first) = movers.first() {
+            first.check(&[], Duration::ZERO).await?;
+        }
+        if self.args.consent.dry_run {
+            return Ok(Outcome::Well);
+        }
+        let count = plan.moves.len();
+        let question = if count == 1 { "Move this Pod?".into() } else { format!("Move these {count} Pods?") };
+        if !self.terminal.ask(&question, self.args.consent)? {
+            self.terminal.say("nothing was changed");
+            return Ok(Outcome::NotWell);
+        }
+        self.move_all(snapshot, &plan).await
+    }
+
+    async fn nothing(&self, snapshot: &Snapshot, others: usize) -> Result<Outcome, Failure> {
+        let node = self.args.node.as_deref().unwrap_or_default();
+        let within = match &self.scope {
+            Scope::All => String::new(),
+            Scope::Namespace(namespace) => format!(" in namespace {namespace}"),
+        };
+        let first = match nodes::exists(self.client, snapshot, node).await {
+            Some(false) => format!("There is no node {node}, and nothing"),
+            _ => "Nothing".to_owned(),
+        };
+        let others = if others > 0 { format!("; it has {}", not_governed(others)) } else { String::new() };
+        self.print(&format!("{first} that is recorded runs on {node} or waits for it{within}{others}"))?;
+        Ok(Outcome::Well)
+    }
+
+    /// The plan: a table, and what is done.
+    fn plan(&self, plan: &Several) -> String {
+        let style = self.terminal.style();
+        let count = plan.moves.len();
+        let pods = if count == 1 { "1 Pod".to_owned() } else { format!("{count} Pods, one after the other") };
+        let within = match &self.scope {
+            Scope::All => String::new(),
+            Scope::Namespace(namespace) => format!(" in namespace {namespace}"),
+        };
+        let mut text = style.paint(Role::Strong, &printable(&format!("Move {pods}{within}"))) + "\n";
+        let header = ["NAMESPACE", "POD", "NOW", "RECORDED", "GOES"];
+        let from = usize::from(self.scope != Scope::All);
+        let mut table = Table::new(style, &header[from..]);
+        for row in plan.rows() {
+            let cells: Vec<_> = row[from..].iter().map(|cell| (cell.as_str(), None)).collect();
+            table.row(&cells);
+        }
+        text.push_str(&table.render());
+        for step in plan.steps() {
+            text.push_str(&printable(&format!("- {step}")));
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Moves them, and stops at the first one that does not land.
+    async fn move_all(&self, snapshot: &Snapshot, plan: &Several) -> Result<Outcome, Failure> {
+        let pods = plan.pods();
+        let goal = self.goal();
+        for (number, shown) in plan.moves.iter().enumerate() {
+            let moved = &pods[..number];
+            let first = Some(snapshot).filter(|_| number == 0);
+            match self.next(shown, &plan.moves[..number], first).await {
+                Ok(Outcome::Well) => {}
+                // It has said where it is.
+                Ok(outcome) => {
+                    for line in so_far(moved, &pods[number + 1..], &goal, &self.hand) {
+                        self.terminal.say(&printable(&line));
+                    }
+                    return Ok(outcome);
+                }
+                Err(failure) => {
+                    return Err(failure.with(&so_far(moved, &pods[number..], &goal, &self.hand).join("\n")));
+                }
+            }
+        }
+        let count = pods.len();
+        self.print(&if count == 1 { "Moved 1 Pod".to_owned() } else { format!("Moved {count} Pods") })?;
+        Ok(Outcome::Well)
+    }
+
+    /// Moves the next one. All but the first one are decided again: those before it have landed somewhere.
+    async fn next(
+        &self,
+        shown: &Relocation,
+        before: &[Relocation],
+        first: Option<&Snapshot>,
+    ) -> Result<Outcome, Failure> {
+        if let Some(snapshot) = first {
+            return self.carry_out(&Mover::new(self, snapshot, shown)).await;
+        }
+        let peers: Vec<&Relocation> = before.iter().filter(|one| one.workload == shown.workload).collect();
+        if shown.is_serving() {
+            for peer in &peers {
+                self.wait_until_ready(peer, shown).await?;
+            }
+        }
+        let snapshot = self.read().await?;
+        let now = match also(shown, decide(&snapshot, &self.goal().of(&shown.name())), self.args.force)? {
+            Also::Go(now) => *now,
+            Also::Skip(text) => {
+                self.print(&text)?;
+                return Ok(Outcome::Well);
+            }
+        };
+        let mover = Mover::new(self, &snapshot, &now);
+        let patience = if peers.is_empty() { Duration::ZERO } else { self.args.timeout };
+        mover.check(&[], patience).await?;
+        self.carry_out(&mover).await
+    }
+
+    /// Waits until a Pod that was moved is Ready, before another one of its workload is evicted.
+    async fn wait_until_ready(&self, peer: &Relocation, next: &Relocation) -> Result<(), Failure> {
+        let deadline = Instant::now() + self.args.timeout;
+        let mut has_said = false;
+        loop {
+            let pod = read_pod(self.client, &peer.namespace, &peer.pod).await;
+            match pod.map(|pod| pod.and_then(Pod::read)) {
+                Ok(Some(pod)) if pod.is_ready() && !pod.is_terminating() => return Ok(()),
+                Err(failure) if Instant::now() >= deadline => return Err(failure),
+                _ => {}
+            }
+            if Instant::now() >= deadline {
+                return Err(Failure::Refused(format!(
+                    "Pod {} is not Ready after {} s, and Pod {} of the same {} was left alone until it is",
+                    peer.pod,
+                    self.args.timeout.as_secs(),
+                    next.pod,
+                    next.workload.kind
+                )));
+            }
+            if !has_said {
+                self.terminal.say(&printable(&format!("waiting until Pod {} is Ready …", peer.pod)));
+                has_said = true;
+            }
+            sleep(PERIOD).await;
+        }
+    }
+}
+
+fn not_governed(pods: usize) -> String {
+    let (pods, are) = if pods == 1 { ("1 Pod".into(), "is") } else { (format!("{pods} Pods"), "are") };
+    format!("{pods} that {are} not recorded by any PersistentPodState")
+}

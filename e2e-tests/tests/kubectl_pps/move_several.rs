@@ -1,0 +1,175 @@
+//! `move` of several Pods: one plan, and then one after the other.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pps_core::RECORD_ANNOTATION;
+use pps_e2e::{
+    cluster::{Cluster, PodInfo},
+    control_plane::{ADMIN, Version},
+};
+use serde_json::json;
+
+use super::move_pod::{plugin, run};
+use crate::support::{self, HOSTNAME, Pool, homes, required};
+
+#[tokio::test]
+async fn several_pods_move() {
+    let cluster = Cluster::builder().product().start().await.unwrap();
+    support::run(scenarios![&cluster;
+        the_pods_of_a_lost_node_move,
+        what_was_recorded_on_a_lost_node_is_forgotten,
+        ready_pods_of_one_workload_move_one_after_the_other,
+        a_pod_that_is_not_ready_holds_up_the_next_one_of_its_workload,
+        what_cannot_be_moved_is_said_before_anything_is_changed,
+    ])
+    .await
+    .unwrap();
+}
+
+/// Two workloads, whose Pods are pinned to the first Node of a pool of three.
+async fn crowded<'a>(
+    cluster: &'a Cluster,
+    namespace: &'static str,
+    web: u32,
+    db: u32,
+) -> (Pool<'a>, BTreeMap<String, PodInfo>) {
+    let pool = Pool::new(cluster, namespace, 3, 1).await;
+    for index in 1..3 {
+        cluster.nodes.cordon(&format!("{namespace}-{index}")).await.unwrap();
+    }
+    let mut pods = BTreeMap::new();
+    for (name, replicas) in [("web", web), ("db", db)].into_iter().filter(|(_, replicas)| *replicas > 0) {
+        pool.object(name, &required(name, &[HOSTNAME])).await;
+        pods.extend(cluster.run_stateful_set(&pool.stateful_set(name, replicas)).await.unwrap());
+        pool.recorded(name, name).await;
+    }
+    for index in 1..3 {
+        cluster.nodes.uncordon(&format!("{namespace}-{index}")).await.unwrap();
+    }
+    assert!(homes(&pods).values().all(|node| *node == format!("{namespace}-0")), "{pods:?}");
+    (pool, pods)
+}
+
+/// The Node and what runs on it are lost, and the Pods are not deleted yet.
+async fn lose(pool: &Pool<'_>, node: &str) {
+    pool.cluster.kubelet.stop_node(node);
+    pool.cluster.nodes.delete(node).await.unwrap();
+}
+
+async fn the_pods_of_a_lost_node_move(cluster: &Cluster) {
+    let (pool, _) = crowded(cluster, "mv-lost", 2, 1).await;
+    lose(&pool, "mv-lost-0").await;
+    let shown = run(&pool, &["move", "--node", "mv-lost-0", "--anywhere", "--dry-run"]).await;
+    assert_eq!(shown.exit_code, 0, "{shown:?}");
+    assert!(shown.stdout.starts_with("Move 3 Pods, one after the other in namespace mv-lost\n"), "{shown:?}");
+    assert_eq!(shown.stdout.matches("mv-lost-0, which does not exist any more").count(), 3, "{shown:?}");
+    let unasked = run(&pool, &["move", "--node", "mv-lost-0", "--anywhere"]).await;
+    assert_eq!((unasked.exit_code, unasked.stderr.contains("add --yes")), (2, true), "{unasked:?}");
+
+    let args =
+        ["move", "--node", "mv-lost-0", "--anywhere", "--all-namespaces", "--timeout", "150s", "--yes"];
+    let moved = plugin(cluster, ADMIN).run(&args).await.unwrap();
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    assert!(moved.stdout.ends_with("Moved 3 Pods\n"), "{moved:?}");
+    assert!(moved.stderr.contains("(its node is gone: this takes about a minute)"), "{moved:?}");
+    for (workload, replicas) in [("web", 2), ("db", 1)] {
+        let pods = pool.ready(workload, replicas).await;
+        for (name, pod) in &pods {
+            assert_ne!(pod.node.as_deref(), Some("mv-lost-0"), "{name}");
+            assert!(!pod.annotations.contains_key(RECORD_ANNOTATION), "{name}");
+        }
+        pool.recorded(workload, workload).await;
+    }
+    let again = run(&pool, &["move", "--node", "mv-lost-0", "--anywhere", "--yes"]).await;
+    assert_eq!(again.exit_code, 0, "{again:?}");
+    assert_eq!(
+        again.stdout,
+        "There is no node mv-lost-0, and nothing that is recorded runs on mv-lost-0 or waits for it in namespace mv-lost\n"
+    );
+}
+
+async fn what_was_recorded_on_a_lost_node_is_forgotten(cluster: &Cluster) {
+    let (pool, before) = crowded(cluster, "fg-lost", 1, 0).await;
+    lose(&pool, "fg-lost-0").await;
+    let dropped = run(&pool, &["forget", "--node", "fg-lost-0", "--yes"]).await;
+    assert_eq!(dropped.exit_code, 0, "{dropped:?}");
+    assert!(dropped.stdout.ends_with("Dropped 1 recorded state.\n"), "{dropped:?}");
+    assert!(dropped.stderr.contains("Pod web-0 is bound to a node that is gone"), "{dropped:?}");
+    // The sidecar does not record it again there.
+    tokio::time::sleep(support::WHILE).await;
+    assert!(pool.states("web").await.is_empty());
+    let what = "web-0 to be created elsewhere";
+    let uid = before["web-0"].uid.clone();
+    cluster
+        .wait_for_pods("fg-lost", "web", what, Duration::from_secs(150), |pods| {
+            pods.get("web-0").is_some_and(|pod| pod.uid != uid && pod.ready)
+        })
+        .await
+        .unwrap();
+    let states = pool.recorded("web", "web").await;
+    assert_ne!(states["web-0"]["nodeName"], "fg-lost-0");
+}
+
+async fn ready_pods_of_one_workload_move_one_after_the_other(cluster: &Cluster) {
+    let (pool, before) = crowded(cluster, "mv-budget", 3, 0).await;
+    let version = cluster.control_plane.version();
+    let policy = if version >= Version::minor(21) { "policy/v1" } else { "policy/v1beta1" };
+    let budget = json!({"apiVersion": policy, "kind": "PodDisruptionBudget",
+        "metadata": {"namespace": "mv-budget", "name": "all"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    cluster.apply_objects(&[budget]).await.unwrap();
+    // The controller of disruptions has to see it first.
+    tokio::time::sleep(support::WHILE).await;
+    let moved = run(&pool, &["move", "web-0", "web-2", "web-0", "--to", "mv-budget-1", "--yes"]).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    assert!(moved.stdout.ends_with("Moved 2 Pods\n"), "{moved:?}");
+    let pods = pool.ready("web", 3).await;
+    let nodes = homes(&pods);
+    assert_eq!((nodes["web-0"].as_str(), nodes["web-2"].as_str()), ("mv-budget-1", "mv-budget-1"));
+    assert_eq!(pods["web-1"].uid, before["web-1"].uid);
+    let again = run(&pool, &["move", "web-0", "web-2", "--to", "mv-budget-1", "--yes"]).await;
+    assert_eq!(again.exit_code, 0, "{again:?}");
+    assert_eq!(again.stdout, "Pod web-0 is on mv-budget-1 already\nPod web-2 is on mv-budget-1 already\n");
+}
+
+async fn a_pod_that_is_not_ready_holds_up_the_next_one_of_its_workload(cluster: &Cluster) {
+    let (pool, before) = crowded(cluster, "mv-hold", 2, 0).await;
+    cluster.kubelet.hold("mv-hold", "web-0");
+    let args = ["move", "web-0", "web-1", "--to", "mv-hold-2", "--timeout", "4s", "--yes"];
+    let stopped = run(&pool, &args).await;
+    assert_eq!(stopped.exit_code, 1, "{stopped:?}");
+    let expected = "Pod web-0 is not Ready after 4 s, and Pod web-1 of the same StatefulSet was left alone until it is\n\
+                    moved: web-0\nnot moved: web-1\nto go on: kubectl pps move web-1 --to mv-hold-2 -n mv-hold\n";
+    assert!(stopped.stderr.ends_with(expected), "{stopped:?}");
+    let now = cluster.pods("mv-hold", "web").await.unwrap();
+    assert_eq!(now["web-1"].uid, before["web-1"].uid);
+    cluster.kubelet.release("mv-hold", "web-0");
+    let moved = run(&pool, &["move", "web-1", "--to", "mv-hold-2", "--yes"]).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    assert!(homes(&pool.ready("web", 2).await).values().all(|node| node == "mv-hold-2"));
+}
+
+async fn what_cannot_be_moved_is_said_before_anything_is_changed(cluster: &Cluster) {
+    let (pool, before) = crowded(cluster, "mv-some", 1, 1).await;
+    cluster.run_stateful_set(&pool.stateful_set("bare", 1)).await.unwrap();
+    let refused = run(&pool, &["move", "bare-0", "web-0", "db-0", "--to", "mv-some-1", "--yes"]).await;
+    assert_eq!(refused.exit_code, 1, "{refused:?}");
+    let expected =
+        "nothing was changed\nto move the others: kubectl pps move web-0 db-0 --to mv-some-1 -n mv-some\n";
+    assert!(refused.stderr.contains("nothing pins Pod bare-0"), "{refused:?}");
+    assert!(refused.stderr.ends_with(expected), "{refused:?}");
+    for workload in ["web", "db"] {
+        let pod = format!("{workload}-0");
+        assert_eq!(cluster.pods("mv-some", workload).await.unwrap()[&pod].uid, before[&pod].uid);
+    }
+    for (args, expected) in [
+        (&["move", "web-0", "db-0"][..], "say where the Pods should go"),
+        (&["move", "--anywhere"], "required"),
+        (&["move", "web-0", "--node", "mv-some-0", "--anywhere"], "cannot be used with"),
+        (&["move", "web-0", "db-0", "--to", "mv-none"], "there is no node mv-none"),
+    ] {
+        let wrong = run(&pool, args).await;
+        assert_eq!((wrong.exit_code, wrong.stderr.contains(expected)), (2, true), "{expected}: {wrong:?}");
+    }
+}
