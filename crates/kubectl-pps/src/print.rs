@@ -4,6 +4,7 @@ mod difference;
 pub mod explanation;
 pub mod forecast;
 pub mod screen;
+mod size;
 pub mod status;
 mod style;
 mod table;

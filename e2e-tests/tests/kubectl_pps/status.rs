@@ -16,8 +16,9 @@ pub(super) async fn shows_where_pods_are_and_what_is_wrong(cluster: &Cluster) {
     assert_says(
         &answer,
         &[
-            "POD PHASE NODE RECORDED ZONE PINNED BY",
-            &format!("web-0 Ready {node} {node} {zone} hostname required"),
+            "POD PHASE NODE RECORDED ZONE",
+            &format!("web-0 Ready {node} {node} {zone}"),
+            "Each Pod is pinned by: hostname required, ip_address recorded.",
         ],
     );
 
@@ -106,7 +107,7 @@ pub(super) async fn a_pod_whose_node_was_deleted_is_not_well(cluster: &Cluster) 
         &answer,
         &[
             &format!("web-0 Ready {node}"),
-            "web-0 is bound to a node that is gone: kubectl pps explain web-0 -n status-deleted",
+            &format!("web-0 is bound to {node}, which is gone: kubectl pps explain web-0 -n status-deleted"),
         ],
     );
     let answer = ask(&pool, &["explain", "pod/web-0"]).await;

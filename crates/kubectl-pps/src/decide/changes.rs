@@ -1,8 +1,8 @@
 //! What has changed from one status to the next: one line for each Pod.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::status::{Phase, Row, Status};
+use super::status::{DriftKind, Phase, Row, Status};
 
 /// How many reasons are named.
 const NAMED: usize = 3;
@@ -62,12 +62,21 @@ pub struct Waiting<'a> {
 pub fn waiting(status: &Status) -> Option<Waiting<'_>> {
     let mut reasons: Vec<(u8, &Row, String)> = status.pods.iter().filter_map(lacks).collect();
     reasons.sort_by_key(|(urgency, ..)| *urgency);
-    let pod = reasons.iter().map(|(_, row, _)| *row).find(|row| row.phase != Phase::Ready);
+    let is_unwell = |row: &&Row| row.phase != Phase::Ready || is_on_gone_node(row);
+    let pod = reasons.iter().map(|(_, row, _)| *row).find(is_unwell);
     let unobserved = status
         .unobserved
         .iter()
         .map(|workload| format!("the controller has not seen the latest change of {workload} yet"));
-    let mut texts: Vec<String> = unobserved.chain(reasons.into_iter().map(|(.., text)| text)).collect();
+    // Many Pods may wait for the same: the cause is named once.
+    let mut told = BTreeSet::new();
+    let with_cause = |(_, row, text): (u8, &Row, String)| match row.message.as_deref() {
+        Some(cause) if row.phase == Phase::Pending && !cause.is_empty() && told.insert(cause) => {
+            format!("{text} ({})", cause.trim_end_matches('.'))
+        }
+        _ => text,
+    };
+    let mut texts: Vec<String> = unobserved.chain(reasons.into_iter().map(with_cause)).collect();
     if texts.is_empty() && status.pods.iter().all(|row| row.phase == Phase::NotWanted) {
         texts.push("there is no Pod yet".to_owned());
     }
@@ -79,15 +88,18 @@ pub fn waiting(status: &Status) -> Option<Waiting<'_>> {
     (!texts.is_empty()).then(|| Waiting { text: texts.join("; "), pod })
 }
 
+/// Kubernetes deletes such a Pod soon, however well it looks.
+fn is_on_gone_node(row: &Row) -> bool {
+    row.drift.iter().any(|drift| drift.kind == DriftKind::OwnNodeGone)
+}
+
 /// Why a rollout waits for a Pod, the most urgent reasons first.
 fn lacks(row: &Row) -> Option<(u8, &Row, String)> {
     let pod = &row.pod;
     let (urgency, text) = match row.phase {
-        Phase::Pending => match row.message.as_deref().filter(|message| !message.is_empty()) {
-            Some(message) => (0, format!("{pod} is Pending ({})", message.trim_end_matches('.'))),
-            None => (2, format!("{pod} is Pending")),
-        },
+        Phase::Pending => (if row.message.is_some() { 0 } else { 2 }, format!("{pod} is Pending")),
         Phase::Missing => (1, format!("{pod} does not exist")),
+        Phase::Ready if is_on_gone_node(row) => (1, format!("{pod} is bound to a node that is gone")),
         Phase::Ready if row.is_outdated => (4, format!("{pod} is not replaced yet")),
         Phase::Ready | Phase::NotWanted => return None,
         other => (3, format!("{pod} is {}", other.as_str())),

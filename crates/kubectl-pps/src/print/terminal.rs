@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use super::Style;
+use super::{Style, size};
 use crate::Failure;
 use crate::args::{ColorChoice, Consent};
 
@@ -31,7 +31,7 @@ impl Terminal {
                 is_terminal && !is_set("NO_COLOR") && !is_dumb
             }
         };
-        let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0).max(MIN_WIDTH));
+        let width = size::columns_and_rows().map(|(columns, _)| columns.max(MIN_WIDTH));
         Self {
             output: Style { has_color: has_color(stdout), width: width.filter(|_| stdout) },
             errors: Style { has_color: has_color(stderr), width: width.filter(|_| stderr) },
@@ -57,8 +57,7 @@ impl Terminal {
 
     /// Its columns and rows now.
     pub fn size(&self) -> Option<(usize, usize)> {
-        let size = terminal_size::terminal_size().filter(|_| self.has_screen);
-        size.map(|(width, height)| (usize::from(width.0), usize::from(height.0)))
+        size::columns_and_rows().filter(|_| self.has_screen)
     }
 
     /// Writes the answer. Whoever reads it may stop early: `kubectl pps status | head`.

@@ -57,14 +57,25 @@ fn the_first_pods_that_are_not_ready_are_named_with_the_cause() {
     world.ready_pod("db", 0, "node-0");
     world.pod("db", 1, &json!({"spec": {"nodeName": "node-1"}}));
     world.pending_pod("db", 4, &[]);
+    world.pending_pod("db", 5, &[]);
     let answer = ask(&mut world);
     let still = waiting(&answer).unwrap();
     assert_eq!(
         still.text,
-        "db-4 is Pending (0/4 nodes are available: 4 node(s) didn't match); db-2 does not exist; \
-         db-3 does not exist; 5 more"
+        "db-4 is Pending (0/4 nodes are available: 4 node(s) didn't match); db-5 is Pending; \
+         db-2 does not exist; 5 more"
     );
     assert_eq!(still.pod.unwrap().pod, "db-4");
+}
+
+#[test]
+fn a_pod_on_a_node_that_is_gone_is_not_ready_however_it_looks() {
+    let mut world = rollout(["new", "new", "new"]);
+    world.lose_node("node-0");
+    let answer = ask(&mut world);
+    let still = waiting(&answer).unwrap();
+    assert!(still.text.starts_with("db-0 is bound to a node that is gone; db-1 is bound"), "{}", still.text);
+    assert_eq!(still.pod.unwrap().pod, "db-0");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! One line for each kind of problem, with the next command.
 
+use std::collections::BTreeSet;
+
 use pps_core::is_dns_subdomain;
 use serde::Serialize;
 
@@ -39,12 +41,13 @@ pub(super) fn advice(status: &Status, hand: &Hand) -> Vec<Advice> {
     let has = |kind: DriftKind| move |row: &Row| row.drift.iter().any(|one| one.kind == kind);
     let is_pending = |row: &Row| row.phase == Phase::Pending && row.message.is_some();
     add(&rows(&is_pending), "is Pending", "are Pending", "explain POD");
-    add(
-        &rows(&has(DriftKind::OwnNodeGone)),
-        "is bound to a node that is gone",
-        "are bound to nodes that are gone",
-        "explain POD",
-    );
+    let stranded = rows(&has(DriftKind::OwnNodeGone));
+    let nodes: BTreeSet<&str> = stranded.iter().filter_map(|row| row.node.as_deref()).collect();
+    let on = match nodes.first() {
+        Some(node) if nodes.len() == 1 => format!("bound to {node}, which is gone"),
+        _ => "bound to nodes that are gone".to_owned(),
+    };
+    add(&stranded, &format!("is {on}"), &format!("are {on}"), "explain POD");
     add(&rows(&|row| row.phase == Phase::Missing), "does not exist", "do not exist", "explain POD");
     let required = has(DriftKind::RequiredTopology);
     add(&rows(&required), "is not where it must be", "are not where they must be", "explain POD");

@@ -258,6 +258,9 @@ fn zone(snapshot: &Snapshot, pod: &Pod, state: Option<&PodState>) -> Option<Stri
     if let Some(node) = snapshot.node(name) {
         return Some(ZONES.iter().find_map(|key| node.label(key)).unwrap_or_default().to_owned());
     }
-    let state = state.filter(|state| state.node_name == name)?;
-    ZONES.iter().find_map(|key| state.node_topology_labels.get(*key)).cloned()
+    let state = state.filter(|state| state.node_name == name);
+    let recorded =
+        state.and_then(|state| ZONES.iter().find_map(|key| state.node_topology_labels.get(*key)).cloned());
+    // Nothing says any more in which zone a node was that is gone.
+    recorded.or_else(|| snapshot.nodes.is_some().then(String::new))
 }
