@@ -67,7 +67,7 @@ pub struct Watch {
     /// Only this workload: NAME of a StatefulSet, or KIND/NAME.
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
-    /// End with 0 when all Pods are Ready, or with 1 after this time, such as 10m.
+    /// End with 0 when the rollout is finished and all Pods are Ready, or with 1 after this time, such as 10m.
     #[arg(long, value_name = "DURATION", value_parser = value::duration)]
     pub until_ready: Option<std::time::Duration>,
     /// Namespaces.

@@ -71,7 +71,7 @@ pub fn waiting(status: &Status) -> Option<Waiting<'_>> {
     // Many Pods may wait for the same: the cause is named once.
     let mut told = BTreeSet::new();
     let with_cause = |(_, row, text): (u8, &Row, String)| match row.message.as_deref() {
-        Some(cause) if row.phase == Phase::Pending && !cause.is_empty() && told.insert(cause) => {
+        Some(cause) if row.phase == Phase::Pending && !cause.is_empty() && told.insert(cause.to_owned()) => {
             format!("{text} ({})", cause.trim_end_matches('.'))
         }
         _ => text,

@@ -133,11 +133,11 @@ fn addresses(value: &str) -> Vec<String> {
     if ips.iter().all(|ip| is_address(ip)) { ips } else { Vec::new() }
 }
 
+/// A MAC address, which also has colons, is none.
 fn is_address(text: &str) -> bool {
     let is_v4 = text.split('.').count() == 4 && text.split('.').all(|part| part.parse::<u8>().is_ok());
-    let is_v6 =
-        text.matches(':').count() >= 2 && text.chars().all(|c| c.is_ascii_hexdigit() || c == ':' || c == '.');
-    is_v4 || is_v6
+    let is_whole = text.contains("::") || text.matches(':').count() == 7;
+    is_v4 || is_whole && text.chars().all(|c| c.is_ascii_hexdigit() || c == ':' || c == '.')
 }
 
 /// The last part of a key: `zone` for `topology.kubernetes.io/zone`.
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(addresses("10.0.0.7"), ["10.0.0.7"]);
         assert_eq!(addresses("10.0.0.7/24, fd00::7"), ["10.0.0.7", "fd00::7"]);
         assert_eq!(addresses(r#"["10.0.0.7","fd00::7"]"#), ["10.0.0.7", "fd00::7"]);
-        for other in ["", "pool-a", "10.0.0", "10.0.0.300", "[]x", "10.0.0.1,pool"] {
+        for other in ["", "pool-a", "0a:58:0a:10:00:07", "10.0.0", "10.0.0.300", "[]x", "10.0.0.1,pool"] {
             assert_eq!(addresses(other), [""; 0], "{other}");
         }
     }
