@@ -62,7 +62,7 @@ async fn the_pods_of_a_lost_node_move(cluster: &Cluster) {
     lose(&pool, "mv-lost-0").await;
     let shown = run(&pool, &["move", "--node", "mv-lost-0", "--anywhere", "--dry-run"]).await;
     assert_eq!(shown.exit_code, 0, "{shown:?}");
-    assert!(shown.stdout.starts_with("Move 3 Pods, one after the other in namespace mv-lost\n"), "{shown:?}");
+    assert!(shown.stdout.starts_with("Move 3 Pods in namespace mv-lost, one after the other\n"), "{shown:?}");
     assert_eq!(shown.stdout.matches("mv-lost-0, which does not exist any more").count(), 3, "{shown:?}");
     let unasked = run(&pool, &["move", "--node", "mv-lost-0", "--anywhere"]).await;
     assert_eq!((unasked.exit_code, unasked.stderr.contains("add --yes")), (2, true), "{unasked:?}");

@@ -298,12 +298,14 @@ async fn refuses_what_the_policy_refuses(cluster: &Cluster) {
         // Only the policy in the cluster knows its settings.
         (&["web", "--annotation", "denied.example.io/ip", "--object"], "it is denied by"),
         (&["web", "--annotation", "denied.example.io/ip"], "it is denied by"),
-        (&["none", "--required", "zone"], "has no StatefulSet (apps/v1) none"),
     ] {
         let answer = run(&pool, &[&["pin"], args, &["--yes"]].concat()).await;
         assert_exit(&answer, 1);
         assert!(answer.stderr.contains(text), "{args:?}: {}", answer.stderr);
     }
+    let unknown = run(&pool, &["pin", "none", "--required", "zone", "--yes"]).await;
+    assert_exit(&unknown, 2);
+    assert!(unknown.stderr.contains("has no StatefulSet (apps/v1) none"), "{unknown:?}");
     let answer = run(&pool, &["pin", "web", "--required", "zoen", "--dry-run"]).await;
     assert!(answer.stdout.contains("no node has the label zoen: check its spelling"), "{}", answer.stdout);
     for args in [&["pin", "nokind/web", "--required", "zone"][..], &["unpin", "Web"], &["pin", "web"]] {

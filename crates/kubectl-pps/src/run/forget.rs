@@ -58,6 +58,7 @@ pub(super) async fn run(
     let needed: Vec<_> = addresses.iter().map(|(address, _)| (address.right(), "drop states")).collect();
     rights::require(client, &needed).await?;
     if args.consent.dry_run {
+        terminal.say("dry run: nothing was changed");
         return Ok(outcome);
     }
     let states = count(drops.count());

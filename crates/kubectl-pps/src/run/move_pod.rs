@@ -24,6 +24,8 @@ use crate::print::{Role, Terminal, printable};
 use crate::snapshot::{Node, Scope, Snapshot};
 use crate::{Failure, Outcome};
 
+/// What is said in place of doing it.
+const DRY_RUN: &str = "dry run: nothing was changed";
 /// What a move reads.
 const WANTED: Wanted = Wanted { pods: true, nodes: true, other_pods: true, workloads: true, volumes: true };
 
@@ -139,6 +141,7 @@ impl Job<'_> {
         let mover = Mover::new(self, snapshot, &relocation);
         mover.check(&mover.needed(), Duration::ZERO).await?;
         if self.args.consent.dry_run {
+            self.terminal.say(DRY_RUN);
             return Ok(Outcome::Well);
         }
         if !self.terminal.ask(&format!("Move Pod {name}?"), self.args.consent)? {

@@ -244,12 +244,15 @@ impl Several {
         }
         if let Some(node) = left {
             let may_return = |one: &Relocation| {
-                one.to.is_none()
-                    && one.forecast.as_ref().is_some_and(|forecast| forecast.landing().may_be(node))
+                let takes = |forecast: &super::Forecast| {
+                    let landing = forecast.landing();
+                    landing.favourites().iter().chain(landing.others()).any(|one| one == node)
+                };
+                one.to.is_none() && one.forecast.as_ref().is_some_and(takes)
             };
             if self.moves.iter().any(may_return) {
                 notes.push(format!(
-                    "{node} takes Pods, so they may start there again; to keep them away, run this before: {}",
+                    "{node} takes Pods, so they may start there again; to keep them away, run this first: {}",
                     hand.kubectl(&format!("cordon {node}"))
                 ));
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::mover::{Mover, PERIOD, read_pod};
-use super::{Job, nodes};
+use super::{DRY_RUN, Job, nodes};
 use crate::decide::relocate::{Also, PodName, Relocation, Several, also, decide, decide_all, so_far};
 use crate::print::{Role, Table, printable};
 use crate::run::rights;
@@ -49,6 +49,7 @@ impl Job<'_> {
             first.check(&[], Duration::ZERO).await?;
         }
         if self.args.consent.dry_run {
+            self.terminal.say(DRY_RUN);
             return Ok(Outcome::Well);
         }
         let count = plan.moves.len();
@@ -79,12 +80,15 @@ impl Job<'_> {
     fn plan(&self, plan: &Several) -> String {
         let style = self.terminal.style();
         let count = plan.moves.len();
-        let pods = if count == 1 { "1 Pod".to_owned() } else { format!("{count} Pods, one after the other") };
+        let (pods, how) = match count {
+            1 => ("1 Pod".to_owned(), ""),
+            _ => (format!("{count} Pods"), ", one after the other"),
+        };
         let within = match &self.scope {
             Scope::All => String::new(),
             Scope::Namespace(namespace) => format!(" in namespace {namespace}"),
         };
-        let mut text = style.paint(Role::Strong, &printable(&format!("Move {pods}{within}"))) + "\n";
+        let mut text = style.paint(Role::Strong, &printable(&format!("Move {pods}{within}{how}"))) + "\n";
         let header = ["NAMESPACE", "POD", "NOW", "RECORDED", "GOES"];
         let from = usize::from(self.scope != Scope::All);
         let mut table = Table::new(style, &header[from..]);

@@ -139,7 +139,7 @@ fn the_plan_says_what_is_done_and_in_which_order() {
     assert_eq!(plan.notes(Some("node-9"), &hand), Vec::<String>::new());
     let stays = &plan.moves[0].forecast.as_ref().unwrap().may_land_on[0];
     let note = plan.notes(Some(stays), &hand).join("\n");
-    assert!(note.ends_with(&format!("run this before: kubectl cordon {stays}")), "{note}");
+    assert!(note.ends_with(&format!("run this first: kubectl cordon {stays}")), "{note}");
     let unasked = Goal { destination: None, ..ANYWHERE };
     assert_eq!(decide_all(&world, &named(&["db-0"]), &unasked).unwrap_err().exit_code(), 2);
 }
