@@ -24,7 +24,8 @@ pub fn brought_back(recorded: &BTreeMap<String, String>, pod: &Pod) -> Vec<(bool
     let wanted: Vec<IpAddr> = recorded.values().flat_map(|value| addresses(value)).collect();
     let ips = pod.ips();
     let is_wanted = |ip: &String| ip.parse().is_ok_and(|ip| wanted.contains(&ip));
-    let is_said = |ip: &String| lines.iter().any(|(is_as_recorded, line)| !is_as_recorded && line.contains(ip));
+    let is_said =
+        |ip: &String| lines.iter().any(|(is_as_recorded, line)| !is_as_recorded && line.contains(ip));
     if !wanted.is_empty() && !ips.is_empty() && !ips.iter().any(|ip| is_wanted(ip) || is_said(ip)) {
         let wanted: Vec<String> = wanted.iter().map(IpAddr::to_string).collect();
         lines.push((
