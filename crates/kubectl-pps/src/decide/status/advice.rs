@@ -1,11 +1,11 @@
 //! One line for each kind of problem, with the next command.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::is_dns_subdomain;
 use serde::Serialize;
 
-use super::{DriftKind, Phase, Problem, Row, Status};
+use super::{Drift, DriftKind, Phase, Pin, Problem, Row, Status, Strength, short};
 use crate::decide::hand::Hand;
 use crate::decide::names::list;
 use crate::snapshot::Scope;
@@ -90,11 +90,43 @@ pub(super) fn advice(status: &Status, hand: &Hand) -> Vec<Advice> {
             &if is_dns_subdomain(&node) { format!("forget --node {node}") } else { "forget POD".to_owned() },
         );
     }
+    all.extend(lost_node(status, hand));
     if status.problems.iter().any(is_of_installation) {
         let text = "To see what is wrong with the installation".to_owned();
         all.push(Advice { text, command: hand.check() });
     }
     all
+}
+
+/// One command for all Pods of a node that is gone: those that are bound to it, and those that wait for it.
+fn lost_node(status: &Status, hand: &Hand) -> Option<Advice> {
+    let mut by_node: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+    for row in &status.pods {
+        let waits_for = |node: &&str| {
+            let is_host = |pin: &&Pin| pin.strength == Strength::Required && short(&pin.key) == "hostname";
+            row.phase == Phase::Pending
+                && row.pinned_by.iter().filter(is_host).any(|pin| pin.value.as_deref() == Some(node))
+        };
+        let is_own = |drift: &Drift| drift.kind == DriftKind::OwnNodeGone;
+        let node = row.drift.iter().find_map(|drift| {
+            let gone = matches!(drift.kind, DriftKind::OwnNodeGone | DriftKind::NodeGone);
+            let node = drift.text.strip_suffix(super::drift::IS_GONE).filter(|_| gone)?;
+            (is_own(drift) || waits_for(&node)).then_some(node)
+        });
+        if let Some(node) = node.filter(|node| is_dns_subdomain(node)) {
+            by_node.entry(node).or_default().push(row);
+        }
+    }
+    let (node, rows) = by_node.into_iter().find(|(_, rows)| rows.len() > 1)?;
+    let text = format!("To start the Pods of {node} on other nodes, without the data on its local disk");
+    let words = format!("move --node {node} --anywhere");
+    let namespace = &rows.first()?.namespace;
+    let command = if rows.iter().all(|row| row.namespace == *namespace) {
+        hand.pps(&words, namespace)
+    } else {
+        without_namespace(hand, &format!("{words} -A"))
+    };
+    Some(Advice { text, command })
 }
 
 /// Whether a problem is not one of the object: the sidecar, the policy or the definition is missing or another one.

@@ -8,6 +8,8 @@ use crate::snapshot::{Pod, Snapshot};
 
 /// The label that is a node's name.
 const HOSTNAME: &str = "kubernetes.io/hostname";
+/// What follows the name of a node that does not exist.
+pub(super) const IS_GONE: &str = " is gone";
 
 /// A difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -50,13 +52,13 @@ fn drift(kind: DriftKind, text: impl Into<String>) -> Drift {
 pub(super) fn node_gone(snapshot: &Snapshot, state: Option<&PodState>) -> Option<Drift> {
     let name = state.map(|state| state.node_name.as_str()).filter(|name| !name.is_empty())?;
     let nodes = snapshot.nodes.as_ref()?;
-    (!nodes.contains_key(name)).then(|| drift(DriftKind::NodeGone, format!("{name} is gone")))
+    (!nodes.contains_key(name)).then(|| drift(DriftKind::NodeGone, format!("{name}{IS_GONE}")))
 }
 
 /// The node that the Pod is bound to does not exist.
 pub(super) fn own_node_gone(snapshot: &Snapshot, pod: &Pod) -> Option<Drift> {
     let (name, nodes) = (pod.node()?, snapshot.nodes.as_ref()?);
-    (!nodes.contains_key(name)).then(|| drift(DriftKind::OwnNodeGone, format!("{name} is gone")))
+    (!nodes.contains_key(name)).then(|| drift(DriftKind::OwnNodeGone, format!("{name}{IS_GONE}")))
 }
 
 /// A Pod without a node was created with other values than are recorded now.
@@ -68,7 +70,7 @@ pub(super) fn created_before(
     let host = injected.required.iter().find(|one| one.key == HOSTNAME).map(|one| one.value.as_str());
     let gone = host
         .filter(|host| snapshot.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(*host)))
-        .map(|host| drift(DriftKind::NodeGone, format!("{host} is gone")));
+        .map(|host| drift(DriftKind::NodeGone, format!("{host}{IS_GONE}")));
     let changed = if state.is_none() { "no longer recorded" } else { "recorded state changed since" };
     gone.into_iter().chain([drift(DriftKind::Changed, changed)]).collect()
 }
