@@ -11,6 +11,7 @@ mod move_pod;
 mod move_several;
 mod picture;
 mod pin;
+mod rights;
 mod simulate;
 mod status;
 mod try_files;
