@@ -35,6 +35,7 @@ pub mod host;
 pub mod limits;
 mod load;
 mod read;
+mod refusal;
 mod result;
 mod run;
 mod scenario;
@@ -48,6 +49,7 @@ mod view;
 
 pub use finding::Finding;
 pub use limits::Limits;
+pub use refusal::reason_of;
 pub use result::{
     Displaced, Event, EventKind, Exclusion, Manifest, NodeState, NodeVerdict, Phase, PodView, PpsView,
     Problem, Refusal, Room, RunResult, Severity, Source, Step, WorkloadView, World,

@@ -13,6 +13,7 @@ use crate::budget::Budget;
 use crate::cluster::{Cluster, Node, Pps, Workload};
 use crate::finding::Finding;
 use crate::read::{Document, Parsed, Scope, expand, namespace_of, parse};
+use crate::refusal::{field_in, reason_of};
 use crate::result::{Problem, Refusal, Severity, Source};
 
 /// Puts all objects of a scenario into an empty cluster. Returns what is wrong with them.
@@ -208,12 +209,6 @@ fn from_warning(message: String) -> Finding {
     Finding { field: field_in(&message), severity: Severity::Warning, message }
 }
 
-/// The field that a message of the policy begins with.
-fn field_in(message: &str) -> Option<String> {
-    let first = message.split([' ', ':']).next()?;
-    (first.starts_with("spec.") || first.starts_with("metadata.")).then(|| first.to_owned())
-}
-
 /// What the policy refuses, field by field.
 pub(crate) fn from_refusal(
     cluster: &Cluster,
@@ -229,9 +224,7 @@ pub(crate) fn from_refusal(
     let rules = settings.annotations;
     let violations = review(object, before, &rules).violations;
     if violations.is_empty() || !violations.iter().all(|one| refusal.message.contains(&one.path)) {
-        // `PersistentPodState db is refused: spec.targetRef is …`
-        let message = refusal.message.split_once(" is refused: ").map_or(&*refusal.message, |(_, rest)| rest);
-        let field = field_in(message);
+        let (field, message) = reason_of(&refusal.message);
         return vec![Finding { field, severity: Severity::Error, message: message.to_owned() }];
     }
     violations.iter().map(|one| Finding::error(one.path.clone(), one.to_string())).collect()

@@ -12,6 +12,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
+use super::answers::make_pending;
 use crate::scenarios::permissions::{of_role, requests_of};
 use crate::support::{Pool, TIMEOUT, ZONE, required, wait_for_review};
 
@@ -80,16 +81,18 @@ async fn the_documented_role_is_what_the_commands_use() {
     run(&["watch", "--until-ready", "1m"], &[0]).await;
     run(&["export", "-f", backup], &[0]).await;
     run(&["move", "web-0", "--anywhere", "--yes"], &[0]).await;
-    // No node can take its successor, so that a Pod without a node is moved, and what is recorded of it is dropped.
-    cluster.nodes.cordon("rights-0").await.unwrap();
-    cluster.nodes.cordon("rights-1").await.unwrap();
-    pool.scale("free", 2).await;
-    cluster.delete_pods(NAMESPACE, "free", &["free-0"]).await.unwrap();
-    run(&["explain", "free-1"], &[0, 1]).await;
-    run(&["move", "web-0", "--anywhere", "--yes", "--force", "--timeout", "20s"], &[0, 1]).await;
+    // It watches as long as it runs.
+    let mut watch = plugin.start(&["watch", "-n", NAMESPACE]).unwrap();
+    // No node can take a Pod: one that has none is moved.
+    for node in ["rights-0", "rights-1"] {
+        cluster.nodes.cordon(node).await.unwrap();
+    }
+    make_pending(&pool, "web", "web-0").await;
     run(&["move", "web-0", "--anywhere", "--yes", "--force", "--timeout", "5s"], &[0, 1]).await;
     run(&["import", backup, "--overwrite", "--yes"], &[0]).await;
     run(&["forget", "web-0", "--yes"], &[0]).await;
+    run(&["explain", "free-7"], &[0, 1, 2]).await;
+    watch.kill().await.unwrap();
     cluster.nodes.uncordon("rights-0").await.unwrap();
     cluster.nodes.uncordon("rights-1").await.unwrap();
     run(&["pin", "free", "--required", "zone", "--yes"], &[0]).await;

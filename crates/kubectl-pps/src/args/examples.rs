@@ -23,19 +23,19 @@ Examples:
 
 pub(super) const MOVE: &str = "\
 Examples:
+  # Which nodes could take db-0?
+  kubectl pps move db-0
   # Show what a move to node-2 does, and do nothing
   kubectl pps move db-0 --to node-2 --dry-run
-  # Let it start wherever the scheduler puts it
-  kubectl pps move db-0 --anywhere
-  # The node is lost for good: all its Pods start elsewhere
+  # The node is lost: let its Pods start wherever the scheduler puts them
   kubectl pps move --node node-2 --anywhere -A";
 
 pub(super) const FORGET: &str = "\
 Examples:
-  # The node is lost for good: no Pod that is created later goes back there
-  kubectl pps forget --node node-2 -A
-  # One Pod that does not run
-  kubectl pps forget db-0";
+  # One Pod that does not run: its successor may start on any node
+  kubectl pps forget db-0
+  # All that is recorded on a node that does not come back
+  kubectl pps forget --node node-2 -A";
 
 pub(super) const PIN: &str = "\
 Examples:

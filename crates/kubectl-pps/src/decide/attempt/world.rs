@@ -12,9 +12,9 @@ use pps_core::pps::{API_VERSION, KIND};
 use pps_core::{PodIdentity, TargetReference, shorten};
 use pps_manifest::yaml::Document;
 use pps_manifest::{answer, answer_creation, review};
-use pps_simulation::Severity;
 use pps_simulation::host::ClusterHost;
 use pps_simulation::template::{findings, pods_of};
+use pps_simulation::{Severity, reason_of};
 use serde_json::{Value, json};
 
 use super::MAX_PODS;
@@ -234,12 +234,9 @@ impl World {
         let mut attempt = item.begin(&item.object);
         finish(&mut attempt, answer_creation(&item.object, &item.namespace, &self.settings, &self.host()));
         if let Some(refusal) = attempt.refusal.as_ref().filter(|_| verdict.flaws.is_empty()) {
-            // `PersistentPodState db is refused: spec.targetRef is …`
-            let reason =
-                refusal.message.split_once(" is refused: ").map_or(&*refusal.message, |(_, why)| why);
-            let field =
-                reason.split(' ').next().filter(|field| field.starts_with("spec")).unwrap_or_default();
-            answers.problems.push(item.origin.problem(field, reason, true));
+            let (field, reason) = reason_of(&refusal.message);
+            let field = field.unwrap_or_default();
+            answers.problems.push(item.origin.problem(&field, reason, true));
         }
         answers.attempts.push(attempt);
     }
