@@ -212,4 +212,22 @@ mod tests {
             "no right"
         );
     }
+
+    #[test]
+    fn openkruises_statefulsets_are_followed_beside_those_of_kubernetes() {
+        let object = |replicas: u64| json!({"metadata": {"namespace": "shop", "name": "db"}, "spec": {"replicas": replicas}});
+        let mut first = Snapshot::empty(Scope::All);
+        first.workloads.extend(Workload::read(object(1), KUBERNETES));
+        first.workloads.extend(Workload::read(object(2), KRUISE));
+        let mut live = Live::new(first);
+        let replicas = |live: &Live| {
+            let mut all: Vec<u64> = live.snapshot().workloads.iter().map(Workload::replicas).collect();
+            all.sort_unstable();
+            all
+        };
+        assert!(live.apply(Watched::KruiseWorkloads, Report::Put(Box::new(object(5)))));
+        assert_eq!(replicas(&live), [1, 5]);
+        assert!(live.apply(Watched::KruiseWorkloads, Report::Gone(Box::new(object(5)))));
+        assert_eq!(replicas(&live), [1]);
+    }
 }

@@ -365,10 +365,7 @@ fn an_annotation_is_what_the_pod_has_now_and_not_what_was_injected() {
     let facts = ask(&mut world, "db-0").facts.join("\n");
     let injected = facts.lines().find(|fact| fact.starts_with("Injected")).unwrap();
     assert!(!injected.contains(IP), "{injected}");
-    assert!(
-        facts.contains("The Pod has what is recorded of its annotations now: example.io/ip=10.0.0.5."),
-        "{facts}"
-    );
+    assert!(facts.contains("The Pod has the recorded annotation now: example.io/ip=10.0.0.5."), "{facts}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Objects that no API server would store, and names that a terminal would obey.
 
+use kubectl_pps::decide::changes::{self, waiting};
 use kubectl_pps::decide::explain::{Question, explain};
 use kubectl_pps::decide::status::status;
 use kubectl_pps::print::{self, Style};
@@ -30,7 +31,7 @@ fn anything() -> impl Strategy<Value = Value> {
 }
 
 /// Paths of fields that are read.
-const PATHS: [&str; 16] = [
+const PATHS: [&str; 20] = [
     "/spec",
     "/status",
     "/metadata/labels",
@@ -47,6 +48,10 @@ const PATHS: [&str; 16] = [
     "/status/podStates",
     "/status/packed",
     "/status/conditions",
+    "/status/updateRevision",
+    "/spec/updateStrategy",
+    "/spec/nodeName",
+    "/metadata/generation",
 ];
 
 fn put(object: &mut Value, path: &str, value: Value) {
@@ -95,6 +100,8 @@ proptest! {
         let mut texts = Vec::new();
         if let Ok(answer) = status(&snapshot, None, &hand) {
             texts.push(print::status::status(&answer, STYLE, false, true));
+            changes::changes(None, &answer);
+            waiting(&answer);
         }
         let question = Question { snapshot: &snapshot, namespace: "shop", pod: &pod, refusals: None, hand: &hand };
         if let Ok(answer) = explain(&question) {

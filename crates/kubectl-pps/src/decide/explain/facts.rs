@@ -113,7 +113,8 @@ fn injected(subject: &Subject) -> Option<String> {
 fn annotations(subject: &Subject) -> Option<String> {
     let injected = subject.injected.as_ref().filter(|injected| !injected.annotations.is_empty())?;
     let all: Vec<String> = injected.annotations.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    Some(format!("The Pod has what is recorded of its annotations now: {}.", all.join("; ")))
+    let annotations = if all.len() == 1 { "annotation" } else { "annotations" };
+    Some(format!("The Pod has the recorded {annotations} now: {}.", all.join("; ")))
 }
 
 /// `prefers zone=a (weight 100)`
