@@ -96,14 +96,15 @@ async fn states_of_pods_that_are_gone_are_dropped(cluster: &Cluster) {
     assert_eq!(answer.exit_code, 1, "{answer:?}");
     assert!(answer.stdout.contains("Dropped 2 recorded states"), "{answer:?}");
     assert!(answer.stderr.contains("kubectl pps move web-0 --anywhere -n fg-pods"), "{answer:?}");
-    assert!(answer.stderr.contains("nothing is recorded of Pod web-9"), "{answer:?}");
+    assert!(answer.stderr.contains("there is no Pod web-9, and nothing is recorded of one"), "{answer:?}");
     assert!(!answer.stderr.contains("Event"), "{answer:?}");
     pool.wait_for_entries("web", &["web-0"]).await;
     pool.wait_for_object("web", "the number to be right", SOON, |pps| pps.data["status"]["recorded"] == 1)
         .await;
     assert!(pool.event("web", "StatesForgotten").await.contains("web-1, web-2"));
     let again = run(&pool, &["forget", "web-1", "--yes"]).await;
-    assert_eq!(again.exit_code, 1, "{again:?}");
+    assert_eq!(again.exit_code, 2, "{again:?}");
+    assert!(again.stderr.contains("error: there is no Pod web-1"), "{again:?}");
 }
 
 async fn states_that_were_recorded_on_a_node_are_dropped_in_all_namespaces(cluster: &Cluster) {

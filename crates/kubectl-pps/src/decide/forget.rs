@@ -36,6 +36,8 @@ pub struct Drops {
     pub stranded: Vec<(String, String)>,
     /// Pods without a recorded state.
     pub unrecorded: Vec<String>,
+    /// Names that no Pod has, and of which nothing is recorded; each with names that are like it.
+    pub unknown: Vec<(String, Vec<String>)>,
     /// PersistentPodStates whose states cannot be read, with why.
     pub unreadable: Vec<String>,
 }
@@ -80,8 +82,16 @@ pub fn decide(snapshot: &Snapshot, which: Which<'_>) -> Result<Drops, Failure> {
             drops.objects.values().any(|states| states.contains_key(name))
                 || drops.ready.iter().any(|(_, ready)| ready == name)
         };
-        drops.unrecorded = names.iter().filter(|name| !is_known(name)).cloned().collect();
-        drops.unrecorded.dedup();
+        let mut others: Vec<String> = names.iter().filter(|name| !is_known(name)).cloned().collect();
+        others.dedup();
+        let pods = || snapshot.pods.iter().filter(|pod| snapshot.scope.contains(pod.namespace()));
+        let (unrecorded, unknown): (Vec<String>, Vec<String>) =
+            others.into_iter().partition(|name| pods().any(|pod| pod.name() == name));
+        let with_similar = |name: String| {
+            let near = similar(&name, pods().map(Pod::name));
+            (name, near)
+        };
+        (drops.unrecorded, drops.unknown) = (unrecorded, unknown.into_iter().map(with_similar).collect());
     }
     Ok(drops)
 }
@@ -128,7 +138,19 @@ impl Drops {
 
     /// Whether nothing of what was asked for is left out.
     pub fn is_complete(&self) -> bool {
-        self.ready.is_empty() && self.unrecorded.is_empty() && self.unreadable.is_empty()
+        self.ready.is_empty()
+            && self.unrecorded.is_empty()
+            && self.unknown.is_empty()
+            && self.unreadable.is_empty()
+    }
+
+    /// Whether all names on the command line are wrong.
+    pub fn is_mistaken(&self) -> bool {
+        !self.unknown.is_empty()
+            && self.objects.is_empty()
+            && self.ready.is_empty()
+            && self.unrecorded.is_empty()
+            && self.unreadable.is_empty()
     }
 
     /// What the user should know beside what is dropped.
@@ -159,6 +181,11 @@ impl Drops {
             ));
         }
         notes.extend(self.unrecorded.iter().map(|pod| format!("nothing is recorded of Pod {pod}")));
+        notes.extend(self.unknown.iter().map(|(pod, near)| {
+            let near =
+                if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
+            format!("there is no Pod {pod}, and nothing is recorded of one{near}")
+        }));
         notes.extend(self.unreadable.iter().cloned());
         notes
     }

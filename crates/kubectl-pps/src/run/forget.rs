@@ -41,6 +41,9 @@ pub(super) async fn run(
         let exists = nodes::exists(client, &snapshot, node).await;
         terminal.print(&(printable(&nothing_on(&snapshot, node, exists, &hand)) + "\n"))?;
     }
+    if drops.is_mistaken() {
+        return Err(Failure::Usage(drops.notes(&hand).join("\n")));
+    }
     for note in drops.notes(&hand) {
         terminal.say(&terminal.style_of_errors().note(&note));
     }

@@ -35,6 +35,7 @@ fn snapshot() -> Snapshot {
     snapshot.pods = vec![
         pod("db-0", true, &json!({})),
         pod("db-1", false, &json!({"kruise.io/injected-persistent-pod-state": "db"})),
+        pod("db-3", true, &json!({})),
     ];
     snapshot
 }
@@ -45,18 +46,25 @@ fn dropped(drops: &Drops) -> Vec<&str> {
 
 #[test]
 fn only_what_the_sidecar_would_not_record_again_is_dropped() {
-    let names: Vec<String> = ["db-0", "db-1", "db-2", "db-3"].map(str::to_owned).into();
+    let names: Vec<String> = ["db-0", "db-1", "db-2", "db-3", "db-00"].map(str::to_owned).into();
     let drops = decide(&snapshot(), Which::Pods(&names)).unwrap();
     assert_eq!((dropped(&drops), drops.count()), (vec!["db-1", "db-2"], 2));
     assert_eq!(drops.ready, [("prod".to_owned(), "db-0".to_owned())]);
     assert_eq!(drops.pending, [("prod".to_owned(), "db-1".to_owned())]);
     assert_eq!(drops.unrecorded, ["db-3"], "an empty entry is none");
+    assert_eq!(
+        drops.unknown,
+        [("db-00".to_owned(), vec!["db-0".to_owned(), "db-1".to_owned(), "db-3".to_owned()])]
+    );
+    assert!(!drops.is_mistaken());
+    assert!(decide(&snapshot(), Which::Pods(&names[4..])).unwrap().is_mistaken());
     assert!(!drops.is_complete());
     let notes = drops.notes(&Hand::default()).join("\n");
     for expected in [
         "to move it: kubectl pps move db-0 --anywhere -n prod",
         "to have it created again: kubectl delete pod db-1 -n prod",
         "nothing is recorded of Pod db-3",
+        "there is no Pod db-00, and nothing is recorded of one; similar names: db-0",
     ] {
         assert!(notes.contains(expected), "{notes}");
     }

@@ -58,7 +58,7 @@ impl Job<'_> {
             self.terminal.say("nothing was changed");
             return Ok(Outcome::NotWell);
         }
-        self.move_all(snapshot, &plan).await
+        self.move_all(&plan).await
     }
 
     async fn nothing(&self, snapshot: &Snapshot, others: usize) -> Result<Outcome, Failure> {
@@ -105,13 +105,12 @@ impl Job<'_> {
     }
 
     /// Moves them, and stops at the first one that does not land.
-    async fn move_all(&self, snapshot: &Snapshot, plan: &Several) -> Result<Outcome, Failure> {
+    async fn move_all(&self, plan: &Several) -> Result<Outcome, Failure> {
         let pods = plan.pods();
         let goal = self.goal();
         for (number, shown) in plan.moves.iter().enumerate() {
             let moved = &pods[..number];
-            let first = Some(snapshot).filter(|_| number == 0);
-            match self.next(shown, &plan.moves[..number], first).await {
+            match self.next(shown, &plan.moves[..number]).await {
                 Ok(Outcome::Well) => {}
                 // It has said where it is.
                 Ok(outcome) => {
@@ -130,21 +129,11 @@ impl Job<'_> {
         Ok(Outcome::Well)
     }
 
-    /// Moves the next one. All but the first one are decided again: those before it have landed somewhere.
-    async fn next(
-        &self,
-        shown: &Relocation,
-        before: &[Relocation],
-        first: Option<&Snapshot>,
-    ) -> Result<Outcome, Failure> {
-        if let Some(snapshot) = first {
-            return self.carry_out(&Mover::new(self, snapshot, shown)).await;
-        }
+    /// Moves the next one. It is decided again: those before it have landed somewhere, and the user was asked before the first.
+    async fn next(&self, shown: &Relocation, before: &[Relocation]) -> Result<Outcome, Failure> {
         let peers: Vec<&Relocation> = before.iter().filter(|one| one.workload == shown.workload).collect();
         if shown.is_serving() {
-            for peer in &peers {
-                self.wait_until_ready(peer, shown).await?;
-            }
+            self.wait_for(&peers, shown).await?;
         }
         let snapshot = self.read().await?;
         let now = match also(shown, decide(&snapshot, &self.goal().of(&shown.name())), self.args.force)? {
@@ -154,10 +143,21 @@ impl Job<'_> {
                 return Ok(Outcome::Well);
             }
         };
+        if now.is_serving() && !shown.is_serving() {
+            // It has become Ready.
+            self.wait_for(&peers, &now).await?;
+        }
         let mover = Mover::new(self, &snapshot, &now);
         let patience = if peers.is_empty() { Duration::ZERO } else { self.args.timeout };
         mover.check(&[], patience).await?;
         self.carry_out(&mover).await
+    }
+
+    async fn wait_for(&self, peers: &[&Relocation], next: &Relocation) -> Result<(), Failure> {
+        for peer in peers {
+            self.wait_until_ready(peer, next).await?;
+        }
+        Ok(())
     }
 
     /// Waits until a Pod that was moved is Ready, before another one of its workload is evicted.
