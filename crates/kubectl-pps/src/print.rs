@@ -3,6 +3,7 @@
 mod difference;
 pub mod explanation;
 pub mod forecast;
+pub mod plan;
 pub mod screen;
 mod size;
 pub mod status;

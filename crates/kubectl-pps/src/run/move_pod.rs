@@ -7,7 +7,6 @@ mod mover;
 mod several;
 mod wait;
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use kube::Client;
@@ -20,7 +19,8 @@ use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
 use crate::decide::hand::Hand;
 use crate::decide::relocate::{Decision, Destination, Goal, PodName, Removal, decide, select};
-use crate::print::{Role, Terminal, printable};
+use crate::print::plan::titled;
+use crate::print::{Terminal, printable};
 use crate::snapshot::{Node, Scope, Snapshot};
 use crate::{Failure, Outcome};
 
@@ -124,11 +124,7 @@ impl Job<'_> {
             }
         };
         let head = format!("Move Pod {name} in namespace {namespace}");
-        let mut plan = self.terminal.style().paint(Role::Strong, &printable(&head)) + "\n";
-        for (title, text) in relocation.plan() {
-            let _ = writeln!(plan, "  {title:<10}{}", printable(&text));
-        }
-        self.terminal.print(&plan)?;
+        self.terminal.print(&titled(self.terminal.style(), &head, &relocation.plan()))?;
         relocation.notes().iter().for_each(|text| self.note(text));
         if let Some(obstacle) = relocation.obstacle() {
             if !self.args.force {

@@ -7,7 +7,8 @@ use tokio::time::{Instant, sleep};
 use super::mover::{Mover, PERIOD, read_pod};
 use super::{DRY_RUN, Job, nodes};
 use crate::decide::relocate::{Also, PodName, Relocation, Several, also, decide, decide_all, so_far};
-use crate::print::{Role, Table, printable};
+use crate::print::plan::tabled;
+use crate::print::{Table, printable};
 use crate::run::rights;
 use crate::snapshot::{Pod, Scope, Snapshot};
 use crate::{Failure, Outcome};
@@ -88,7 +89,6 @@ impl Job<'_> {
             Scope::All => String::new(),
             Scope::Namespace(namespace) => format!(" in namespace {namespace}"),
         };
-        let mut text = style.paint(Role::Strong, &printable(&format!("Move {pods}{within}{how}"))) + "\n";
         let header = ["NAMESPACE", "POD", "NOW", "RECORDED", "GOES"];
         let from = usize::from(self.scope != Scope::All);
         let mut table = Table::new(style, &header[from..]);
@@ -96,12 +96,7 @@ impl Job<'_> {
             let cells: Vec<_> = row[from..].iter().map(|cell| (cell.as_str(), None)).collect();
             table.row(&cells);
         }
-        text.push_str(&table.render());
-        for step in plan.steps() {
-            text.push_str(&printable(&format!("- {step}")));
-            text.push('\n');
-        }
-        text
+        tabled(style, &format!("Move {pods}{within}{how}"), &table.render(), &plan.steps())
     }
 
     /// Moves them, and stops at the first one that does not land.
