@@ -41,7 +41,8 @@ pub fn table(findings: &[Finding], verdict: &[String], all: bool, width: usize) 
             let _ = writeln!(text, "{:INDENT$}{line}", "");
         }
         if !finding.advice.is_empty() {
-            for (index, line) in wrap(&printable(&finding.advice), width - INDENT - 3).into_iter().enumerate()
+            for (index, line) in
+                advice(&printable(&finding.advice), width - INDENT - 3).into_iter().enumerate()
             {
                 let mark = if index == 0 { "-> " } else { "   " };
                 let _ = writeln!(text, "{:INDENT$}{mark}{line}", "");
@@ -53,6 +54,23 @@ pub fn table(findings: &[Finding], verdict: &[String], all: bool, width: usize) 
         let _ = writeln!(text, "{line}");
     }
     text
+}
+
+/// An advice in lines. A command at its end is not broken, if a line has room for it: it may be copied.
+fn advice(text: &str, width: usize) -> Vec<String> {
+    const COMMAND: &str = ": kubectl ";
+    match text.rsplit_once(COMMAND) {
+        Some((before, words))
+            if text.chars().count() > width
+                && !words.contains([';', ':'])
+                && words.chars().count() + COMMAND.len() - 2 <= width =>
+        {
+            let mut lines = wrap(&format!("{before}:"), width);
+            lines.push(format!("kubectl {words}"));
+            lines
+        }
+        _ => wrap(text, width),
+    }
 }
 
 /// How many findings of each severity there are.
@@ -181,6 +199,15 @@ mod tests {
         }
         let table = table(&findings, &[], true, WIDTH);
         assert!(table.contains("\u{fffd}[2Jx y\u{fffd}31m"), "{table}");
+    }
+
+    #[test]
+    fn a_command_at_the_end_of_an_advice_is_not_broken() {
+        let text = "correct it; for all of it: kubectl describe pps queue -n without";
+        assert_eq!(advice(text, 80), [text]);
+        let broken = ["correct it; for all of it:", "kubectl describe pps queue -n without"];
+        assert_eq!(advice(text, 40), broken);
+        assert!(advice(text, 20).iter().all(|line| line.len() <= 20));
     }
 
     #[test]

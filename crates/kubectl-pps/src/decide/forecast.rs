@@ -259,17 +259,23 @@ pub fn forecast(
     forecast.already_pending.sort();
     forecast.not_simulated.sort();
     forecast.not_simulated.dedup();
-    forecast.advice = advice(&forecast.pods, hand);
+    forecast.advice = advice(&forecast.pods, &gone, hand);
     let mut said = BTreeSet::new();
     forecast.notes.retain(|note| said.insert(note.clone()));
     Ok(forecast)
 }
 
 /// How to let a Pod start elsewhere that only its recorded state would keep Pending.
-fn advice(pods: &[PodForecast], hand: &Hand) -> Option<Advice> {
+fn advice(pods: &[PodForecast], gone: &[String], hand: &Hand) -> Option<Advice> {
     let is_held = |pod: &&PodForecast| pod.then == Then::Pending && !pod.without_its_state.is_empty();
     let held: Vec<&PodForecast> = pods.iter().filter(is_held).collect();
     let first = held.first()?;
+    let is_one_namespace = held.iter().all(|pod| pod.namespace == first.namespace);
+    if let ([node], true, true) = (gone, held.len() > 1, is_one_namespace) {
+        let text = format!("{} Pods wait for {node}. To let them start elsewhere", held.len());
+        let command = hand.pps(&format!("move --node {node} --anywhere"), &first.namespace);
+        return Some(Advice { text, command });
+    }
     let text = match held.len() {
         1 => format!("{} would wait for what is recorded of it. To let it start elsewhere", first.pod),
         count => format!("{count} Pods would wait for what is recorded of them. To let one start elsewhere"),

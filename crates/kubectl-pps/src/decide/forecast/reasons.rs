@@ -31,14 +31,14 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// `node-3 and node-5 are cordoned`, or `998 nodes: the Pod's recorded state requires zone a`.
+    /// `node-3 and node-5 are cordoned`, or `the Pod's recorded state requires zone a (excludes 998 nodes)`.
     pub(super) fn in_words(&self) -> String {
         let nodes =
             if self.nodes <= NAMED { list(&self.names, "and") } else { format!("{} nodes", self.nodes) };
         match (self.what, self.nodes) {
             (ExclusionKind::Cordon, 1) => format!("{nodes} is cordoned"),
             (ExclusionKind::Cordon, _) => format!("{nodes} are cordoned"),
-            _ => format!("{nodes}: {}", self.text),
+            _ => format!("{} (excludes {nodes})", self.text),
         }
     }
 }

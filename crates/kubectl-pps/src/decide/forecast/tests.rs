@@ -113,7 +113,7 @@ fn a_pod_that_requires_its_node_would_be_pending_and_the_reasons_are_counted() {
     assert_eq!((first.nodes, first.from_pps, first.what), (2, true, ExclusionKind::RequiredAffinity));
     assert_eq!(
         pod.why,
-        "n2 and n3: the Pod's recorded state requires kubernetes.io/hostname n1; n1 is cordoned. Without its recorded \
+        "the Pod's recorded state requires kubernetes.io/hostname n1 (excludes n2 and n3); n1 is cordoned. Without its recorded \
          state, n2 and n3 could take it"
     );
     assert_eq!(answer.outcome(), Outcome::NotWell);
@@ -136,7 +136,7 @@ fn a_lost_zone_takes_all_its_nodes_away() {
     assert_eq!((pod.pod.as_str(), pod.then), ("db-1", Then::Pending));
     assert_eq!(
         pod.why,
-        "n1 and n2: the Pod's recorded state requires topology.kubernetes.io/zone b. Without its recorded state, n1 and n2 \
+        "the Pod's recorded state requires topology.kubernetes.io/zone b (excludes n1 and n2). Without its recorded state, n1 and n2 \
          could take it"
     );
 }
@@ -192,7 +192,7 @@ fn pods_of_other_namespaces_take_room_and_each_namespace_is_simulated_by_itself(
     full.pods.push(pod("other", "db-0", "n2"));
     let answer = ask(&full, drain("n1"));
     assert_eq!(answer.pods[0].then, Then::Pending);
-    assert!(answer.pods[0].why.contains("n2: no room for one more Pod"), "{}", answer.pods[0].why);
+    assert!(answer.pods[0].why.contains("no room for one more Pod (excludes n2)"), "{}", answer.pods[0].why);
 }
 
 #[test]
@@ -379,4 +379,12 @@ fn a_pod_that_its_recorded_state_keeps_gets_advice_for_the_cluster_that_was_aske
     assert_eq!(advice.text, "db-0 would wait for what is recorded of it. To let it start elsewhere");
     assert_eq!(advice.command, "kubectl pps move db-0 --anywhere -n shop --context prod");
     assert_eq!(ask(&cluster(ZONE, false), drain("n1")).advice, None);
+
+    // One command is enough for the Pods of a node that is gone.
+    let mut snapshot = cluster(HOSTNAME, false);
+    snapshot.pps = vec![pps("shop", HOSTNAME, false, &[("db-0", "n4", "n4"), ("db-1", "n4", "n4")])];
+    snapshot.pods = vec![pod("shop", "db-0", "n4"), pod("shop", "db-1", "n4")];
+    let advice = ask(&snapshot, Question::WithoutNodes(vec!["n4".into()])).advice.unwrap();
+    assert_eq!(advice.text, "2 Pods wait for n4. To let them start elsewhere");
+    assert_eq!(advice.command, "kubectl pps move --node n4 --anywhere -n shop");
 }

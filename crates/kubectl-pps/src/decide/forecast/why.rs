@@ -48,7 +48,7 @@ pub(super) fn why_pending(
     let more: usize = excluded_by.iter().skip(REASONS).map(|reason| reason.nodes).sum();
     if more > 0 {
         let nodes = if more == 1 { "1 node".to_owned() } else { format!("{more} nodes") };
-        listed.push(format!("{nodes}: other reasons"));
+        listed.push(format!("other reasons (exclude {nodes})"));
     }
     let text = listed.join("; ");
     if without_its_state.is_empty() {
