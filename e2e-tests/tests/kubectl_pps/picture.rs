@@ -55,6 +55,9 @@ async fn the_readme_has_a_picture_of_the_plugin() -> Result<()> {
     screen.show("status", &status.stdout);
 
     let drawn = screen.draw();
+    for line in text_of(&drawn) {
+        ensure!(line.chars().count() <= 80, "the terminal would break this line anywhere: {line}");
+    }
     let file = repository_file(PICTURE);
     if env::var("UPDATE").is_ok_and(|value| value == "1") {
         fs::write(&file, &drawn).with_context(|| format!("cannot write {}", file.display()))?;
