@@ -243,6 +243,26 @@ async fn what_is_in_the_way_is_said_and_nothing_is_changed(cluster: &Cluster) {
     assert!(!now.annotations.contains_key(RECORD_ANNOTATION), "{:?}", now.annotations);
     assert_eq!(pool.states("web").await["web-0"]["nodeName"], home);
 
+    // The API server evicts no Pod that has two budgets, whatever they allow.
+    for name in ["one", "two"] {
+        let budget = json!({"apiVersion": policy, "kind": "PodDisruptionBudget",
+            "metadata": {"namespace": "mv-refuse", "name": name},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+        cluster.apply_objects(&[budget]).await.unwrap();
+    }
+    cluster.nodes.uncordon(&others[1]).await.unwrap();
+    for args in [&["--yes"][..], &["--dry-run"]] {
+        let answer = run(&pool, &[&["move", "web-0", "--to", &others[1]], args].concat()).await;
+        assert_eq!(answer.exit_code, 2, "{answer:?}");
+        assert!(answer.stderr.contains("more than one PodDisruptionBudget"), "{answer:?}");
+        assert!(answer.stderr.contains("Pod web-0 was left alone: nothing was changed"), "{answer:?}");
+    }
+    let now = web_0(&pool).await;
+    assert!(!now.annotations.contains_key(RECORD_ANNOTATION), "{:?}", now.annotations);
+    assert_eq!(pool.states("web").await["web-0"]["nodeName"], home);
+    cluster.control_plane.kubectl(&["delete", "pdb", "one", "two", "-n", "mv-refuse"]).await.unwrap();
+    cluster.nodes.cordon(&others[1]).await.unwrap();
+
     // With --force it goes on, and is Pending then.
     cluster.control_plane.kubectl(&["delete", "pdb", "all", "-n", "mv-refuse"]).await.unwrap();
     let answer = run(&pool, &["move", "web-0", "--anywhere", "--force", "--yes"]).await;

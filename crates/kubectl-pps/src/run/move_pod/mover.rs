@@ -21,6 +21,8 @@ use crate::run::rights;
 use crate::run::states::{Address, TRIES, publish};
 use crate::snapshot::{Pod, Snapshot};
 
+/// What the API server says of a webhook that it does not ask in a dry run.
+const NO_DRY_RUN: &str = "does not support dry run";
 /// How often something is read again.
 pub(super) const PERIOD: Duration = Duration::from_millis(500);
 
@@ -108,20 +110,40 @@ impl<'a> Mover<'a> {
             set_state(&object, &relocation.pod, after.as_ref())
                 .map_err(|error| self.address.refused(&format!("{error}; nothing was changed")))?;
         }
-        match relocation.present.as_ref().filter(|one| one.removal == Removal::Evict && !one.is_stranded) {
-            Some(present) => self.wait_for_budget(&present.uid, patience).await,
+        match relocation.present.as_ref().filter(|one| !one.is_stranded) {
+            Some(present) => self.rehearse(present, patience).await,
             None => Ok(()),
         }
     }
 
-    async fn wait_for_budget(&self, uid: &str, patience: Duration) -> Result<(), Failure> {
+    /// Asks whether the Pod may be evicted or deleted: what is recorded must not be changed for a Pod that stays. A budget may
+    /// take so long to allow it.
+    async fn rehearse(&self, present: &Present, patience: Duration) -> Result<(), Failure> {
         let Relocation { namespace, pod, .. } = self.relocation;
         let deadline = Instant::now() + patience;
         let mut has_said = false;
         loop {
-            let evict = Write::evict(namespace, pod, uid).as_dry_run();
-            let Err(WriteError::Disruption(why)) = write::send(self.client, evict).await else {
-                return Ok(());
+            let write = match present.removal {
+                Removal::None | Removal::Stay => return Ok(()),
+                Removal::Evict => Write::evict(namespace, pod, &present.uid),
+                Removal::Delete => {
+                    let now = self.read_pod().await?.unwrap_or_default();
+                    let version = now["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+                    Write::delete(self.pod_right("delete", "pods"), self.pod_path(), &present.uid, version)
+                }
+            };
+            let why = match write::send(self.client, write.as_dry_run()).await {
+                // What has become of the Pod meanwhile is found out before anything is written.
+                Ok(_) | Err(WriteError::NotFound | WriteError::Conflict(_)) => return Ok(()),
+                // Such a webhook is only asked when it is done.
+                Err(WriteError::Refused(text) | WriteError::Failed(text)) if text.contains(NO_DRY_RUN) => {
+                    return Ok(());
+                }
+                Err(WriteError::Disruption(why)) => why,
+                Err(error) => {
+                    let left = format!("Pod {pod} was left alone: nothing was changed");
+                    return Err(Failure::from(error).with(&left));
+                }
             };
             if Instant::now() >= deadline {
                 return Err(Failure::Refused(format!(
@@ -145,7 +167,23 @@ impl<'a> Mover<'a> {
         }
         let mut done = Vec::new();
         let result = self.write_all(&mut done).await;
-        result.map_err(|failure| so_far(failure, &done))
+        result.map_err(|failure| self.so_far(failure, &done))
+    }
+
+    /// A failure after something was done says what, how to go on, and how to go back.
+    fn so_far(&self, failure: Failure, done: &[&str]) -> Failure {
+        if done.is_empty() {
+            return failure;
+        }
+        let Relocation { namespace, pod, present, .. } = self.relocation;
+        let back = match present.as_ref().filter(|one| one.removal == Removal::Evict && !one.is_stranded) {
+            Some(Present { node: Some(node), .. }) => {
+                format!("; to call it off: {}", self.hand.pps(&format!("move {pod} --to {node}"), namespace))
+            }
+            _ => String::new(),
+        };
+        let done = done.join("; ");
+        failure.with(&format!("Done so far: {done}. To go on from here, run the same command again{back}"))
     }
 
     /// Does all that has to be written, and notes what was done.
@@ -281,10 +319,14 @@ impl<'a> Mover<'a> {
                     }
                 }
                 // Kubernetes deletes it without an eviction.
-                Err(WriteError::Disruption(_)) if self.is_stranded() => return Ok(()),
+                Err(WriteError::Disruption(_) | WriteError::Refused(_) | WriteError::Failed(_))
+                    if self.is_stranded() =>
+                {
+                    return Ok(());
+                }
                 Err(WriteError::Disruption(why)) => {
                     return Err(Failure::Refused(format!(
-                        "a PodDisruptionBudget forbids to evict Pod {pod} now: {why}\nwhat is recorded is changed already: run the command again when the budget allows it, or call it off with --to and the node that the Pod is on"
+                        "a PodDisruptionBudget forbids to evict Pod {pod} now: {why}"
                     )));
                 }
                 Err(error) => return Err(error.into()),
@@ -292,15 +334,4 @@ impl<'a> Mover<'a> {
         }
         Err(Failure::Refused(format!("Pod {pod} changes all the time; run the command again")))
     }
-}
-
-/// A failure after something was done says what, and how to go on.
-fn so_far(failure: Failure, done: &[&str]) -> Failure {
-    if done.is_empty() {
-        return failure;
-    }
-    failure.with(&format!(
-        "Done so far: {}. Run the same command again, and it goes on from here",
-        done.join("; ")
-    ))
 }

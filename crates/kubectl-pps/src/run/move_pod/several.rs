@@ -127,32 +127,30 @@ impl Job<'_> {
     /// Moves the next one. It is decided again: those before it have landed somewhere, and the user was asked before the first.
     async fn next(&self, shown: &Relocation, before: &[Relocation]) -> Result<Outcome, Failure> {
         let peers: Vec<&Relocation> = before.iter().filter(|one| one.workload == shown.workload).collect();
-        if shown.is_serving() {
-            self.wait_for(&peers, shown).await?;
-        }
-        let snapshot = self.read().await?;
-        let now = match also(shown, decide(&snapshot, &self.goal().of(&shown.name())), self.args.force)? {
-            Also::Go(now) => *now,
-            Also::Skip(text) => {
-                self.print(&text)?;
-                return Ok(Outcome::Well);
+        let mut has_waited = peers.is_empty();
+        let (snapshot, now) = loop {
+            let snapshot = self.read().await?;
+            let decision = decide(&snapshot, &self.goal().of(&shown.name()));
+            let now = match also(shown, decision, self.args.force)? {
+                Also::Go(now) => *now,
+                Also::Skip(text) => {
+                    self.print(&text)?;
+                    return Ok(Outcome::Well);
+                }
+            };
+            // It may have become Ready meanwhile.
+            if has_waited || !now.is_serving() {
+                break (snapshot, now);
             }
+            for peer in &peers {
+                self.wait_until_ready(peer, &now).await?;
+            }
+            has_waited = true;
         };
-        if now.is_serving() && !shown.is_serving() {
-            // It has become Ready.
-            self.wait_for(&peers, &now).await?;
-        }
         let mover = Mover::new(self, &snapshot, &now);
         let patience = if peers.is_empty() { Duration::ZERO } else { self.args.timeout };
         mover.check(&[], patience).await?;
         self.carry_out(&mover).await
-    }
-
-    async fn wait_for(&self, peers: &[&Relocation], next: &Relocation) -> Result<(), Failure> {
-        for peer in peers {
-            self.wait_until_ready(peer, next).await?;
-        }
-        Ok(())
     }
 
     /// Waits until a Pod that was moved is Ready, before another one of its workload is evicted.
