@@ -13,7 +13,10 @@ pub fn similar<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
         .filter_map(|other| {
             let distance = distance(name, other)?;
             let is_part = name.len() > 2 && (other.starts_with(name) || name.starts_with(other));
-            (distance <= allowed || is_part).then_some((distance, other))
+            // The name of a workload in place of one of its Pods, and the other way round.
+            let is_number = |rest: &str| rest.starts_with('-') && rest[1..].parse::<u64>().is_ok();
+            let is_pod = other.strip_prefix(name).or_else(|| name.strip_prefix(other)).is_some_and(is_number);
+            (distance <= allowed || is_part || is_pod).then_some((distance, other))
         })
         .collect();
     near.sort_unstable();
@@ -52,6 +55,8 @@ mod tests {
         assert_eq!(similar("coredns", pods), ["coredns-x"]);
         assert_eq!(similar("something-else-0", pods), [""; 0]);
         assert_eq!(similar("", pods), [""; 0]);
+        assert_eq!(similar("z", ["z-0", "z-1", "x-yz", "z-a"]), ["z-0", "z-1"]);
+        assert_eq!(similar("z-0", ["z", "w"]), ["z"]);
         assert_eq!(distance("kitten", "sitting"), Some(3));
     }
 }

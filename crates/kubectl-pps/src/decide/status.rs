@@ -161,7 +161,7 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
             command: hand.pps(&format!("pin {} --required zone", key.name), &key.namespace),
         });
     }
-    status.advice = advice::advice(&status, hand);
+    status.advice = advice::advice(snapshot, &status, hand);
     if status.is_empty() && status.unseen.is_empty() {
         status.advice.push(advice::of_none(&snapshot.scope, hand));
     }

@@ -1,9 +1,11 @@
 //! `watch`: the table of `status`, again whenever something changes.
 
 use std::fmt::Write as _;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::LocalBoxFuture;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::status::{WANTED, hand, scope};
@@ -16,12 +18,12 @@ use crate::decide::hand::Hand;
 use crate::decide::status::{Status, status};
 use crate::print::screen::{Screen, style_for};
 use crate::print::{self, Role, Terminal, printable};
-use crate::snapshot::{Live, Scope};
+use crate::snapshot::{Live, Scope, Snapshot};
 use crate::{Failure, Outcome};
 
 /// How long changes are gathered before they are shown.
 const PAUSE: Duration = Duration::from_millis(300);
-/// How often everything is read again where a watch is not allowed.
+/// How often everything is read again where a watch is not allowed, or has failed.
 const POLL: Duration = Duration::from_secs(5);
 /// About a hundred years.
 const NEVER: Duration = Duration::from_hours(24 * 365 * 100);
@@ -36,6 +38,8 @@ struct Show<'a> {
     shown: Option<Status>,
     /// Why it is not known whether this is how it is now.
     lost: Option<String>,
+    /// Whether that was said.
+    is_loss_told: bool,
     notes: Vec<String>,
 }
 
@@ -55,6 +59,7 @@ pub(super) async fn run(
         screen: Screen::default(),
         shown: None,
         lost: None,
+        is_loss_told: false,
         notes: Vec::new(),
     };
     let answer = status(&first, args.workload.as_deref(), &show.hand)?;
@@ -66,6 +71,9 @@ pub(super) async fn run(
     let mut ticks = interval(PAUSE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut is_changed, mut is_polled, mut polled) = (false, false, Instant::now());
+    // A poll may take minutes, and the interrupt must not wait for it, nor get lost.
+    let mut poll: Option<LocalBoxFuture<Result<Snapshot, Failure>>> = None;
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
     loop {
         if let Some(shown) = show.shown.as_ref().filter(|_| args.until_ready.is_some())
             && waiting(shown).is_none()
@@ -78,7 +86,6 @@ pub(super) async fn run(
             one = news.next() => match one {
                 Some(News::Report(watched, report)) => {
                     is_changed |= live.apply(watched, report);
-                    is_changed |= show.lost.take().is_some();
                 }
                 Some(News::Forbidden(watched)) => {
                     let note = format!("you may not watch {watched}, so everything is read again each {POLL:?}");
@@ -93,13 +100,23 @@ pub(super) async fn run(
                 }
                 None => return Err(Failure::Unreadable("the API server ends all watches".into())),
             },
-            _ = ticks.tick() => {
-                if is_polled && polled.elapsed() > POLL {
-                    match Box::pin(read(&connected.client, &scope, WANTED)).await {
-                        Ok(snapshot) => live = Live::new(snapshot),
-                        Err(failure) => show.lost = Some(failure.to_string()),
+            read = finished(&mut poll) => {
+                poll = None;
+                (is_changed, polled) = (true, Instant::now());
+                match read {
+                    Ok(snapshot) => {
+                        // What the former watches have missed is known again, and they may be silent for long.
+                        if show.lost.take().is_some() {
+                            news = watch(&connected.client, &scope, &snapshot);
+                        }
+                        live = Live::new(snapshot);
                     }
-                    (is_changed, polled) = (true, Instant::now());
+                    Err(failure) => show.lost = Some(failure.to_string()),
+                }
+            }
+            _ = ticks.tick() => {
+                if (is_polled || show.lost.is_some()) && poll.is_none() && polled.elapsed() > POLL {
+                    poll = Some(Box::pin(read(&connected.client, &scope, WANTED)));
                 }
                 let is_resized = terminal.is_terminal() && show.screen.is_of_another_size(terminal.size());
                 if is_changed || is_resized {
@@ -115,8 +132,16 @@ pub(super) async fn run(
                 terminal.say(&terminal.style_of_errors().error(&show.late(args.until_ready.unwrap_or(NEVER))));
                 return Ok(Outcome::NotWell);
             }
-            _ = tokio::signal::ctrl_c() => return Ok(Outcome::Well),
+            _ = &mut interrupted => return Ok(Outcome::Well),
         }
+    }
+}
+
+/// The result of a poll; never, if there is none.
+async fn finished<T>(poll: &mut Option<LocalBoxFuture<'_, T>>) -> T {
+    match poll {
+        Some(poll) => poll.await,
+        None => std::future::pending().await,
     }
 }
 
@@ -152,8 +177,13 @@ impl Show<'_> {
                     self.terminal.say(&self.terminal.style_of_errors().note(note));
                 }
             }
-            if let Some(why) = &self.lost {
-                let note = format!("connection lost, trying again: {why}");
+            let note = match &self.lost {
+                Some(why) if !self.is_loss_told => Some(format!("connection lost, trying again: {why}")),
+                None if self.is_loss_told => Some("connected again".to_owned()),
+                _ => None,
+            };
+            self.is_loss_told = self.lost.is_some();
+            if let Some(note) = note {
                 self.terminal.say(&self.terminal.style_of_errors().note(&note));
             }
             let time = now();

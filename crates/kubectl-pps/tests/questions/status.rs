@@ -138,6 +138,28 @@ fn twelve_pods_that_are_pinned_alike_say_it_once() {
 }
 
 #[test]
+fn a_pod_that_could_not_come_back_to_its_cordoned_node_is_named() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[HOSTNAME]));
+    world.workload("web", 1, &required(&[ZONE]));
+    for workload in ["db", "web"] {
+        world.ready_pod(workload, 0, "node-3");
+        world.record(workload, &format!("{workload}-0"), "node-3");
+    }
+    assert_eq!(ask(&mut world, None).advice, []);
+    world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
+    let answer = ask(&mut world, None);
+    assert_eq!(answer.outcome(), Outcome::Well, "it runs");
+    assert_eq!(answer.advice.len(), 1, "web-0 may start elsewhere in its zone: {:?}", answer.advice);
+    let words =
+        "db-0 is on a cordoned node that it must come back to: it would be Pending if it were created again";
+    assert_eq!(
+        (answer.advice[0].text.as_str(), answer.advice[0].command.as_str()),
+        (words, "kubectl pps explain db-0")
+    );
+}
+
+#[test]
 fn a_node_that_no_node_can_be_called_is_not_given_to_a_command() {
     let mut world = World::new();
     world.workload("db", 0, &required(&[HOSTNAME]));

@@ -103,7 +103,11 @@ fn injected(subject: &Subject) -> Option<String> {
         parts.push(format!("requires {}", words(&injected.required)));
     }
     parts.extend(injected.preferred.iter().map(preference));
-    let what = if parts.is_empty() { "which values is not known".to_owned() } else { parts.join("; ") };
+    let what = match (parts.is_empty(), &subject.spec) {
+        (true, Some(_)) => "no label of a node".to_owned(),
+        (true, None) => "which values is not known".to_owned(),
+        (false, _) => parts.join("; "),
+    };
     let foreign = subject.pps.is_none_or(|pps| pps.name() != injected.pps);
     let from = if foreign { format!(" from PersistentPodState {}", injected.pps) } else { String::new() };
     Some(format!("Injected{from} {when}: {what}."))

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{Drift, DriftKind, Phase, Pin, Problem, Row, Status, Strength, short};
 use crate::decide::hand::Hand;
 use crate::decide::names::list;
-use crate::snapshot::Scope;
+use crate::snapshot::{Scope, Snapshot};
 
 /// How many Pods a line names.
 const SHOWN: usize = 3;
@@ -24,7 +24,7 @@ pub struct Advice {
 }
 
 /// The advice for a status, the most important first.
-pub(super) fn advice(status: &Status, hand: &Hand) -> Vec<Advice> {
+pub(super) fn advice(snapshot: &Snapshot, status: &Status, hand: &Hand) -> Vec<Advice> {
     let mut all = Vec::new();
     let rows =
         |is_meant: &dyn Fn(&Row) -> bool| status.pods.iter().filter(|row| is_meant(row)).collect::<Vec<_>>();
@@ -90,6 +90,16 @@ pub(super) fn advice(status: &Status, hand: &Hand) -> Vec<Advice> {
             &if is_dns_subdomain(&node) { format!("forget --node {node}") } else { "forget POD".to_owned() },
         );
     }
+    let is_shut = |row: &Row| {
+        let node = row.node.as_deref().and_then(|name| snapshot.node(name));
+        node.is_some_and(|node| node.is_cordoned() && must_be_on(row, node.name()))
+    };
+    add(
+        &rows(&is_shut),
+        "is on a cordoned node that it must come back to: it would be Pending if it were created again",
+        "are on cordoned nodes that they must come back to: they would be Pending if they were created again",
+        "explain POD",
+    );
     all.extend(lost_node(status, hand));
     if status.problems.iter().any(is_of_installation) {
         let text = "To see what is wrong with the installation".to_owned();
@@ -102,16 +112,11 @@ pub(super) fn advice(status: &Status, hand: &Hand) -> Vec<Advice> {
 fn lost_node(status: &Status, hand: &Hand) -> Option<Advice> {
     let mut by_node: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in &status.pods {
-        let waits_for = |node: &&str| {
-            let is_host = |pin: &&Pin| pin.strength == Strength::Required && short(&pin.key) == "hostname";
-            row.phase == Phase::Pending
-                && row.pinned_by.iter().filter(is_host).any(|pin| pin.value.as_deref() == Some(node))
-        };
         let is_own = |drift: &Drift| drift.kind == DriftKind::OwnNodeGone;
         let node = row.drift.iter().find_map(|drift| {
             let gone = matches!(drift.kind, DriftKind::OwnNodeGone | DriftKind::NodeGone);
             let node = drift.text.strip_suffix(super::drift::IS_GONE).filter(|_| gone)?;
-            (is_own(drift) || waits_for(&node)).then_some(node)
+            (is_own(drift) || row.phase == Phase::Pending && must_be_on(row, node)).then_some(node)
         });
         if let Some(node) = node.filter(|node| is_dns_subdomain(node)) {
             by_node.entry(node).or_default().push(row);
@@ -127,6 +132,12 @@ fn lost_node(status: &Status, hand: &Hand) -> Option<Advice> {
         without_namespace(hand, &format!("{words} -A"))
     };
     Some(Advice { text, command })
+}
+
+/// Whether what pins a Pod requires this very node.
+fn must_be_on(row: &Row, node: &str) -> bool {
+    let is_host = |pin: &&Pin| pin.strength == Strength::Required && short(&pin.key) == "hostname";
+    row.pinned_by.iter().filter(is_host).any(|pin| pin.value.as_deref() == Some(node))
 }
 
 /// Whether a problem is not one of the object: the sidecar, the policy or the definition is missing or another one.
