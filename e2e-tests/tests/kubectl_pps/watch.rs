@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
-use super::answers::{assert_exit, plugin};
+use super::answers::{assert_exit, plugin, until};
 use crate::support::{HOSTNAME, Pool, TIMEOUT, homes};
 
 pub(super) async fn prints_a_line_for_each_change(cluster: &Cluster) {
@@ -59,6 +59,7 @@ pub(super) async fn waits_until_all_pods_are_ready(cluster: &Cluster) {
     cluster.nodes.cordon("watch-ready-0").await.unwrap();
     cluster.create_stateful_set(&pool.stateful_set("web", 1).persistent(HOSTNAME, "", "")).await.unwrap();
     pool.wait_for_object("web", "the object", TIMEOUT, |_| true).await;
+    until(&pool, &["status"], 1, |text| text.contains("web-0 is Pending")).await;
     let user = plugin(cluster, "admin");
     let answer = user.run(&["watch", "web", "-n", "watch-ready", "--until-ready", "1s"]).await.unwrap();
     assert_exit(&answer, 1);
