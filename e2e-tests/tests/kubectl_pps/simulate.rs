@@ -160,8 +160,8 @@ async fn a_pod_that_requires_its_node_stays_pending_as_forecast(cluster: &Cluste
     drain(&pool, &node).await;
     assert_eq!(landed(&pool, "web-0", &before["web-0"].uid).await, None);
     let pending = simulate(&pool, &["--drain", &node]).await;
-    assert!(pending.stdout.contains("Pending already, and not counted here: web-0."), "{pending:?}");
-    assert_eq!(pending.exit_code, 0, "the drain changes nothing");
+    assert!(pending.stdout.contains("1 Pod would be Pending (it is so now)."), "{pending:?}");
+    assert_eq!(pending.exit_code, 1, "the drain changes nothing, but the Pod is not well");
 }
 
 /// A line without colours.

@@ -3,6 +3,7 @@
 //! The cluster as it was read becomes a scenario of `pps_simulation`, in which the policy's own code decides. Each
 //! namespace is simulated by itself: the Pods of all others take room, and stay.
 
+mod advice;
 mod answer;
 mod question;
 mod reasons;
@@ -31,8 +32,6 @@ pub struct Forecast {
     pub question: String,
     /// The Pods that something would happen to, by namespace and name.
     pub pods: Vec<PodForecast>,
-    /// Pods that are Pending now, and that nothing would change for.
-    pub already_pending: Vec<PodName>,
     /// Rollouts that would not reach all Pods.
     pub stopped_rollouts: Vec<StoppedRollout>,
     /// The recorded states that would be dropped after the grace period for missing nodes.
@@ -42,24 +41,14 @@ pub struct Forecast {
     /// Whether nodes are drained: `kubectl drain` refuses some Pods.
     #[serde(skip)]
     pub is_drain: bool,
-    /// What to do about it.
-    pub advice: Option<Advice>,
+    /// What to do about it, step by step.
+    pub advice: Vec<Advice>,
     /// What else one should know.
     pub notes: Vec<String>,
     /// What could not be read.
     pub unseen: Vec<String>,
     /// Whether the answer is incomplete because of it.
     pub incomplete: bool,
-}
-
-/// A Pod.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PodName {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub pod: String,
 }
 
 /// A rollout that would stop at a Pod that does not become Ready.
@@ -100,6 +89,8 @@ pub struct PodForecast {
     pub node_now: Option<String>,
     /// How it would be.
     pub then: Then,
+    /// Whether it is so now: nothing changes for it, and it does not run.
+    pub already: bool,
     /// The node that it would be on; one of `may_land_on`.
     pub node_then: Option<String>,
     /// The scheduler would take one of these nodes.
@@ -235,12 +226,6 @@ pub fn forecast(
             only.iter().any(|key| key.namespace == namespace && key.name == name)
         };
         forecast.stopped_rollouts.retain(|one| is_meant(&one.namespace, &one.workload));
-        forecast.already_pending.retain(|one| {
-            snapshot
-                .pod(&one.namespace, &one.pod)
-                .and_then(crate::snapshot::Pod::owner)
-                .is_some_and(|(owner, _)| is_meant(&one.namespace, &owner.name))
-        });
         let unknown = only.iter().filter(|key| key.kind != "StatefulSet");
         let note = |key: &WorkloadKey| format!("{}/{}: this kind is not simulated", key.kind, key.name);
         forecast.notes.extend(unknown.map(note));
@@ -256,32 +241,12 @@ pub fn forecast(
     }
     add_unseen(&mut forecast, snapshot);
     forecast.pods.sort_by(|one, other| order(one).cmp(&order(other)));
-    forecast.already_pending.sort();
     forecast.not_simulated.sort();
     forecast.not_simulated.dedup();
-    forecast.advice = advice(&forecast.pods, &gone, hand);
+    forecast.advice = advice::advice(snapshot, question, &forecast.pods, hand);
     let mut said = BTreeSet::new();
     forecast.notes.retain(|note| said.insert(note.clone()));
     Ok(forecast)
-}
-
-/// How to let a Pod start elsewhere that only its recorded state would keep Pending.
-fn advice(pods: &[PodForecast], gone: &[String], hand: &Hand) -> Option<Advice> {
-    let is_held = |pod: &&PodForecast| pod.then == Then::Pending && !pod.without_its_state.is_empty();
-    let held: Vec<&PodForecast> = pods.iter().filter(is_held).collect();
-    let first = held.first()?;
-    let is_one_namespace = held.iter().all(|pod| pod.namespace == first.namespace);
-    if let ([node], true, true) = (gone, held.len() > 1, is_one_namespace) {
-        let text = format!("{} Pods wait for {node}. To let them start elsewhere", held.len());
-        let command = hand.pps(&format!("move --node {node} --anywhere"), &first.namespace);
-        return Some(Advice { text, command });
-    }
-    let text = match held.len() {
-        1 => format!("{} would wait for what is recorded of it. To let it start elsewhere", first.pod),
-        count => format!("{count} Pods would wait for what is recorded of them. To let one start elsewhere"),
-    };
-    let command = hand.pps(&format!("move {} --anywhere", first.pod), &first.namespace);
-    Some(Advice { text, command })
 }
 
 /// Says that Pods of other namespaces lose their nodes, too: a node that is drained or lost is that of all namespaces. An
@@ -327,10 +292,15 @@ fn namespaces(
             let with_workload: BTreeSet<&str> =
                 snapshot.workloads.iter().map(crate::snapshot::Workload::namespace).collect();
             let named = question.namespaces();
+            // A Pod without a node may wait for one of them.
+            let asks_about_nodes = !matches!(question, Question::Spec(_));
             let touched = snapshot
                 .pods
                 .iter()
-                .filter(|pod| pod.node().is_some_and(|node| question.concerns(snapshot, node)))
+                .filter(|pod| match pod.node() {
+                    Some(node) => question.concerns(snapshot, node),
+                    None => asks_about_nodes && !pod.is_finished(),
+                })
                 .map(crate::snapshot::Pod::namespace)
                 .filter(|namespace| with_workload.contains(namespace));
             touched.map(str::to_owned).chain(named).collect()

@@ -33,9 +33,8 @@ pub fn forecast(forecast: &Forecast, style: Style, is_wide: bool, has_namespaces
         }
         summary(&mut text, forecast);
     }
-    already_pending(&mut text, forecast, has_namespaces);
     stopped(&mut text, forecast);
-    if let Some(advice) = &forecast.advice {
+    for advice in &forecast.advice {
         text.command("", &advice.text, &advice.command);
     }
     forgotten(&mut text, forecast);
@@ -158,9 +157,17 @@ fn pods(count: usize) -> String {
 /// How many Pods would be how: the numbers add up to the rows of the table.
 fn summary(text: &mut Text, forecast: &Forecast) {
     let count = |then: Then| forecast.pods.iter().filter(|pod| pod.then == then).count();
+    let already = forecast.pods.iter().filter(|pod| pod.already && pod.then == Then::Pending).count();
+    let pending = match (count(Then::Pending), already) {
+        (_, 0) => "would be Pending".to_owned(),
+        (1, 1) => "would be Pending (it is so now)".to_owned(),
+        (all, already) if all == already => "would be Pending (all of them are so now)".to_owned(),
+        (_, 1) => "would be Pending (1 of them is so now)".to_owned(),
+        (_, already) => format!("would be Pending ({already} of them are so now)"),
+    };
     let parts = [
         (count(Then::Running), "would run", Role::Good),
-        (count(Then::Pending), "would be Pending", Role::Bad),
+        (count(Then::Pending), pending.as_str(), Role::Bad),
         (count(Then::Refused), "would be refused", Role::Bad),
         (count(Then::NotCreated), "would not be created", Role::Bad),
         (count(Then::NotEvicted), "could not be evicted", Role::Bad),
@@ -178,20 +185,6 @@ fn summary(text: &mut Text, forecast: &Forecast) {
         }
     };
     text.sentence("", role, &sentence);
-}
-
-fn already_pending(text: &mut Text, forecast: &Forecast, has_namespaces: bool) {
-    let name = |namespace: &str, pod: &str| {
-        if has_namespaces { format!("{namespace}/{pod}") } else { pod.to_owned() }
-    };
-    let names: Vec<String> =
-        forecast.already_pending.iter().map(|one| name(&one.namespace, &one.pod)).collect();
-    let sentence = match names.len() {
-        0 => return,
-        1 => format!("Pending already, and not counted here: {}.", names[0]),
-        count => format!("{count} Pods are Pending already, and not counted here: {}.", list(&names, "and")),
-    };
-    text.sentence("", None, &sentence);
 }
 
 fn stopped(text: &mut Text, forecast: &Forecast) {

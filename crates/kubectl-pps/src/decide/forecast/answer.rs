@@ -6,7 +6,7 @@ use pps_core::pps::KIND;
 use pps_simulation::{Event, EventKind, Phase, PodView, RunResult, Scenario, Severity, Source, Step};
 
 use super::why::{why_pending, why_there};
-use super::{Displaced, Forecast, Forgotten, PodForecast, PodName, Then, reasons, rollout};
+use super::{Displaced, Forecast, Forgotten, PodForecast, Then, reasons, rollout};
 use crate::decide::names::list;
 use crate::snapshot::Snapshot;
 
@@ -37,15 +37,17 @@ pub(super) fn add(
     let now = |pod: &str| snapshot.pod(namespace, pod).and_then(|pod| pod.node()).map(str::to_owned);
     let mut workloads = BTreeSet::new();
     let mut there = BTreeSet::new();
+    let asked_workloads = rollout::asked(&scenario.actions);
     for view in &last.world.pods {
         there.insert(view.name.as_str());
         let is_concerned = touched.contains(view.name.as_str())
             || view.kept_by.is_some()
             || told.waits.contains_key(view.workload.as_str()) && matches!(view.phase, Phase::NotCreated);
         if !is_concerned {
-            if view.phase != Phase::Running && view.node.is_none() {
-                let (namespace, pod) = (namespace.to_owned(), view.name.clone());
-                forecast.already_pending.push(PodName { namespace, pod });
+            let is_asked = asked_workloads.is_empty() || asked_workloads.contains(&view.workload.as_str());
+            if is_asked && view.phase != Phase::Running && view.node.is_none() {
+                let as_now = describe(view, namespace, None, recorded.get(&view.name), &told);
+                forecast.pods.push(PodForecast { already: true, ..as_now });
             }
             continue;
         }
@@ -150,6 +152,7 @@ fn describe(
         pod: view.name.clone(),
         node_now,
         then,
+        already: false,
         node_then: view.node.clone(),
         may_land_on: view.may_land_on.clone(),
         others: if then == Then::Running { others(view) } else { Vec::new() },
@@ -182,6 +185,7 @@ fn removed(
         pod: pod.to_owned(),
         node_now: node.map(str::to_owned),
         then: Then::Removed,
+        already: false,
         node_then: None,
         may_land_on: Vec::new(),
         others: Vec::new(),

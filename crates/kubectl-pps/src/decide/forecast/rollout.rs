@@ -5,8 +5,8 @@ use pps_simulation::{Action, Phase, PodView, World};
 
 use super::StoppedRollout;
 
-/// The rollouts among these actions that do not reach all Pods.
-pub(super) fn stopped(namespace: &str, actions: &[Action], world: &World) -> Vec<StoppedRollout> {
+/// The workloads that these actions roll out.
+pub(super) fn asked(actions: &[Action]) -> Vec<&str> {
     let mut asked: Vec<&str> = actions
         .iter()
         .filter_map(|action| match action {
@@ -17,7 +17,12 @@ pub(super) fn stopped(namespace: &str, actions: &[Action], world: &World) -> Vec
         .collect();
     asked.sort_unstable();
     asked.dedup();
-    asked.into_iter().filter_map(|workload| stop(namespace, workload, world)).collect()
+    asked
+}
+
+/// The rollouts among these actions that do not reach all Pods.
+pub(super) fn stopped(namespace: &str, actions: &[Action], world: &World) -> Vec<StoppedRollout> {
+    asked(actions).into_iter().filter_map(|workload| stop(namespace, workload, world)).collect()
 }
 
 fn stop(namespace: &str, workload: &str, world: &World) -> Option<StoppedRollout> {

@@ -4,7 +4,7 @@ use pps_core::{INJECTED_ANNOTATION, TargetReference};
 use pps_simulation::scheduler::ExclusionKind;
 use serde_json::{Value, json};
 
-use super::{Forecast, PodName, Question, Then, forecast};
+use super::{Forecast, Question, Then, forecast};
 use crate::decide::hand::Hand;
 use crate::snapshot::{Node, Pod, Pps, Scope, Snapshot, Unseen, Workload, WorkloadKey};
 use crate::{Failure, Outcome};
@@ -257,9 +257,13 @@ fn what_happens_anyway_is_not_taken_for_an_effect() {
     waiting["status"] = json!({"phase": "Pending"});
     snapshot.pods.push(Pod::read(waiting).unwrap());
     let answer = ask(&snapshot, drain("n2"));
-    assert_eq!(answer.pods, []);
-    assert_eq!(answer.already_pending, [PodName { namespace: "shop".into(), pod: "db-2".into() }]);
-    assert_eq!(answer.outcome(), Outcome::Well);
+    let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
+    assert_eq!((pod.pod.as_str(), pod.then, pod.already), ("db-2", Then::Pending, true));
+    assert_eq!((answer.notes.len(), answer.advice.len()), (0, 0));
+    // Whoever is told that nothing is touched must not take that for an all-clear.
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+    snapshot.scope = Scope::All;
+    assert_eq!(ask(&snapshot, drain("n2")).pods.len(), 1, "it may wait for this node");
 }
 
 #[test]
@@ -375,16 +379,20 @@ fn a_node_that_only_recorded_states_name_is_unknown_with_a_hint() {
 fn a_pod_that_its_recorded_state_keeps_gets_advice_for_the_cluster_that_was_asked() {
     let hand = Hand { context: Some("prod".into()), ..Hand::default() };
     let answer = forecast(&cluster(HOSTNAME, false), &drain("n1"), None, &hand).unwrap();
-    let advice = answer.advice.unwrap();
-    assert_eq!(advice.text, "db-0 would wait for what is recorded of it. To let it start elsewhere");
-    assert_eq!(advice.command, "kubectl pps move db-0 --anywhere -n shop --context prod");
-    assert_eq!(ask(&cluster(ZONE, false), drain("n1")).advice, None);
-
-    // One command is enough for the Pods of a node that is gone.
+    let [cordon, go] = answer.advice.as_slice() else { panic!("{answer:#?}") };
+    assert_eq!(
+        cordon.text,
+        "db-0 would wait for what is recorded of it. Before you let it start elsewhere, keep Pods off n1"
+    );
+    assert_eq!(cordon.command, "kubectl cordon n1 --context prod");
+    assert_eq!(go.command, "kubectl pps move db-0 --anywhere -n shop --context prod");
+    assert_eq!(ask(&cluster(ZONE, false), drain("n1")).advice, []);
+    // One command is enough for the Pods of one node. One that is gone takes no Pods.
     let mut snapshot = cluster(HOSTNAME, false);
     snapshot.pps = vec![pps("shop", HOSTNAME, false, &[("db-0", "n4", "n4"), ("db-1", "n4", "n4")])];
     snapshot.pods = vec![pod("shop", "db-0", "n4"), pod("shop", "db-1", "n4")];
-    let advice = ask(&snapshot, Question::WithoutNodes(vec!["n4".into()])).advice.unwrap();
-    assert_eq!(advice.text, "2 Pods wait for n4. To let them start elsewhere");
-    assert_eq!(advice.command, "kubectl pps move --node n4 --anywhere -n shop");
+    let answer = ask(&snapshot, Question::WithoutNodes(vec!["n4".into()]));
+    let [go] = answer.advice.as_slice() else { panic!("{answer:#?}") };
+    assert_eq!(go.text, "2 Pods would wait for what is recorded of them. To let them start elsewhere");
+    assert_eq!(go.command, "kubectl pps move --node n4 --anywhere -n shop");
 }

@@ -1,4 +1,4 @@
-use crate::decide::forecast::{Advice, Forgotten, PodName, StoppedRollout};
+use crate::decide::forecast::{Advice, Forgotten, StoppedRollout};
 
 use super::*;
 
@@ -11,6 +11,7 @@ fn pod(name: &str, then: Then, node_then: Option<&str>, may_land_on: &[&str], wh
         then,
         node_then: node_then.map(str::to_owned),
         may_land_on: may_land_on.iter().map(|node| (*node).to_owned()).collect(),
+        already: false,
         others: Vec::new(),
         recorded_node: Some("node-1".into()),
         as_recorded: None,
@@ -50,16 +51,13 @@ fn sample() -> Forecast {
                 )
             },
             held("db-1"),
-            held("db-2"),
+            PodForecast { already: true, node_now: None, ..held("db-2") },
             pod("db-3", Then::NotEvicted, Some("node-1"), &[], "PodDisruptionBudget db needs 2 Pods"),
         ],
-        already_pending: ["db-4", "db-5"]
-            .map(|pod| PodName { namespace: "shop".into(), pod: pod.into() })
-            .to_vec(),
-        advice: Some(Advice {
+        advice: vec![Advice {
             text: "2 Pods would wait for what is recorded of them. To let one start elsewhere".into(),
             command: "kubectl pps move db-1 --anywhere -n shop".into(),
-        }),
+        }],
         forgotten: vec![Forgotten {
             namespace: "shop".into(),
             pps: "db".into(),
@@ -83,7 +81,7 @@ If node-1 is drained:
 POD   NOW     THEN                WHY
 db-0  node-1  node-2 or 2 others  as recorded: zone=a
 db-1  node-1  Pending             its recorded state keeps it
-db-2  node-1  Pending             its recorded state keeps it
+db-2  -       Pending             its recorded state keeps it
 db-3  node-1  not evicted         a PodDisruptionBudget protects it
 
 db-0: probably on node-2, node-3 or node-4; node-5 could take it too.
@@ -91,8 +89,8 @@ db-1 and db-2: node-1 is cordoned; 998 nodes: the Pod's recorded state requires
 kubernetes.io/hostname node-1. Without its recorded state, node-2 could take it.
 db-3: PodDisruptionBudget db needs 2 Pods.
 
-4 Pods: 1 would run, 2 would be Pending, 1 could not be evicted.
-2 Pods are Pending already, and not counted here: db-4 and db-5.
+4 Pods: 1 would run, 2 would be Pending (1 of them is so now), 1 could not be
+evicted.
 2 Pods would wait for what is recorded of them. To let one start elsewhere:
   kubectl pps move db-1 --anywhere -n shop
 After the grace period, PersistentPodState shop/db would forget db-0, db-1,

@@ -1,0 +1,56 @@
+//! What lets Pods start elsewhere that only their recorded states would keep Pending.
+
+use super::{Advice, PodForecast, Question, Then};
+use crate::decide::hand::Hand;
+use crate::snapshot::{Node, Snapshot};
+
+/// What to do, step by step. Nothing if no Pod would be kept by its recorded state.
+pub(super) fn advice(
+    snapshot: &Snapshot,
+    question: &Question,
+    pods: &[PodForecast],
+    hand: &Hand,
+) -> Vec<Advice> {
+    let is_held = |pod: &&PodForecast| pod.then == Then::Pending && !pod.without_its_state.is_empty();
+    let held: Vec<&PodForecast> = pods.iter().filter(is_held).collect();
+    let Some(first) = held.first() else { return Vec::new() };
+    let node = match question {
+        Question::WithoutNodes(nodes) | Question::Drain(nodes) if nodes.len() == 1 => nodes.first(),
+        _ => None,
+    };
+    let waits_for = |pod: &PodForecast, node: &str| match &pod.node_now {
+        Some(now) => now == node,
+        None => pod.recorded_node.as_deref() == Some(node),
+    };
+    let of_node = node.filter(|node| held.len() > 1 && held.iter().all(|pod| waits_for(pod, node)));
+    let is_one_namespace = held.iter().all(|pod| pod.namespace == first.namespace);
+    let command = match of_node {
+        Some(node) if is_one_namespace => {
+            hand.pps(&format!("move --node {node} --anywhere"), &first.namespace)
+        }
+        Some(node) => {
+            let everywhere = Hand { own_namespace: Some(String::new()), ..hand.clone() };
+            everywhere.pps(&format!("move --node {node} --anywhere -A"), "")
+        }
+        None => hand.pps(&format!("move {} --anywhere", first.pod), &first.namespace),
+    };
+    let (waiting, which) = match held.len() {
+        1 => (format!("{} would wait for what is recorded of it", first.pod), "it"),
+        count => (
+            format!("{count} Pods would wait for what is recorded of them"),
+            if of_node.is_some() { "them" } else { "one" },
+        ),
+    };
+    // A Pod that is moved away from a node that takes Pods may start there again.
+    let open = node.filter(|node| snapshot.node(node).is_some_and(|node| !Node::is_cordoned(node)));
+    match open {
+        Some(node) => vec![
+            Advice {
+                text: format!("{waiting}. Before you let {which} start elsewhere, keep Pods off {node}"),
+                command: hand.kubectl(&format!("cordon {node}")),
+            },
+            Advice { text: "Then".into(), command },
+        ],
+        None => vec![Advice { text: format!("{waiting}. To let {which} start elsewhere"), command }],
+    }
+}
