@@ -1,7 +1,7 @@
 //! `simulate`: what would happen to Pods if nodes were drained or lost, or an object changed.
 //!
-//! The cluster as it was read becomes a scenario of `pps_simulation`, in which the policy's own code decides. Each
-//! namespace is simulated by itself: the Pods of all others take room, and stay.
+//! The cluster as it was read becomes a scenario of `pps_simulation`, in which the policy's own code decides. The
+//! namespaces are simulated one after the other: the Pods of all others take room where they are, or where they would be.
 
 mod advice;
 mod answer;
@@ -206,7 +206,7 @@ pub fn forecast(
     for namespace in &namespaces {
         let changes = question.changes(snapshot, namespace);
         forecast.notes.extend(changes.notes);
-        let scenario = scenario::of(snapshot, namespace, changes.actions, &gone);
+        let scenario = scenario::of(snapshot, namespace, changes.actions, &gone, &placed(&forecast));
         let result = run_within(&scenario, &Limits::CLUSTER);
         if let Some(refused) = result.problems.iter().find(|problem| {
             problem.severity == Severity::Error
@@ -232,7 +232,7 @@ pub fn forecast(
     }
     if namespaces.len() > 1 {
         forecast.notes.push(
-            "each namespace is simulated by itself: the Pods of the others take room where they are now"
+            "the namespaces are simulated one after the other; if room is short, the Pods of another namespace may get it"
                 .into(),
         );
     }
@@ -247,6 +247,12 @@ pub fn forecast(
     let mut said = BTreeSet::new();
     forecast.notes.retain(|note| said.insert(note.clone()));
     Ok(forecast)
+}
+
+/// Where the Pods of the namespaces that are simulated already would be: they take room there, and nowhere else.
+fn placed(forecast: &Forecast) -> scenario::Placed {
+    let key = |pod: &PodForecast| (pod.namespace.clone(), pod.pod.clone());
+    forecast.pods.iter().map(|pod| (key(pod), pod.node_then.clone())).collect()
 }
 
 /// Says that Pods of other namespaces lose their nodes, too: a node that is drained or lost is that of all namespaces. An

@@ -1,14 +1,25 @@
 //! Makes a scenario from what was read.
 
+use std::collections::BTreeMap;
+
 use pps_core::pps::{API_VERSION, KIND};
 use pps_simulation::{Action, Scenario};
 use serde_json::{Value, json};
 
 use crate::snapshot::Snapshot;
 
+/// Where Pods, by namespace and name, would be instead; none if they would have no node.
+pub(super) type Placed = BTreeMap<(String, String), Option<String>>;
+
 /// A scenario of the workloads of one namespace. All other Pods take room. `gone` are nodes that do not exist any more, and
 /// whose loss is the question.
-pub(super) fn of(snapshot: &Snapshot, namespace: &str, actions: Vec<Action>, gone: &[String]) -> Scenario {
+pub(super) fn of(
+    snapshot: &Snapshot,
+    namespace: &str,
+    actions: Vec<Action>,
+    gone: &[String],
+    placed: &Placed,
+) -> Scenario {
     let is_here = |object: &Value| object["metadata"]["namespace"] == namespace;
     let mut objects = Vec::new();
     let nodes = snapshot.nodes.iter().flat_map(|nodes| nodes.values());
@@ -23,8 +34,17 @@ pub(super) fn of(snapshot: &Snapshot, namespace: &str, actions: Vec<Action>, gon
     objects.extend(workloads.map(|workload| workload.object().clone()));
     let pps = snapshot.pps.iter().filter(|pps| pps.namespace() == namespace);
     objects.extend(pps.map(|pps| named(pps.object(), API_VERSION, KIND)));
-    objects.extend(snapshot.pods.iter().map(|pod| {
+    objects.extend(snapshot.pods.iter().filter_map(|pod| {
+        let place = placed.get(&(pod.namespace().to_owned(), pod.name().to_owned()));
         let mut pod = named(pod.object(), "v1", "Pod");
+        match place {
+            Some(None) => return None,
+            Some(Some(node)) => {
+                pod["spec"]["nodeName"] = node.as_str().into();
+                pod["status"] = json!({"phase": "Running"});
+            }
+            None => {}
+        }
         if is_gone(&pod) {
             // Its deletion is a part of the loss.
             if let Some(metadata) = pod["metadata"].as_object_mut() {
@@ -35,7 +55,7 @@ pub(super) fn of(snapshot: &Snapshot, namespace: &str, actions: Vec<Action>, gon
                 status.remove("conditions");
             }
         }
-        pod
+        Some(pod)
     }));
     let claims = snapshot.claims.iter().filter(|claim| is_here(claim));
     objects.extend(claims.map(|claim| named(claim, "v1", "PersistentVolumeClaim")));

@@ -9,6 +9,8 @@ use crate::decide::hand::Hand;
 use crate::snapshot::{Node, Pod, Pps, Scope, Snapshot, Unseen, Workload, WorkloadKey};
 use crate::{Failure, Outcome};
 
+mod rooms;
+
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
@@ -167,7 +169,7 @@ fn a_question_about_what_does_not_exist_is_refused() {
 }
 
 #[test]
-fn pods_of_other_namespaces_take_room_and_each_namespace_is_simulated_by_itself() {
+fn pods_of_other_namespaces_take_room_and_the_namespaces_are_simulated_one_after_the_other() {
     let mut snapshot = cluster(ZONE, false);
     snapshot.scope = Scope::All;
     snapshot.workloads.push(database("other", 1));

@@ -1,0 +1,35 @@
+//! Room for which the Pods of several namespaces compete.
+
+use super::*;
+
+/// Node n1 with a Pod of each of two namespaces, and node n2 with room for so many.
+fn two_namespaces(room: &str) -> Snapshot {
+    let mut snapshot = Snapshot::empty(Scope::All);
+    let small = json!({"metadata": {"name": "n2", "labels": {ZONE: "a", HOSTNAME: "n2"}},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": room}}});
+    let nodes = [node("n1", "a"), Node::read(small).unwrap()];
+    snapshot.nodes = Some(nodes.map(|node| (node.name().to_owned(), node)).into());
+    snapshot.workloads = vec![database("one", 1), database("two", 1)];
+    snapshot.pods = vec![pod("one", "db-0", "n1"), pod("two", "db-0", "n1")];
+    snapshot
+}
+
+#[test]
+fn no_two_namespaces_are_promised_the_same_room() {
+    let then = |room: &str| {
+        let answer = ask(&two_namespaces(room), drain("n1"));
+        let then: Vec<Then> = answer.pods.iter().map(|pod| pod.then).collect();
+        (then, answer.outcome())
+    };
+    assert_eq!(then("2"), (vec![Then::Running, Then::Running], Outcome::Well));
+    assert_eq!(then("1"), (vec![Then::Running, Then::Pending], Outcome::NotWell));
+}
+
+#[test]
+fn a_pod_that_would_have_no_node_takes_no_room() {
+    let mut snapshot = two_namespaces("1");
+    snapshot.pps = vec![pps("one", HOSTNAME, false, &[("db-0", "n1", "n1")])];
+    let answer = ask(&snapshot, drain("n1"));
+    let then: Vec<Then> = answer.pods.iter().map(|pod| pod.then).collect();
+    assert_eq!(then, [Then::Pending, Then::Running], "{answer:#?}");
+}
