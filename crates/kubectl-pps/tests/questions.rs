@@ -9,6 +9,8 @@ mod changes;
 mod explain;
 #[path = "questions/hostile.rs"]
 mod hostile;
+#[path = "questions/moves.rs"]
+mod moves;
 #[path = "questions/status.rs"]
 mod status;
 #[path = "questions/world.rs"]

@@ -185,10 +185,21 @@ async fn read_kruise_workloads(client: &Client, reader: &Reader, scope: &Scope) 
 
 /// The Pods of the scope, and of all namespaces if they are wanted and may be read.
 async fn read_pods(reader: &Reader, scope: &Scope, other_pods: bool) -> Read<Vec<Pod>> {
-    if other_pods && let Read::Known(pods) = list(reader, "", "v1", "pods", &Scope::All, Pod::read).await {
-        return Read::Known(pods);
+    let all =
+        if other_pods { list(reader, "", "v1", "pods", &Scope::All, Pod::read).await } else { Read::Unknown };
+    match all {
+        // Those of the scope must be complete: one that was not read looks like one that does not exist.
+        Read::Known(mut pods) if pods.len() >= LIMITS.objects && *scope != Scope::All => {
+            pods.retain(|pod| !scope.contains(pod.namespace()));
+            let Read::Known(own) = list(reader, "", "v1", "pods", scope, Pod::read).await else {
+                return Read::Unknown;
+            };
+            pods.extend(own);
+            Read::Known(pods)
+        }
+        Read::Known(pods) => Read::Known(pods),
+        Read::Absent | Read::Unknown => list(reader, "", "v1", "pods", scope, Pod::read).await,
     }
-    list(reader, "", "v1", "pods", scope, Pod::read).await
 }
 
 async fn list<T>(

@@ -55,8 +55,10 @@ pub fn injected(
     let is_key = |keys: &[&str], key: &str| spec.is_none() || keys.contains(&key);
     let required_keys: Vec<&str> = spec.iter().flat_map(|spec| spec.required_keys()).collect();
     let all_keys: Vec<&str> = spec.iter().flat_map(|spec| spec.topology_keys()).collect();
-    take_required(&mut injected, template, |key| is_key(&required_keys, key));
-    take_preferred(&mut injected, template, |key| is_key(&all_keys, key));
+    // The PersistentPodState may have named other keys when the Pod was created.
+    let is_former = |key: &str| template.is_some() && is_place(key);
+    take_required(&mut injected, template, |key| is_key(&required_keys, key) || is_former(key));
+    take_preferred(&mut injected, template, |key| is_key(&all_keys, key) || is_former(key));
     for annotation in spec.iter().flat_map(|spec| &spec.persistent_pod_annotations) {
         let recorded = state.and_then(|state| state.annotations.get(&annotation.key));
         let is_own = template.is_some_and(|own| !own["metadata"]["annotations"][&annotation.key].is_null());
@@ -68,6 +70,12 @@ pub fn injected(
         }
     }
     Some(injected)
+}
+
+/// Whether a label says where a node is.
+fn is_place(key: &str) -> bool {
+    let prefixes = ["topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/"];
+    key == "kubernetes.io/hostname" || prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// Whether the Pod was made from the template that the workload has now. Without a revision it may have been.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use pps_core::{PodState, Spec};
 use serde::Serialize;
 
-pub use self::advice::Advice;
+pub use self::advice::{Advice, goal};
 pub use self::drift::{Drift, DriftKind, of as drift_of, short};
 pub use self::pin::{Pin, Strength};
 pub use self::row::{Phase, Recorded, Row};

@@ -26,8 +26,9 @@ pub fn status(status: &Status, style: Style, is_wide: bool, with_namespaces: boo
         text.command("", "To have them return to their zone", &one.command);
     }
     for problem in &status.problems {
-        let Problem { persistent_pod_state, reason, message, .. } = problem;
-        let sentence = format!("PersistentPodState {persistent_pod_state}: {reason}: {message}");
+        let Problem { namespace, persistent_pod_state, reason, message } = problem;
+        let place = if with_namespaces { format!("{namespace}/") } else { String::new() };
+        let sentence = format!("PersistentPodState {place}{persistent_pod_state}: {reason}: {message}");
         text.marked(Role::Warning, "problem:", &sentence);
     }
     for advice in &status.advice {

@@ -1,13 +1,11 @@
 //! A Pod that has a node.
 
-use pps_core::{RECORD_ANNOTATION, forbids_recording};
-
 use super::facts::preference;
 use super::groups::groups;
 use super::subject::{Candidate, Subject, words};
 use super::{Explanation, Question, Remedy, Verdict, remedies};
 use crate::decide::landing::Landing;
-use crate::decide::status::{DriftKind, drift_of};
+use crate::decide::status::{DriftKind, drift_of, goal};
 
 /// What Kubernetes' garbage collector does with a Pod whose node is gone: it waits for 40 s, and looks each 20 s.
 const DELETES: &str = "Kubernetes deletes the Pod after about a minute";
@@ -63,8 +61,9 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
         ));
     }
     // After an unfinished move nothing is recorded, and `facts` says so.
-    let is_exempt = subject.pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording);
-    if misplaced.is_some() && !is_exempt {
+    if subject.is_exempt() {
+        explanation.remedies.extend(unfinished(question, subject, node));
+    } else if misplaced.is_some() {
         explanation.facts.push(format!(
             "The sidecar records a Ready Pod where it runs. If this lasts, it does not record: {}",
             question.hand.check()
@@ -75,6 +74,20 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
     }
     forecast(subject, node, &mut explanation);
     explanation
+}
+
+/// How a move goes on that was not finished, and how it is called off.
+fn unfinished(question: &Question, subject: &Subject, node: &str) -> Vec<Remedy> {
+    let name = subject.pod.name();
+    let command = |goal: &str| Some(question.hand.pps(&format!("move {name} {goal}"), question.namespace));
+    let goal = goal(subject.recorded().map(|state| state.node_name.as_str()));
+    let call_off = format!("--to {node}");
+    let mut remedies = Vec::new();
+    if goal != call_off {
+        remedies.push(Remedy { command: command(&goal), ..Remedy::new("Finish the move") });
+    }
+    remedies.push(Remedy { command: command(&call_off), ..Remedy::new("Call the move off") });
+    remedies
 }
 
 /// Where the Pod would go that its controller created if it were deleted.

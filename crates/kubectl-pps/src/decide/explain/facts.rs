@@ -1,7 +1,7 @@
 //! What concerns a Pod, in sentences.
 
+use pps_core::RECORD_ANNOTATION;
 use pps_core::plan::{Preference, Requirement};
-use pps_core::{RECORD_ANNOTATION, forbids_recording};
 use serde_json::Value;
 
 use super::Question;
@@ -18,7 +18,7 @@ pub(super) fn of(question: &Question, index: &Index, subject: &Subject) -> Vec<S
     facts.extend(injected(subject));
     facts.extend(annotations(subject));
     facts.extend(changed(subject));
-    facts.extend(unfinished(question, subject));
+    facts.extend(unfinished(subject));
     facts.extend(own_rules(subject));
     facts.extend(condition(subject));
     facts
@@ -137,12 +137,10 @@ fn changed(subject: &Subject) -> Option<String> {
 }
 
 /// Whether a move was interrupted.
-fn unfinished(question: &Question, subject: &Subject) -> Option<String> {
-    (subject.pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording)).then(|| {
-        let command = question.hand.pps(&format!("move {}", subject.pod.name()), question.namespace);
+fn unfinished(subject: &Subject) -> Option<String> {
+    subject.is_exempt().then(|| {
         format!(
-            "A move of this Pod is not finished, and the sidecar does not record it (annotation {RECORD_ANNOTATION}: \"false\"). \
-             The same command finishes it: {command} --anywhere, or --to NODE."
+            "A move of this Pod is not finished, and the sidecar does not record it (annotation {RECORD_ANNOTATION}: \"false\")."
         )
     })
 }

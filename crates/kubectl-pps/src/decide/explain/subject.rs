@@ -113,11 +113,16 @@ impl<'a> Subject<'a> {
         name.filter(|name| !name.is_empty() && !nodes.contains_key(name))
     }
 
+    /// Whether the sidecar does not record the Pod, because it is being moved.
+    pub(super) fn is_exempt(&self) -> bool {
+        self.pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording)
+    }
+
     /// Why nothing is recorded of a Pod that is Ready, if its PersistentPodState says that, or that no sidecar serves it.
     pub(super) fn unrecorded(&self) -> Option<String> {
         let pps = self.pps?;
         let is_lasting = self.pod.is_ready() && !self.pod.is_terminating() && self.state == Ok(None);
-        if !is_lasting || self.pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording) {
+        if !is_lasting || self.is_exempt() {
             return None;
         }
         match pps.recording() {

@@ -52,11 +52,19 @@ pub(super) fn advice(snapshot: &Snapshot, status: &Status, hand: &Hand) -> Vec<A
     let required = has(DriftKind::RequiredTopology);
     add(&rows(&required), "is not where it must be", "are not where they must be", "explain POD");
     let unfinished = rows(&has(DriftKind::NotRecorded));
+    let recorded = unfinished.first().and_then(|row| row.recorded.as_ref());
+    let goal = goal(recorded.map(|recorded| recorded.node.as_str()));
+    // Nothing was changed before: to go where it is ends the move.
+    let is_unchanged = unfinished.first().is_some_and(|row| {
+        row.node.is_some() && row.node == row.recorded.as_ref().map(|recorded| recorded.node.clone())
+    });
+    let verb = if is_unchanged { "call off" } else { "finish" };
+    let first = if unfinished.len() > 1 { "the first" } else { "it" };
     add(
         &unfinished,
-        "has an unfinished move; run the same command again, such as",
-        "have unfinished moves; run the same command again, such as",
-        "move POD --anywhere",
+        &format!("has an unfinished move; to {verb} {first}"),
+        &format!("have unfinished moves; to {verb} {first}"),
+        &format!("move POD {goal}"),
     );
     let moved = |row: &Row| {
         row.phase == Phase::Ready
@@ -132,6 +140,14 @@ fn lost_node(status: &Status, hand: &Hand) -> Option<Advice> {
         without_namespace(hand, &format!("{words} -A"))
     };
     Some(Advice { text, command })
+}
+
+/// Where a move that was not finished goes: what is recorded has its goal, or the present node before it was changed.
+pub fn goal(recorded: Option<&str>) -> String {
+    match recorded.filter(|node| is_dns_subdomain(node)) {
+        Some(node) => format!("--to {node}"),
+        None => "--anywhere".to_owned(),
+    }
 }
 
 /// Whether what pins a Pod requires this very node.

@@ -1,0 +1,59 @@
+use kubectl_pps::decide::explain::{Explanation, Question, explain};
+use kubectl_pps::decide::status::status;
+use serde_json::json;
+
+use crate::world::{HOSTNAME, World, ZONE, hand, injected, ready, required};
+
+fn ask(world: &mut World) -> Explanation {
+    world.snapshot.sort();
+    let hand = hand();
+    let question =
+        Question { snapshot: &world.snapshot, namespace: "shop", pod: "db-0", refusals: None, hand: &hand };
+    explain(&question).unwrap()
+}
+
+/// A move that was interrupted, with this node recorded.
+fn unfinished(recorded: &str) -> World {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[HOSTNAME]));
+    let mut pod = ready("node-2", 1);
+    pod["metadata"] = json!({"annotations": {"kruise.io/record-persistent-pod-state": "false"}});
+    world.pod("db", 0, &pod);
+    if !recorded.is_empty() {
+        world.record("db", "db-0", recorded);
+    }
+    world
+}
+
+#[test]
+fn an_unfinished_move_is_finished_where_it_goes_or_called_off() {
+    for (recorded, commands) in [
+        ("node-0", &["kubectl pps move db-0 --to node-0", "kubectl pps move db-0 --to node-2"][..]),
+        ("", &["kubectl pps move db-0 --anywhere", "kubectl pps move db-0 --to node-2"]),
+        ("node-2", &["kubectl pps move db-0 --to node-2"]),
+    ] {
+        let mut world = unfinished(recorded);
+        let answer = ask(&mut world);
+        let found: Vec<&str> =
+            answer.remedies.iter().filter_map(|remedy| remedy.command.as_deref()).collect();
+        assert_eq!(found, commands, "{recorded:?}");
+        let advice = status(&world.snapshot, None, &hand()).unwrap().advice;
+        let one = advice.iter().find(|one| one.command == commands[0]).unwrap();
+        let verb = if recorded == "node-2" { "call off" } else { "finish" };
+        assert_eq!(one.text, format!("db-0 has an unfinished move; to {verb} it"));
+    }
+}
+
+#[test]
+fn what_was_injected_for_another_pin_is_not_taken_for_the_template() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[HOSTNAME]));
+    world.record("db", "db-0", "node-1");
+    let mut pod = injected("db", &[(ZONE, "b")]);
+    json_patch::merge(&mut pod, &ready("node-1", 1));
+    world.pod("db", 0, &pod);
+    let facts = ask(&mut world).facts.join("\n");
+    assert!(facts.contains(&format!("requires {ZONE}=b.")), "{facts}");
+    assert!(facts.contains(&format!("a Pod that is created now would require {HOSTNAME}=node-1")), "{facts}");
+    assert!(!facts.contains("Its own template"), "{facts}");
+}
