@@ -7,7 +7,7 @@ mod rollout;
 mod row;
 mod wanted;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::{PodState, Spec};
 use serde::Serialize;
@@ -17,6 +17,7 @@ pub use self::drift::{Drift, DriftKind, of as drift_of, short};
 pub use self::pin::{Pin, Strength};
 pub use self::row::{Phase, Recorded, Row};
 use super::hand::Hand;
+use super::unread;
 use super::workload_name::{named, pod_name};
 use crate::snapshot::{FoundBy, Index, Pod, Pps, Snapshot, WorkloadKey};
 use crate::{Failure, Outcome};
@@ -38,6 +39,8 @@ pub struct Status {
     pub problems: Vec<Problem>,
     /// What to do, one line for each kind of problem.
     pub advice: Vec<Advice>,
+    /// How many workloads a PersistentPodState governs, of those that were asked for.
+    pub governed: usize,
     /// Workloads that were asked for and have no PersistentPodState.
     pub unpinned: Vec<Unpinned>,
     /// Workloads whose latest change their controller has not seen yet.
@@ -87,12 +90,31 @@ impl Status {
 
     /// Whether there is nothing to show.
     pub fn is_empty(&self) -> bool {
-        self.pods.is_empty() && self.unpinned.is_empty() && self.problems.is_empty()
+        self.governed == 0 && self.pods.is_empty() && self.unpinned.is_empty() && self.problems.is_empty()
     }
 
     /// Says in which other namespaces there are PersistentPodStates.
     pub fn point_to(&mut self, namespaces: &[String], hand: &Hand) {
         self.advice.extend(advice::elsewhere(namespaces, hand));
+    }
+
+    /// Adds the Pods without a node that were created with a recorded state, and whose workload has no PersistentPodState any
+    /// more: they go on waiting for their former place.
+    fn add_left_behind(&mut self, snapshot: &Snapshot, index: &Index) {
+        let waits = |pod: &&Pod| pod.node().is_none() && pod.injected_from().is_some();
+        let here = snapshot.pods.iter().filter(|pod| snapshot.scope.contains(pod.namespace()));
+        let owners = here.filter(waits).filter_map(|pod| {
+            let (owner, _) = pod.owner()?;
+            Some(WorkloadKey::of(pod.namespace(), &owner))
+        });
+        let owners: BTreeSet<WorkloadKey> = owners.filter(|key| index.governing(key).is_none()).collect();
+        for key in &owners {
+            let governed = Governed { key, pps: None, spec: Spec::default(), states: BTreeMap::new() };
+            let mut rows = Vec::new();
+            row::rows(snapshot, index, &governed, &mut rows);
+            rows.retain(|row| row.phase == Phase::Pending && row.injected_from.is_some());
+            self.pods.append(&mut rows);
+        }
     }
 
     /// Adds a workload.
@@ -128,6 +150,7 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
         pods: Vec::new(),
         problems: Vec::new(),
         advice: Vec::new(),
+        governed: 0,
         unpinned: Vec::new(),
         unobserved: Vec::new(),
         left_out: 0,
@@ -141,6 +164,7 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
         }
         status.problems.extend(all.iter().filter_map(|pps| condition(pps)));
         let Some(pps) = all.first() else { continue };
+        status.governed += 1;
         match (pps.spec(), pps.states()) {
             (Ok(spec), Ok(states)) => {
                 status.problems.extend(not_found(&index, key, pps));
@@ -160,6 +184,10 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
             name: key.name.clone(),
             command: hand.pps(&format!("pin {} --required zone", key.name), &key.namespace),
         });
+    }
+    // A PersistentPodState that may not be read is not gone.
+    if workload.is_none() && snapshot.unread(unread::PPS).is_none() {
+        status.add_left_behind(snapshot, &index);
     }
     status.advice = advice::advice(snapshot, &status, hand);
     if status.is_empty() && status.unseen.is_empty() {

@@ -17,6 +17,14 @@ pub fn status(status: &Status, style: Style, is_wide: bool, with_namespaces: boo
         let pods = if status.left_out == 1 { "Pod does" } else { "Pods do" };
         text.sentence("", None, &format!("{} more {pods} not exist.", status.left_out));
     }
+    if status.pods.is_empty() && status.governed > 0 && status.problems.is_empty() {
+        let workloads = if status.governed == 1 { "workload" } else { "workloads" };
+        let sentence = format!(
+            "{} {workloads} with a PersistentPodState: no Pod is wanted, and nothing is recorded.",
+            status.governed
+        );
+        text.sentence("", None, &sentence);
+    }
     for one in &status.unpinned {
         let sentence = format!(
             "{} {} has no PersistentPodState: its Pods are not recorded, and start wherever the scheduler puts them.",

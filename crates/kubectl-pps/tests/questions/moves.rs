@@ -1,5 +1,7 @@
+use kubectl_pps::Outcome;
 use kubectl_pps::decide::explain::{Explanation, Question, explain};
 use kubectl_pps::decide::status::status;
+use kubectl_pps::print::{self, Style};
 use serde_json::json;
 
 use crate::world::{HOSTNAME, World, ZONE, hand, injected, ready, required};
@@ -56,4 +58,44 @@ fn what_was_injected_for_another_pin_is_not_taken_for_the_template() {
     assert!(facts.contains(&format!("requires {ZONE}=b.")), "{facts}");
     assert!(facts.contains(&format!("a Pod that is created now would require {HOSTNAME}=node-1")), "{facts}");
     assert!(!facts.contains("Its own template"), "{facts}");
+}
+
+#[test]
+fn after_another_pin_a_pending_pod_still_waits_for_what_it_was_created_with() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[ZONE]));
+    world.record("db", "db-0", "node-3");
+    world.pending_pod("db", 0, &[(HOSTNAME, "node-3")]);
+    world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
+    let answer = ask(&mut world);
+    let begin =
+        "db-0 is Pending: when it was created, its recorded state required kubernetes.io/hostname=node-3.";
+    assert!(answer.answer.starts_with(begin), "{}", answer.answer);
+    assert!(answer.remedies.iter().any(|one| one.command.as_deref() == Some("kubectl delete pod db-0")));
+}
+
+#[test]
+fn a_pending_pod_that_waits_for_its_former_place_is_shown_without_a_persistentpodstate() {
+    let mut world = World::new();
+    world.bare_workload("db", 2, &json!({}));
+    world.pending_pod("db", 0, &[(HOSTNAME, "node-3")]);
+    world.ready_pod("db", 1, "node-1");
+    world.snapshot.sort();
+    let answer = status(&world.snapshot, None, &hand()).unwrap();
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+    assert_eq!(answer.pods.len(), 1, "{answer:?}");
+    assert_eq!(answer.pods[0].pinned_by[0].value.as_deref(), Some("node-3"));
+    assert_eq!(answer.advice[0].command, "kubectl pps explain db-0");
+    world.forbid("list persistentpodstates.apps.kruise.io in namespace shop");
+    assert_eq!(status(&world.snapshot, None, &hand()).unwrap().pods, [], "it may have one");
+}
+
+#[test]
+fn a_workload_of_no_pods_is_not_called_one_without_a_persistentpodstate() {
+    let mut world = World::new();
+    world.workload("db", 0, &required(&[ZONE]));
+    let answer = status(&world.snapshot, None, &hand()).unwrap();
+    assert_eq!((answer.is_empty(), answer.advice.len()), (false, 0));
+    let text = print::status::status(&answer, Style::PLAIN, false, false);
+    assert_eq!(text, "1 workload with a PersistentPodState: no Pod is wanted, and nothing is recorded.\n");
 }

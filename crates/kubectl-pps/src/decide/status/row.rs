@@ -241,7 +241,7 @@ fn of_pod(snapshot: &Snapshot, governed: &Governed, workload: Option<&Workload>,
     };
     // What counts for a Pod without a node is what it was created with.
     if pod.node().is_none()
-        && let Some(injected) = injected(pod, workload, Some(&governed.spec), state)
+        && let Some(injected) = injected(pod, workload, governed.pps.map(|_| &governed.spec), state)
         && injected.differs_from(&pin::planned(&governed.spec, state).required)
     {
         row.pinned_by = pin::injected(&injected);
