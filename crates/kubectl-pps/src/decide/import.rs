@@ -2,6 +2,7 @@
 
 mod compact;
 mod read;
+mod unwanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 pub use self::compact::{compact_status, keeps_compact_form};
 pub use self::read::{Entry, File, MAX_FILE, Options, read};
-use crate::snapshot::{Pod, Pps};
+use crate::snapshot::{Pod, Pps, Workload};
 
 /// What is known of the cluster.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,8 @@ pub struct Known<'a> {
     pub pps: &'a [Pps],
     /// The Pods of these namespaces; none if they could not be read.
     pub pods: Option<&'a [Pod]>,
+    /// The StatefulSets of these namespaces, as far as they could be read.
+    pub workloads: &'a [Workload],
     /// The version of the API in which objects are created.
     pub api_version: &'a str,
 }
@@ -39,6 +42,8 @@ pub struct Plan {
     pub kept: BTreeSet<String>,
     /// Pods that are Ready, so the sidecar records where they run.
     pub ready: BTreeSet<String>,
+    /// Pods that the workload does not want, so the sidecar would drop their states at once.
+    pub unwanted: BTreeSet<String>,
 }
 
 /// What is done with an object.
@@ -109,6 +114,7 @@ fn plan_one(entry: &Entry, known: Known<'_>, overwrite: bool) -> Plan {
         changes: BTreeMap::new(),
         kept: BTreeSet::new(),
         ready: BTreeSet::new(),
+        unwanted: unwanted::pods(entry, existing, known),
     };
     let decided = match existing {
         Some(pps) if pps.is_alias() => Err("an alias of that name is in the cluster: the workload has a \
@@ -117,7 +123,7 @@ fn plan_one(entry: &Entry, known: Known<'_>, overwrite: bool) -> Plan {
         Some(pps) if !pps.target().is_same_workload(&entry.target) => {
             Err(format!("in the cluster it is for {} {}", pps.target().kind, pps.target().name))
         }
-        Some(pps) => add(entry, pps.object(), known.pods, overwrite, &mut plan),
+        Some(pps) => add(entry, pps.object(), known, overwrite, &mut plan),
         None => {
             let others: Vec<String> = in_namespace()
                 .filter(|pps| !pps.is_alias() && pps.target().is_same_workload(&entry.target))
@@ -142,7 +148,7 @@ fn create(entry: &Entry, known: Known<'_>, plan: &mut Plan) -> Result<Action, St
     let mut created = object.clone();
     created["metadata"]["uid"] = "new".into();
     created["metadata"]["resourceVersion"] = "0".into();
-    let states = wanted(entry, known.pods, &mut plan.ready);
+    let states = states_of(entry, known.pods, plan);
     let (edit, _, is_compact) = write(&created, &states, false)?;
     plan.changes = edit.map(|edit| edit.changes).unwrap_or_default();
     Ok(Action::Create { object, is_compact })
@@ -151,11 +157,11 @@ fn create(entry: &Entry, known: Known<'_>, plan: &mut Plan) -> Result<Action, St
 fn add(
     entry: &Entry,
     object: &Value,
-    pods: Option<&[Pod]>,
+    known: Known<'_>,
     overwrite: bool,
     plan: &mut Plan,
 ) -> Result<Action, String> {
-    let states = wanted(entry, pods, &mut plan.ready);
+    let states = states_of(entry, known.pods, plan);
     let (edit, kept, is_compact) = write(object, &states, overwrite)?;
     plan.kept = kept;
     match edit {
@@ -167,18 +173,18 @@ fn add(
     }
 }
 
-/// The states of the file without those of Ready Pods.
-fn wanted(entry: &Entry, pods: Option<&[Pod]>, ready: &mut BTreeSet<String>) -> BTreeMap<String, PodState> {
+/// The states of the file without those of Ready Pods, and of Pods that are not wanted.
+fn states_of(entry: &Entry, pods: Option<&[Pod]>, plan: &mut Plan) -> BTreeMap<String, PodState> {
     for pod in pods.into_iter().flatten() {
         let is_of_file = pod.namespace() == entry.namespace && entry.states.contains_key(pod.name());
         if is_of_file && pod.is_ready() && !pod.is_terminating() {
-            ready.insert(pod.name().to_owned());
+            plan.ready.insert(pod.name().to_owned());
         }
     }
     entry
         .states
         .iter()
-        .filter(|(pod, _)| !ready.contains(*pod))
+        .filter(|(pod, _)| !plan.ready.contains(*pod) && !plan.unwanted.contains(*pod))
         .map(|(pod, state)| (pod.clone(), state.clone()))
         .collect()
 }

@@ -15,7 +15,7 @@ use crate::cluster::read::{Wanted, get, read};
 use crate::cluster::{Connected, connect};
 use crate::decide::import::{Action, Entry, Known, MAX_FILE, Options, Plan, plan, read as read_entries};
 use crate::print::Terminal;
-use crate::snapshot::{Pod, Pps, Scope};
+use crate::snapshot::{Pod, Pps, Scope, Workload};
 use crate::{Failure, Outcome};
 
 /// With more namespaces than this, all are read at once.
@@ -54,7 +54,15 @@ pub(super) async fn run(
         }
         terminal.say(&style.note(&format!("{why}: a Pod that is Ready is not recognized")));
     }
-    let known = Known { pps: &cluster.pps, pods: cluster.pods.as_deref(), api_version: cluster.api_version };
+    if let Some(why) = &cluster.unseen_workloads {
+        terminal.say(&style.note(&format!("{why}: a state whose Pod is not wanted is not recognized")));
+    }
+    let known = Known {
+        pps: &cluster.pps,
+        pods: cluster.pods.as_deref(),
+        workloads: &cluster.workloads,
+        api_version: cluster.api_version,
+    };
     let plans = plan(&read.entries, known, args.overwrite);
     drop(read);
     terminal.print(&report::table(terminal.style(), &plans))?;
@@ -126,6 +134,9 @@ struct Cluster {
     pods: Option<Vec<Pod>>,
     /// Why Pods are not known.
     unseen_pods: Option<String>,
+    workloads: Vec<Workload>,
+    /// Why not all StatefulSets are known.
+    unseen_workloads: Option<String>,
     api_version: &'static str,
 }
 
@@ -137,19 +148,29 @@ impl Cluster {
         } else {
             namespaces.into_iter().map(|namespace| Scope::Namespace(namespace.clone())).collect()
         };
-        let mut cluster =
-            Self { pps: Vec::new(), pods: None, unseen_pods: None, api_version: API_VERSIONS[0] };
+        let mut cluster = Self {
+            pps: Vec::new(),
+            pods: None,
+            unseen_pods: None,
+            workloads: Vec::new(),
+            unseen_workloads: None,
+            api_version: API_VERSIONS[0],
+        };
+        let wanted = Wanted { pods: true, workloads: true, ..Wanted::default() };
         let mut pods = Vec::new();
         for scope in &scopes {
-            let snapshot =
-                Box::pin(read(&connected.client, scope, Wanted { pods: true, ..Wanted::default() })).await?;
-            for unseen in &snapshot.unseen {
+            let snapshot = Box::pin(read(&connected.client, scope, wanted)).await?;
+            for unseen in snapshot.relevant_unseen() {
                 if unseen.what.contains(PLURAL) {
                     return Err(Failure::Unreadable(format!("{unseen}; nothing was changed")));
                 }
-                cluster.unseen_pods = Some(unseen.to_string());
+                let is_of_workloads = unseen.what.contains("statefulsets");
+                let why =
+                    if is_of_workloads { &mut cluster.unseen_workloads } else { &mut cluster.unseen_pods };
+                *why = Some(unseen.to_string());
             }
             cluster.pps.extend(snapshot.pps);
+            cluster.workloads.extend(snapshot.workloads);
             pods.extend(snapshot.pods);
         }
         cluster.pods = Some(pods).filter(|_| cluster.unseen_pods.is_none());

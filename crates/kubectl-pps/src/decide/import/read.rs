@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::edit;
-use pps_core::pps::{API_VERSIONS, KIND};
+use pps_core::pps::{API_VERSIONS, KIND, RetentionPolicy};
 use pps_core::{AnnotationRules, PodState, Spec, TargetReference, is_dns_subdomain};
 use pps_manifest::Flaw;
 use pps_manifest::yaml::{Document, Positions, parse_up_to};
@@ -44,6 +44,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// How long its states would be kept.
+    pub(super) fn retention(&self) -> RetentionPolicy {
+        self.spec.retention()
+    }
+
     /// The object that is created, in the spelling of this version of the API.
     pub fn object(&self, api_version: &str) -> Value {
         let mut metadata = json!({"name": self.name, "namespace": self.namespace});

@@ -33,7 +33,8 @@ fn entries(object: &Value) -> Vec<Entry> {
 
 fn plan_with(file: &Value, cluster: &[Value], pods: &[Pod], overwrite: bool) -> Vec<Plan> {
     let cluster: Vec<Pps> = cluster.iter().map(|object| Pps::read(object.clone()).unwrap()).collect();
-    let known = Known { pps: &cluster, pods: Some(pods), api_version: "apps.kruise.io/v1alpha1" };
+    let known =
+        Known { pps: &cluster, pods: Some(pods), workloads: &[], api_version: "apps.kruise.io/v1alpha1" };
     plan(&entries(file), known, overwrite)
 }
 
@@ -202,6 +203,44 @@ fn an_alias_is_left_out() {
     assert_eq!((file.entries.len(), file.aliases), (0, 1));
 }
 
+fn stateful_set(replicas: u64) -> Workload {
+    let object = json!({"metadata": {"name": "db", "namespace": "prod"}, "spec": {"replicas": replicas}});
+    Workload::read(object, "apps/v1").unwrap()
+}
+
+#[test]
+fn a_state_that_the_sidecar_would_drop_at_once_is_not_written() {
+    let states = json!({"db-0": state("n1"), "db-1": state("n2"), "db-2": state("n3")});
+    let file = pps("prod", "db", &states);
+    let plan_of = |cluster: &[Value], pods: &[Pod], replicas: u64| {
+        let cluster: Vec<Pps> = cluster.iter().map(|object| Pps::read(object.clone()).unwrap()).collect();
+        let workloads = [stateful_set(replicas)];
+        let known = Known {
+            pps: &cluster,
+            pods: Some(pods),
+            workloads: &workloads,
+            api_version: "apps.kruise.io/v1alpha1",
+        };
+        plan(&entries(&file), known, false).remove(0)
+    };
+    let names = |pods: &[&str]| pods.iter().map(|pod| (*pod).to_owned()).collect::<BTreeSet<_>>();
+    let empty = pps("prod", "db", &json!({}));
+    let all = plan_of(std::slice::from_ref(&empty), &[], 0);
+    assert_eq!((all.unwanted.clone(), all.added()), (names(&["db-0", "db-1", "db-2"]), 0), "{all:?}");
+    assert!(!all.writes());
+    let some = plan_of(std::slice::from_ref(&empty), &[], 2);
+    assert_eq!((some.unwanted.clone(), some.added()), (names(&["db-2"]), 2), "{some:?}");
+    let created = plan_of(&[], &[], 2);
+    assert_eq!((created.unwanted.clone(), created.added()), (names(&["db-2"]), 2), "{created:?}");
+    // While a Pod of that name is there, its state stays.
+    let ended = plan_of(std::slice::from_ref(&empty), &[ready_pod("prod", "db-2")], 2);
+    assert_eq!(ended.unwanted, names(&[]), "{ended:?}");
+    let mut keeps = empty;
+    keeps["spec"]["persistentPodStateRetentionPolicy"] = "WhenDeleted".into();
+    assert_eq!(plan_of(&[keeps], &[], 0).added(), 3);
+    assert_eq!(plan_with(&file, &[], &[], false)[0].added(), 3, "the StatefulSet is created later");
+}
+
 mod round_trip {
     use proptest::collection::{btree_map, vec};
     use proptest::prelude::*;
@@ -246,7 +285,7 @@ mod round_trip {
             let first = export(&before, &[], form).list;
             let text = if as_json { first.to_string() } else { pps_manifest::to_yaml(&first) };
             let file = read(&text, &options()).unwrap();
-            let known = Known { pps: &[], pods: Some(&[]), api_version: "apps.kruise.io/v1alpha1" };
+            let known = Known { pps: &[], pods: Some(&[]), workloads: &[], api_version: "apps.kruise.io/v1alpha1" };
             let after: Vec<Pps> = plan(&file.entries, known, false).iter().map(|plan| {
                 let Action::Create { object, .. } = &plan.action else { panic!("{plan:?}") };
                 let mut object = object.clone();

@@ -101,6 +101,15 @@ pub(super) fn details(plans: &[Plan]) -> Vec<Detail> {
                 some(&kept)
             )));
         }
+        if !plan.unwanted.is_empty() {
+            let unwanted: Vec<String> = plan.unwanted.iter().cloned().collect();
+            details.push(Detail::Error(format!(
+                "{what}: not imported, since the StatefulSet wants no such Pods now, and the sidecar would drop their \
+                 states at once: {}; import before the StatefulSet exists, or set \
+                 persistentPodStateRetentionPolicy: WhenDeleted first",
+                some(&unwanted)
+            )));
+        }
         if !plan.ready.is_empty() {
             let ready: Vec<String> = plan.ready.iter().cloned().collect();
             details
@@ -124,7 +133,8 @@ fn count(number: usize, one: &str, many: &str) -> String {
 }
 
 pub(super) fn outcome(plans: &[Plan]) -> Outcome {
-    let is_refused = plans.iter().any(|plan| matches!(plan.action, Action::Refuse(_)));
+    let is_refused =
+        plans.iter().any(|plan| matches!(plan.action, Action::Refuse(_)) || !plan.unwanted.is_empty());
     if is_refused { Outcome::NotWell } else { Outcome::Well }
 }
 
