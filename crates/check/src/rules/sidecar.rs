@@ -105,8 +105,8 @@ fn check_missing(facts: &Facts, subject: String, findings: &mut Findings) {
                 "does not exist, but {holder} holds and renews Lease {namespace}/{lease}: a sidecar outside the cluster, or under \
                  another name, records"
             ),
-            "name the sidecar's Deployment with --sidecar and --namespace, if it has one; else see that the process outside \
-             the cluster is meant",
+            "name the sidecar's Deployment with --sidecar and --namespace, if it has one; otherwise make sure that the \
+             process outside the cluster is intended",
         );
     }
     let others: Vec<String> = facts

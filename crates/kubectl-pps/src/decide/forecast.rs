@@ -139,6 +139,8 @@ pub struct Forgotten {
     pub pps: String,
     /// The Pods.
     pub pods: Vec<String>,
+    /// Whether they are dropped at once, since the workload no longer wants the Pods; else after the grace period for nodes.
+    pub unwanted: bool,
 }
 
 /// A Pod that would lose its node, and that is not simulated.

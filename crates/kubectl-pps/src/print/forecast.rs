@@ -209,12 +209,17 @@ fn stopped(text: &mut Text, forecast: &Forecast) {
 
 fn forgotten(text: &mut Text, forecast: &Forecast) {
     for one in forecast.forgotten.iter().take(LINES) {
-        let sentence = format!(
-            "After the grace period, PersistentPodState {}/{} would forget {} (nodeDeletionPolicy: Forget).",
-            one.namespace,
-            one.pps,
-            list(&one.pods, "and")
-        );
+        let (namespace, pps, pods) = (&one.namespace, &one.pps, list(&one.pods, "and"));
+        let sentence = if one.unwanted {
+            format!(
+                "PersistentPodState {namespace}/{pps} would drop what is recorded of {pods} at once, since the workload no longer wants \
+                 them; persistentPodStateRetentionPolicy: WhenDeleted would keep it."
+            )
+        } else {
+            format!(
+                "After the grace period, PersistentPodState {namespace}/{pps} would forget {pods} (nodeDeletionPolicy: Forget)."
+            )
+        };
         text.sentence("", None, &sentence);
     }
 }

@@ -77,6 +77,18 @@ fn pods_of_a_stateful_set_get_what_is_recorded_for_them() {
 }
 
 #[test]
+fn a_manifest_stands_for_the_workload_that_is_recorded() {
+    let mut pps: Value = pps_manifest::yaml::parse_one(PPS).unwrap().value;
+    pps["status"]["targetUID"] = json!("uid-of-the-cluster");
+    let pps = pps.to_string();
+    let attempt = |workload: &str| try_texts(&[workload, &pps]).attempts[0].clone();
+    let manifest = attempt(STATEFUL_SET);
+    assert!(manifest.injected.is_some() && manifest.warnings.is_empty(), "{manifest:?}");
+    let other = attempt(&STATEFUL_SET.replacen("metadata: {", "metadata: {uid: another, ", 1));
+    assert!(other.warnings.iter().any(|warning| warning.contains("an earlier StatefulSet db")), "{other:?}");
+}
+
+#[test]
 fn a_pod_without_a_state_is_told_why() {
     let pod = |owner: Value, node: Value| {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-0", "ownerReferences": [owner]},

@@ -137,7 +137,7 @@ impl World {
         self.check_annotations(item, &target, answers);
         let (names, left_out) = self.pod_names(item, &target);
         let made_from = format!("{} {}", item.kind(), item.name());
-        for pod in pods_of(&item.object, &item.namespace, names.iter().map(String::as_str)) {
+        for pod in pods_of(&self.with_uid(item, &target), &item.namespace, names.iter().map(String::as_str)) {
             let attempt = self.create_pod(item, &pod);
             answers.attempts.push(Attempt { made_from: Some(made_from.clone()), ..attempt });
         }
@@ -147,6 +147,20 @@ impl World {
         if names.is_empty() {
             answers.notes.push(format!("{made_from} wants no Pods"));
         }
+    }
+
+    /// The workload of a file. A manifest has no UID: it stands for the workload for which states were recorded.
+    fn with_uid(&self, item: &Item, target: &TargetReference) -> Value {
+        let mut object = item.object.clone();
+        let recorded_for = self.pps.iter().find_map(|pps| {
+            let is_of_workload = pps["metadata"]["namespace"] == item.namespace.as_str()
+                && TargetReference::read(&pps["spec"]["targetRef"]).is_same_workload(target);
+            pps["status"]["targetUID"].as_str().filter(|_| is_of_workload)
+        });
+        if let (Some(uid), Some(metadata)) = (recorded_for, object["metadata"].as_object_mut()) {
+            metadata.entry("uid").or_insert_with(|| uid.into());
+        }
+        object
     }
 
     /// What the sidecar would say about the annotations of a workload, and what it would generate.

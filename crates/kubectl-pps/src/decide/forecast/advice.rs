@@ -35,9 +35,9 @@ pub(super) fn advice(
         None => hand.pps(&format!("move {} --anywhere", first.pod), &first.namespace),
     };
     let (waiting, which) = match held.len() {
-        1 => (format!("{} would wait for what is recorded of it", first.pod), "it"),
+        1 => (format!("{} would wait for its recorded place", first.pod), "it"),
         count => (
-            format!("{count} Pods would wait for what is recorded of them"),
+            format!("{count} Pods would wait for their recorded place"),
             if of_node.is_some() { "them" } else { "one" },
         ),
     };

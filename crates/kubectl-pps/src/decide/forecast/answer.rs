@@ -134,7 +134,10 @@ fn describe(
     let excluded_by = if is_pending { reasons::group(&view.scheduler) } else { Vec::new() };
     let without_its_state =
         if is_pending { reasons::excluded_by_state_only(&view.scheduler) } else { Vec::new() };
+    // The simulation records it, and restarts it: that says nothing about what is recorded now.
+    let is_new = node_now.is_none() && recorded_node.is_none();
     let why = match then {
+        Then::Running if is_new => "it is new: nothing is recorded of it yet".into(),
         Then::NotEvicted => view.kept_by.clone().unwrap_or_default(),
         Then::Running => why_there(view, told),
         Then::Pending => why_pending(view, &excluded_by, &without_its_state, told),
@@ -157,7 +160,7 @@ fn describe(
         may_land_on: view.may_land_on.clone(),
         others: if then == Then::Running { others(view) } else { Vec::new() },
         recorded_node: recorded_node.cloned(),
-        as_recorded: view.came_home.filter(|_| then == Then::Running),
+        as_recorded: view.came_home.filter(|_| then == Then::Running && !is_new),
         why,
         excluded_by,
         without_its_state,
@@ -205,10 +208,14 @@ fn add_forgotten(forecast: &mut Forecast, snapshot: &Snapshot, namespace: &str, 
         else {
             continue;
         };
-        let pods: Vec<String> = states.into_keys().filter(|pod| !after.states.contains_key(pod)).collect();
-        if !pods.is_empty() {
-            let (namespace, pps) = (namespace.to_owned(), before.name().to_owned());
-            forecast.forgotten.push(Forgotten { namespace, pps, pods });
+        let dropped = states.into_keys().filter(|pod| !after.states.contains_key(pod));
+        let is_wanted = |pod: &String| last.world.pods.iter().any(|view| view.name == *pod);
+        let (wanted, unwanted): (Vec<String>, Vec<String>) = dropped.partition(is_wanted);
+        for (pods, unwanted) in [(wanted, false), (unwanted, true)] {
+            if !pods.is_empty() {
+                let (namespace, pps) = (namespace.to_owned(), before.name().to_owned());
+                forecast.forgotten.push(Forgotten { namespace, pps, pods, unwanted });
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::snapshot::{Node, Pod, Pps, Scope, Snapshot, Unseen, Workload, Workloa
 use crate::{Failure, Outcome};
 
 mod rooms;
+mod specs;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -210,47 +211,6 @@ fn a_budget_that_refuses_an_eviction_is_named() {
 }
 
 #[test]
-fn a_changed_stateful_set_replaces_its_pods_and_a_changed_pps_restarts_them() {
-    let snapshot = cluster(ZONE, false);
-    let selector = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "shop"},
-        "spec": {"replicas": 2, "template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}});
-    let answer = ask(&snapshot, Question::Spec(vec![selector]));
-    let then: Vec<Then> = answer.pods.iter().map(|pod| pod.then).collect();
-    assert_eq!(then, [Then::Pending], "the update waits for the first Pod that it replaces: {answer:#?}");
-    assert_eq!(answer.pods[0].pod, "db-1");
-    let [stopped] = answer.stopped_rollouts.as_slice() else { panic!("{answer:#?}") };
-    assert_eq!((stopped.workload.as_str(), stopped.at.as_str()), ("db", "db-1"));
-    assert_eq!(stopped.not_reached, ["db-0"]);
-    assert_eq!(answer.outcome(), Outcome::NotWell);
-    assert!(
-        answer.pods[0].why.contains("the Pod's nodeSelector requires disk ssd"),
-        "{}",
-        answer.pods[0].why
-    );
-
-    let mut looser = pps("shop", HOSTNAME, false, &[]).object().clone();
-    looser["metadata"] = json!({"name": "db", "namespace": "shop"});
-    looser.as_object_mut().unwrap().remove("status");
-    let answer = ask(&snapshot, Question::Spec(vec![looser]));
-    let names: Vec<&str> = answer.pods.iter().map(|pod| pod.pod.as_str()).collect();
-    assert_eq!(names, ["db-0", "db-1"]);
-    assert_eq!(answer.stopped_rollouts, []);
-
-    let smaller = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "shop"}, "spec": {"replicas": 1}});
-    let answer = ask(&snapshot, Question::Spec(vec![smaller]));
-    assert!(answer.pods.iter().any(|pod| pod.pod == "db-1" && pod.then == Then::Removed), "{answer:#?}");
-
-    let mut wrong = pps("shop", "no key!", false, &[]).object().clone();
-    wrong["metadata"] = json!({"name": "db", "namespace": "shop"});
-    let Err(Failure::Refused(text)) =
-        forecast(&snapshot, &Question::Spec(vec![wrong]), None, &Hand::default())
-    else {
-        panic!()
-    };
-    assert!(text.contains("spec.requiredPersistentTopology"), "{text}");
-}
-
-#[test]
 fn what_happens_anyway_is_not_taken_for_an_effect() {
     let mut snapshot = cluster(ZONE, false);
     snapshot.workloads = vec![database("shop", 3)];
@@ -384,7 +344,7 @@ fn a_pod_that_its_recorded_state_keeps_gets_advice_for_the_cluster_that_was_aske
     let [cordon, go] = answer.advice.as_slice() else { panic!("{answer:#?}") };
     assert_eq!(
         cordon.text,
-        "db-0 would wait for what is recorded of it. Before you let it start elsewhere, keep Pods off n1"
+        "db-0 would wait for its recorded place. Before you let it start elsewhere, keep Pods off n1"
     );
     assert_eq!(cordon.command, "kubectl cordon n1 --context prod");
     assert_eq!(go.command, "kubectl pps move db-0 --anywhere -n shop --context prod");
@@ -395,6 +355,6 @@ fn a_pod_that_its_recorded_state_keeps_gets_advice_for_the_cluster_that_was_aske
     snapshot.pods = vec![pod("shop", "db-0", "n4"), pod("shop", "db-1", "n4")];
     let answer = ask(&snapshot, Question::WithoutNodes(vec!["n4".into()]));
     let [go] = answer.advice.as_slice() else { panic!("{answer:#?}") };
-    assert_eq!(go.text, "2 Pods would wait for what is recorded of them. To let them start elsewhere");
+    assert_eq!(go.text, "2 Pods would wait for their recorded place. To let them start elsewhere");
     assert_eq!(go.command, "kubectl pps move --node n4 --anywhere -n shop");
 }

@@ -55,13 +55,14 @@ fn sample() -> Forecast {
             pod("db-3", Then::NotEvicted, Some("node-1"), &[], "PodDisruptionBudget db needs 2 Pods"),
         ],
         advice: vec![Advice {
-            text: "2 Pods would wait for what is recorded of them. To let one start elsewhere".into(),
+            text: "2 Pods would wait for their recorded place. To let one start elsewhere".into(),
             command: "kubectl pps move db-1 --anywhere -n shop".into(),
         }],
         forgotten: vec![Forgotten {
             namespace: "shop".into(),
             pps: "db".into(),
             pods: (0..6).map(|index| format!("db-{index}")).collect(),
+            unwanted: false,
         }],
         not_simulated: vec![
             other("x-0", true, Some("Database/x")),
@@ -91,7 +92,7 @@ db-3: PodDisruptionBudget db needs 2 Pods.
 
 4 Pods: 1 would run, 2 would be Pending (1 of them is so now), 1 could not be
 evicted.
-2 Pods would wait for what is recorded of them. To let one start elsewhere:
+2 Pods would wait for their recorded place. To let one start elsewhere:
   kubectl pps move db-1 --anywhere -n shop
 After the grace period, PersistentPodState shop/db would forget db-0, db-1,
 db-2, db-3, db-4 and db-5 (nodeDeletionPolicy: Forget).
@@ -156,4 +157,15 @@ fn nothing_that_happens_is_said() {
     let nothing = Forecast { question: "node-1 is drained".into(), ..Forecast::default() };
     let text = forecast(&nothing, Style::PLAIN, false, false);
     assert_eq!(text, "If node-1 is drained:\nNo Pod of a StatefulSet would be touched.\n");
+}
+
+#[test]
+fn what_a_smaller_workload_loses_has_nothing_to_do_with_nodes() {
+    let forgotten =
+        Forgotten { namespace: "shop".into(), pps: "db".into(), pods: vec!["db-2".into()], unwanted: true };
+    let text =
+        forecast(&Forecast { forgotten: vec![forgotten], ..Forecast::default() }, Style::PLAIN, false, false);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("would drop what is recorded of db-2 at once"), "{text}");
+    assert!(!words.contains("grace period"), "{text}");
 }
