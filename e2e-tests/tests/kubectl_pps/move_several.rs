@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kube::api::PostParams;
 use pps_core::RECORD_ANNOTATION;
 use pps_e2e::{
     cluster::{Cluster, PodInfo},
@@ -19,6 +20,7 @@ async fn several_pods_move() {
     support::run(scenarios![&cluster;
         the_pods_of_a_lost_node_move,
         what_was_recorded_on_a_lost_node_is_forgotten,
+        nothing_is_given_up_on_a_node_that_comes_back_before_the_answer,
         ready_pods_of_one_workload_move_one_after_the_other,
         a_pod_that_is_not_ready_holds_up_the_next_one_of_its_workload,
         what_cannot_be_moved_is_said_before_anything_is_changed,
@@ -109,6 +111,32 @@ async fn what_was_recorded_on_a_lost_node_is_forgotten(cluster: &Cluster) {
         .unwrap();
     let states = pool.recorded("web", "web").await;
     assert_ne!(states["web-0"]["nodeName"], "fg-lost-0");
+}
+
+async fn nothing_is_given_up_on_a_node_that_comes_back_before_the_answer(cluster: &Cluster) {
+    let (pool, before) = crowded(cluster, "mv-back", 1, 0).await;
+    let api = cluster.nodes.api();
+    for args in [
+        &["move", "web-0", "--anywhere"][..],
+        &["move", "--node", "mv-back-0", "--anywhere"],
+        &["forget", "--node", "mv-back-0"],
+    ] {
+        let mut node = api.get("mv-back-0").await.unwrap();
+        node.metadata.uid = None;
+        node.metadata.resource_version = None;
+        node.metadata.managed_fields = None;
+        lose(&pool, "mv-back-0").await;
+        let args = [args, &["--namespace", "mv-back"]].concat();
+        let back = async {
+            api.create(&PostParams::default(), &node).await.unwrap();
+        };
+        let answer = plugin(cluster, ADMIN).run_while(&args, back).await.unwrap();
+        assert_eq!(answer.exit_code, 1, "{args:?}: {answer:?}");
+        assert_eq!(pool.states("web").await["web-0"]["nodeName"], "mv-back-0", "{args:?}");
+        let now = cluster.pods("mv-back", "web").await.unwrap().remove("web-0").unwrap();
+        assert_eq!((&now.uid, now.terminating), (&before["web-0"].uid, false), "{args:?}");
+        assert!(!now.annotations.contains_key(RECORD_ANNOTATION), "{args:?}");
+    }
 }
 
 async fn ready_pods_of_one_workload_move_one_after_the_other(cluster: &Cluster) {

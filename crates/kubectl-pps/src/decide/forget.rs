@@ -6,7 +6,7 @@ use pps_core::edit::states;
 use pps_core::{PodState, RECORD_ANNOTATION, forbids_recording};
 
 use crate::Failure;
-use crate::decide::hand::Hand;
+use crate::decide::hand::{Hand, portions};
 use crate::decide::similar::similar;
 use crate::decide::unread;
 use crate::snapshot::{Index, Node, Pod, Scope, Snapshot};
@@ -156,14 +156,14 @@ impl Drops {
     /// What the user should know beside what is dropped.
     pub fn notes(&self, hand: &Hand) -> Vec<String> {
         let mut notes = Vec::new();
-        for (namespace, pods) in by_namespace(&self.ready) {
+        for (namespace, pods) in in_commands(&self.ready) {
             let (names, are, them) = words(&pods);
             notes.push(format!(
                 "{names} {are} Ready, so the sidecar would record {them} again within seconds; to move {them}: {}",
                 hand.pps(&format!("move {} --anywhere", pods.join(" ")), namespace)
             ));
         }
-        for (namespace, pods) in by_namespace(&self.pending) {
+        for (namespace, pods) in in_commands(&self.pending) {
             let (names, are, them) = words(&pods);
             let wait = if pods.len() == 1 { "waits" } else { "wait" };
             notes.push(format!(
@@ -197,6 +197,12 @@ fn by_namespace(pods: &[(String, String)]) -> BTreeMap<&str, Vec<&str>> {
         all.entry(namespace).or_default().push(pod);
     }
     all
+}
+
+/// The Pods of a namespace that one command has room for.
+fn in_commands(pods: &[(String, String)]) -> impl Iterator<Item = (&str, Vec<&str>)> {
+    let all = by_namespace(pods).into_iter();
+    all.flat_map(|(namespace, pods)| portions(&pods).into_iter().map(move |pods| (namespace, pods)))
 }
 
 /// How a sentence names Pods: `Pod db-0`, `is`, `it`.

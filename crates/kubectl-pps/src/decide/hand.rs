@@ -1,5 +1,24 @@
 //! Commands that an answer names: they reach the same cluster and namespace as the one that answers.
 
+/// How long the names in one command may be together: a long line is cut.
+const MOST: usize = 240;
+
+/// Names in as many portions as there have to be commands.
+pub fn portions<'a>(names: &[&'a str]) -> Vec<Vec<&'a str>> {
+    let mut portions: Vec<Vec<&str>> = Vec::new();
+    let mut length = MOST;
+    for name in names {
+        length += name.len() + 1;
+        if let Some(last) = portions.last_mut().filter(|_| length <= MOST) {
+            last.push(name);
+        } else {
+            portions.push(vec![name]);
+            length = name.len();
+        }
+    }
+    portions
+}
+
 /// How to write a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hand {
@@ -59,6 +78,17 @@ impl Hand {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_names_need_several_commands() {
+        let names: Vec<String> = (0..100).map(|number| format!("prometheus-k8s-{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let all = portions(&names);
+        assert_eq!(all.concat(), names);
+        assert!(all.len() > 5 && all.iter().all(|portion| portion.join(" ").len() <= MOST), "{all:?}");
+        assert_eq!(portions(&["a", "b"]), [["a", "b"]]);
+        assert_eq!(portions(&[]), [[""; 0]; 0]);
+    }
 
     #[test]
     fn a_command_reaches_the_namespace_and_cluster_of_the_answer() {

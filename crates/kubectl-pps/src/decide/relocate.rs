@@ -17,7 +17,7 @@ pub use self::forecast::Forecast;
 use self::forecast::Next;
 use self::governing::{governing, is_exempt_by_template};
 pub use self::landed::{brought_back, has_address};
-pub use self::several::{Also, Goal, PodName, Several, also, decide_all, select, so_far};
+pub use self::several::{Also, Goal, PodName, Several, also, decide_all, not_governed, select, so_far};
 pub use self::show::describe;
 use crate::Failure;
 use crate::decide::similar::similar;

@@ -1,6 +1,6 @@
 //! `forget`: drops recorded states.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Client;
 use pps_core::PodState;
@@ -68,6 +68,10 @@ pub(super) async fn run(
     if !terminal.ask(&format!("Drop {states}?"), args.consent)? {
         terminal.say("nothing was changed");
         return Ok(Outcome::NotWell);
+    }
+    let stranded = drops.stranded.iter().filter_map(|(namespace, pod)| snapshot.pod(namespace, pod)?.node());
+    for node in stranded.collect::<BTreeSet<_>>() {
+        nodes::refuse_if_back(client, node).await?;
     }
     let mut dropped = 0;
     for (address, states) in addresses {

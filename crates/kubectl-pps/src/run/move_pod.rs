@@ -48,7 +48,7 @@ pub(super) async fn run(
     job.node = job.read_alone(&snapshot).await?;
     if let Some(node) = &args.node {
         let (pods, others) = select(&snapshot, node)?;
-        return job.several(&snapshot, &pods, others).await;
+        return job.several(&snapshot, &pods, &others).await;
     }
     let mut pods: Vec<PodName> = Vec::new();
     for pod in &args.pods {
@@ -59,7 +59,25 @@ pub(super) async fn run(
     }
     match pods.as_slice() {
         [pod] => job.one(&snapshot, pod).await,
-        pods => job.several(&snapshot, pods, 0).await,
+        pods => job.several(&snapshot, pods, &[]).await,
+    }
+}
+
+/// What has happened on Ctrl-C.
+const INTERRUPTED: &str = "interrupted";
+
+/// What became of a move.
+enum Carried {
+    Out(Outcome),
+    /// Nothing was written: the Pod has changed so that this is another move.
+    Overtaken(String),
+}
+
+/// Does this until the user presses Ctrl-C.
+async fn until_interrupted<T>(moved: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::select! {
+        moved = moved => moved,
+        _ = tokio::signal::ctrl_c() => Err(Failure::Refused(INTERRUPTED.into())),
     }
 }
 
@@ -126,6 +144,7 @@ impl Job<'_> {
         let head = format!("Move Pod {name} in namespace {namespace}");
         self.terminal.print(&titled(self.terminal.style(), &head, &relocation.plan()))?;
         relocation.notes().iter().for_each(|text| self.note(text));
+        relocation.return_note(&self.hand).iter().for_each(|text| self.note(text));
         if let Some(obstacle) = relocation.obstacle() {
             if !self.args.force {
                 return Err(Failure::Refused(format!(
@@ -144,18 +163,29 @@ impl Job<'_> {
             self.terminal.say("nothing was changed");
             return Ok(Outcome::NotWell);
         }
-        self.carry_out(&mover).await
+        match until_interrupted(self.carry_out(&mover)).await {
+            Ok(Carried::Out(outcome)) => Ok(outcome),
+            Ok(Carried::Overtaken(what)) => {
+                Err(Failure::Refused(format!("{what}: nothing was changed; run the command again")))
+            }
+            Err(Failure::Refused(text)) if text == INTERRUPTED => {
+                Err(Failure::Refused(format!("{text}: the same command goes on")))
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Does all that has to be written, and waits.
-    async fn carry_out(&self, mover: &Mover<'_>) -> Result<Outcome, Failure> {
-        mover.write().await?;
+    async fn carry_out(&self, mover: &Mover<'_>) -> Result<Carried, Failure> {
+        if let Some(what) = mover.write().await? {
+            return Ok(Carried::Overtaken(what));
+        }
         let relocation = mover.relocation;
         if relocation.present.as_ref().is_some_and(|present| present.removal == Removal::Stay) {
             let node = self.args.to.as_deref().unwrap_or_default();
             self.print(&format!("Pod {} stays on {node}, and is recorded again", relocation.pod))?;
-            return Ok(Outcome::Well);
+            return Ok(Carried::Out(Outcome::Well));
         }
-        mover.wait(self.args.timeout).await
+        Ok(Carried::Out(mover.wait(self.args.timeout).await?))
     }
 }

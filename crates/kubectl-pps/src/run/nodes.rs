@@ -40,6 +40,20 @@ pub(super) async fn confirm(client: &Client, snapshot: &mut Snapshot) -> Result<
     Ok(())
 }
 
+/// Fails if a node exists again that was gone.
+///
+/// # Errors
+///
+/// If it does, or if it cannot be read.
+pub(super) async fn refuse_if_back(client: &Client, name: &str) -> Result<(), Failure> {
+    match read(client, name).await? {
+        Some(_) => Err(Failure::Refused(format!(
+            "node {name} has come back meanwhile: nothing was changed; run the command again"
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Whether a node exists; none if that cannot be found out.
 pub(super) async fn exists(client: &Client, snapshot: &Snapshot, name: &str) -> Option<bool> {
     if snapshot.node(name).is_some() {

@@ -359,7 +359,7 @@ fn check(object: &Value, before: Option<&Value>) -> Result<Vec<String>, String> 
 
 fn recorded_soon(world: &World) -> String {
     format!(
-        "the sidecar records where each Pod runs once it is Ready, and its successor comes back there: {}",
+        "the sidecar records each Pod once it is Ready, and its successor gets back what is recorded: {}",
         world.hand.pps(&format!("status {}", world.target.name), world.namespace())
     )
 }

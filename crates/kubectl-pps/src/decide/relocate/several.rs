@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::{Decision, Destination, Relocation, Removal, Request, decide, governing};
 use crate::Failure;
-use crate::decide::hand::Hand;
+use crate::decide::hand::{Hand, portions};
 use crate::decide::injected::injected;
 use crate::decide::names::list;
 use crate::decide::unread;
@@ -45,7 +45,7 @@ impl<'a> Goal<'a> {
         }
     }
 
-    /// The command that moves these Pods, one for each namespace.
+    /// The commands that move these Pods, at least one for each namespace.
     pub fn commands(&self, pods: &[PodName], hand: &Hand) -> Vec<String> {
         let mut flags = match self.destination {
             Some(Destination::Node(node)) => format!(" --to {node}"),
@@ -58,26 +58,29 @@ impl<'a> Goal<'a> {
             }
         }
         let namespaces: BTreeSet<&str> = pods.iter().map(|(namespace, _)| namespace.as_str()).collect();
-        let command = |namespace: &str| {
+        let mut commands = Vec::new();
+        for namespace in namespaces {
             let own = pods.iter().filter(|(own, _)| own == namespace);
             let names: Vec<&str> = own.map(|(_, pod)| pod.as_str()).collect();
-            hand.pps(&format!("move {}{flags}", names.join(" ")), namespace)
-        };
-        namespaces.into_iter().map(command).collect()
+            for names in portions(&names) {
+                commands.push(hand.pps(&format!("move {}{flags}", names.join(" ")), namespace));
+            }
+        }
+        commands
     }
 }
 
 /// The Pods that are on a node: those that are bound to it, and those without a node that wait for it or would start there.
-/// Pods that no PersistentPodState governs are not among them: they are no Pods to be moved, but counted.
+/// Then those that are there and that no PersistentPodState governs: they are not moved.
 ///
 /// # Errors
 ///
 /// If Pods or what is recorded could not be read.
-pub fn select(snapshot: &Snapshot, node: &str) -> Result<(Vec<PodName>, usize), Failure> {
+pub fn select(snapshot: &Snapshot, node: &str) -> Result<(Vec<PodName>, Vec<PodName>), Failure> {
     unread::require(snapshot, "pods")?;
     unread::require(snapshot, unread::PPS)?;
     let index = Index::of(snapshot);
-    let (mut pods, mut others) = (Vec::new(), 0);
+    let (mut pods, mut others) = (Vec::new(), Vec::new());
     let in_scope = |pod: &&Pod| snapshot.scope.contains(pod.namespace()) && !pod.is_finished();
     for pod in snapshot.pods.iter().filter(in_scope) {
         let key = pod.owner().map(|(owner, _)| WorkloadKey::of(pod.namespace(), &owner));
@@ -100,7 +103,7 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<(Vec<PodName>, usize), 
         if is_there && pps.is_some() {
             pods.push((pod.namespace().to_owned(), pod.name().to_owned()));
         } else if is_there {
-            others += 1;
+            others.push((pod.namespace().to_owned(), pod.name().to_owned()));
         }
     }
     for (key, all) in index.targeted().filter(|(key, _)| snapshot.scope.contains(&key.namespace)) {
@@ -113,6 +116,13 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<(Vec<PodName>, usize), 
         }
     }
     Ok((pods, others))
+}
+
+/// Says of which Pods nothing is recorded: `Pod load-0 is not recorded by any PersistentPodState`.
+pub fn not_governed(pods: &[PodName]) -> String {
+    let names: Vec<String> = pods.iter().map(|(_, pod)| pod.clone()).collect();
+    let (pods, are) = if names.len() == 1 { ("Pod", "is") } else { ("Pods", "are") };
+    format!("{pods} {} {are} not recorded by any PersistentPodState", list(&names, "and"))
 }
 
 /// What is to be done with several Pods.
@@ -137,7 +147,8 @@ pub fn decide_all(snapshot: &Snapshot, pods: &[PodName], goal: &Goal<'_>) -> Res
         return Err(Failure::Usage("say where the Pods should go: --to NODE, or --anywhere".into()));
     }
     let mut ordered: Vec<&PodName> = pods.iter().collect();
-    ordered.sort_by_key(|(namespace, name)| rank(snapshot, snapshot.pod(namespace, name)));
+    let index = Index::of(snapshot);
+    ordered.sort_by_cached_key(|(namespace, name)| rank(snapshot, index.pod(namespace, name)));
     let mut world = snapshot.clone();
     let mut several = Several::default();
     for pod in ordered {
@@ -242,23 +253,20 @@ impl Several {
                 notes.push(note);
             }
         }
-        if let Some(node) = left {
-            let may_return = |one: &Relocation| {
-                let takes = |forecast: &super::Forecast| {
-                    let landing = forecast.landing();
-                    landing.favourites().iter().chain(landing.others()).any(|one| one == node)
-                };
-                one.to.is_none() && one.forecast.as_ref().is_some_and(takes)
-            };
-            if self.moves.iter().any(may_return) {
-                notes.push(format!(
-                    "{node} takes Pods, so they may start there again; to keep them away, run this first: {}",
-                    hand.kubectl(&format!("cordon {node}"))
-                ));
-            }
-        }
+        notes.extend(
+            left.filter(|node| self.moves.iter().any(|one| one.may_return_to(node)))
+                .map(|node| stay_away(node, hand)),
+        );
         notes
     }
+}
+
+/// How to keep Pods from a node that they leave.
+fn stay_away(node: &str, hand: &Hand) -> String {
+    let cordon = hand.kubectl(&format!("cordon {node}"));
+    format!(
+        "{node} takes Pods, so it may get what leaves it again; to prevent that, run this first: {cordon}"
+    )
 }
 
 /// How a move that is not the first one goes on, which was decided again.
@@ -285,6 +293,10 @@ pub fn also(shown: &Relocation, now: Result<Decision, Failure>, force: bool) -> 
     let changed = |what: String| Err(Failure::Refused(format!("{what}: it was left alone")));
     if let Some(present) = now.present.as_ref().filter(|present| present.removal == Removal::Evict) {
         match &shown.present {
+            Some(before) if before.is_stranded && !present.is_stranded => {
+                let node = present.node.as_deref().unwrap_or_default();
+                return changed(format!("node {node} of Pod {name} has come back meanwhile"));
+            }
             Some(before) if before.uid == present.uid && before.removal == Removal::Evict => {}
             _ => {
                 let node = present.node.as_deref().unwrap_or_default();
@@ -318,6 +330,20 @@ impl Relocation {
     /// Its namespace and name.
     pub fn name(&self) -> PodName {
         (self.namespace.clone(), self.pod.clone())
+    }
+
+    fn may_return_to(&self, node: &str) -> bool {
+        let takes = |forecast: &super::Forecast| {
+            let landing = forecast.landing();
+            landing.favourites().iter().chain(landing.others()).any(|one| one == node)
+        };
+        self.to.is_none() && self.forecast.as_ref().is_some_and(takes)
+    }
+
+    /// That the Pod may come back to the node that it leaves, and how to prevent it.
+    pub fn return_note(&self, hand: &Hand) -> Option<String> {
+        let node = self.present.as_ref()?.node.as_deref()?;
+        self.may_return_to(node).then(|| stay_away(node, hand))
     }
 
     /// Whether something is lost while the Pod is gone: it is Ready, and evicted.

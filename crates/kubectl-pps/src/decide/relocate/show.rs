@@ -2,7 +2,11 @@
 
 use pps_core::PodState;
 
-use super::{Forecast, Relocation, Removal};
+use super::{Forecast, Relocation, Removal, has_address};
+
+/// What the user should know of a Pod with a recorded address.
+pub(super) const ADDRESS: &str = "the network may not accept a recorded address on another node: the Pod then gets another \
+                                  one, which is recorded in its place";
 
 /// How many nodes are listed. It says how many more there are.
 const MOST: usize = 20;
@@ -140,16 +144,19 @@ impl Relocation {
         if self.present.as_ref().is_some_and(|present| present.removal == Removal::Stay) {
             return Vec::new();
         }
+        let kept = self.wish.state(self.before.as_ref()).unwrap_or_default().annotations;
+        let mut notes = Vec::new();
+        if has_address(&kept) {
+            notes.push(ADDRESS.to_owned());
+        }
         let Some(forecast) = &self.forecast else {
-            return match self.present {
-                Some(_) => vec![
-                    "you have no permission to list nodes, so where the Pod may land is not known".into(),
-                ],
-                None => Vec::new(),
-            };
+            if self.present.is_some() {
+                let text = "you have no permission to list nodes, so where the Pod may land is not known";
+                notes.push(text.into());
+            }
+            return notes;
         };
-        let mut notes: Vec<String> =
-            forecast.caveats.iter().map(|caveat| format!("Pod {} {caveat}", self.pod)).collect();
+        notes.extend(forecast.caveats.iter().map(|caveat| format!("Pod {} {caveat}", self.pod)));
         if let Some(to) = &self.to
             && forecast.excluded(to).is_none()
             && forecast.may_land_on != [to.clone()]

@@ -88,7 +88,7 @@ fn a_running_pod_goes_to_a_node_with_its_annotations() {
     let present = relocation.present.as_ref().unwrap();
     assert_eq!((present.removal, present.is_recorded), (Removal::Evict, true));
     assert_eq!(relocation.forecast.as_ref().unwrap().may_land_on, ["node-3"]);
-    assert_eq!((relocation.obstacle(), relocation.notes()), (None, vec![]));
+    assert_eq!((relocation.obstacle(), relocation.notes()), (None, vec![super::show::ADDRESS.to_owned()]));
     let without = Request { drop_annotations: true, ..request(Some(Destination::Node("node-3"))) };
     let without = super::tests::relocation(&running(), &without);
     assert_eq!(after(&without), json!({"nodeName": "node-3", "nodeTopologyLabels": {HOST: "node-3"}}));
@@ -149,7 +149,7 @@ fn an_interrupted_move_goes_on_where_it_was() {
     let gone = snapshot(&[], &[pps(&json!({"db-0": state("node-1")}))]);
     let gone = relocation(&gone, &to);
     assert_eq!((gone.present.as_ref(), after(&gone)), (None, state("node-3")));
-    assert!(gone.notes().is_empty());
+    assert_eq!(gone.notes(), [super::show::ADDRESS]);
     // There.
     let done =
         snapshot(&[pod("db-0", Some("node-3"), Some("node-3"))], &[pps(&json!({"db-0": state("node-3")}))]);
@@ -325,7 +325,7 @@ fn what_could_not_be_read_is_said_where_it_matters() {
     snapshot.nodes = None;
     snapshot.unseen = vec![unseen("list nodes"), unseen("list pods")];
     let relocation = relocation(&snapshot, &request(Some(Destination::Anywhere)));
-    assert!(relocation.notes()[0].contains("no permission to list nodes"));
+    assert!(relocation.notes()[1].contains("no permission to list nodes"));
     let error = decide(&snapshot, &request(Some(Destination::Node("node-2")))).unwrap_err();
     let text = "you have no permission to list nodes, which is needed to know the labels of node node-2";
     assert_eq!(error, Failure::Unreadable(text.into()));

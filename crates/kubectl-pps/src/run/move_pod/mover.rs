@@ -17,8 +17,8 @@ use crate::cluster::write::{self, Note, Write, WriteError};
 use crate::decide::hand::Hand;
 use crate::decide::relocate::{Present, Relocation, Removal, describe};
 use crate::print::{Terminal, printable};
-use crate::run::rights;
 use crate::run::states::{Address, TRIES, publish};
+use crate::run::{nodes, rights};
 use crate::snapshot::{Pod, Snapshot};
 
 /// What the API server says of a webhook that it does not ask in a dry run.
@@ -159,15 +159,20 @@ impl<'a> Mover<'a> {
         }
     }
 
-    /// Does all that has to be written.
-    pub(super) async fn write(&self) -> Result<(), Failure> {
+    /// Does all that has to be written. Returns what has become of the Pod if nothing was written, since that is another move.
+    pub(super) async fn write(&self) -> Result<Option<String>, Failure> {
         let now = self.read_pod().await?.and_then(Pod::read);
         if let Some(what) = self.relocation.overtaken_by(now.as_ref()) {
-            return Err(Failure::Refused(format!("{what}: nothing was changed; run the command again")));
+            return Ok(Some(what));
+        }
+        // A node may have come back while the user was asked, and what runs on it is not to be given up.
+        let stranded = self.relocation.present.as_ref().filter(|present| present.is_stranded);
+        if let Some(node) = stranded.and_then(|present| present.node.as_deref()) {
+            nodes::refuse_if_back(self.client, node).await?;
         }
         let mut done = Vec::new();
         let result = self.write_all(&mut done).await;
-        result.map_err(|failure| self.so_far(failure, &done))
+        result.map(|()| None).map_err(|failure| self.so_far(failure, &done))
     }
 
     /// A failure after something was done says what, how to go on, and how to go back.
@@ -193,7 +198,7 @@ impl<'a> Mover<'a> {
             self.annotate(&present.uid, &"false".into()).await?;
             done.push("the Pod is annotated, and is not recorded any longer");
         }
-        let changed = self.write_state().await?;
+        let changed = self.write_state(None).await?;
         if changed {
             done.push("what is recorded is changed");
         }
@@ -211,12 +216,8 @@ impl<'a> Mover<'a> {
             }
         }
         // Another recorder may not know the annotation. What is recorded of the next Pod stays.
-        let uid = present.map(|present| present.uid.as_str());
-        if changed
-            && uid.is_some()
-            && self.read_pod().await?.is_none_or(|pod| pod["metadata"]["uid"].as_str() == uid)
-        {
-            self.write_state().await?;
+        if let Some(present) = present.filter(|_| changed) {
+            self.write_state(Some(&present.uid)).await?;
         }
         Ok(())
     }
@@ -248,14 +249,21 @@ impl<'a> Mover<'a> {
         )))
     }
 
-    /// Writes the state, made from what is recorded at that moment. Returns whether it was another one.
-    async fn write_state(&self) -> Result<bool, Failure> {
+    /// Writes the state, made from what is recorded at that moment. Returns whether it was another one. With a UID, it writes
+    /// only as long as no other Pod has the name.
+    async fn write_state(&self, uid: Option<&str>) -> Result<bool, Failure> {
         let Relocation { pod, wish, to, .. } = self.relocation;
         for _ in 0..TRIES {
             let object = self.address.read_to_write(self.client).await?;
             let before =
                 recorded_state(&object["status"], pod).map_err(|error| self.address.refused(&error))?;
             if !wish.changes(before.as_ref()) {
+                return Ok(false);
+            }
+            // Read after what is recorded: what is recorded of the next Pod from now on makes another version.
+            if let Some(uid) = uid
+                && self.read_pod().await?.is_some_and(|pod| pod["metadata"]["uid"] != uid)
+            {
                 return Ok(false);
             }
             let after = wish.state(before.as_ref());

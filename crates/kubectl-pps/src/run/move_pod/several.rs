@@ -5,21 +5,24 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::mover::{Mover, PERIOD, read_pod};
-use super::{DRY_RUN, Job, nodes};
-use crate::decide::relocate::{Also, PodName, Relocation, Several, also, decide, decide_all, so_far};
+use super::{Carried, DRY_RUN, Job, nodes, until_interrupted};
+use crate::decide::relocate::{
+    Also, PodName, Relocation, Several, also, decide, decide_all, not_governed, so_far,
+};
 use crate::print::plan::tabled;
 use crate::print::{Table, printable};
 use crate::run::rights;
+use crate::run::states::TRIES;
 use crate::snapshot::{Pod, Scope, Snapshot};
 use crate::{Failure, Outcome};
 
 impl Job<'_> {
-    /// Moves these Pods. `others` is how many there are beside them that nothing pins.
+    /// Moves these Pods. `others` are there as well, and nothing pins them.
     pub(super) async fn several(
         &self,
         snapshot: &Snapshot,
         pods: &[PodName],
-        others: usize,
+        others: &[PodName],
     ) -> Result<Outcome, Failure> {
         if pods.is_empty() {
             return self.nothing(snapshot, others).await;
@@ -33,8 +36,8 @@ impl Job<'_> {
             self.terminal.print(&self.plan(&plan))?;
         }
         plan.notes(self.args.node.as_deref(), &self.hand).iter().for_each(|text| self.note(text));
-        if others > 0 {
-            self.note(&format!("not moved: {}", not_governed(others)));
+        if !others.is_empty() {
+            self.note(&format!("{}: not moved", not_governed(others)));
         }
         if let Some(refusal) = plan.refusal(&goal, &self.hand) {
             return Err(refusal);
@@ -62,7 +65,7 @@ impl Job<'_> {
         self.move_all(&plan).await
     }
 
-    async fn nothing(&self, snapshot: &Snapshot, others: usize) -> Result<Outcome, Failure> {
+    async fn nothing(&self, snapshot: &Snapshot, others: &[PodName]) -> Result<Outcome, Failure> {
         let node = self.args.node.as_deref().unwrap_or_default();
         let within = match &self.scope {
             Scope::All => String::new(),
@@ -72,7 +75,7 @@ impl Job<'_> {
             Some(false) => format!("There is no node {node}, and nothing"),
             _ => "Nothing".to_owned(),
         };
-        let others = if others > 0 { format!("; it has {}", not_governed(others)) } else { String::new() };
+        let others = if others.is_empty() { String::new() } else { format!("; {}", not_governed(others)) };
         self.print(&format!("{first} that is recorded runs on {node} or waits for it{within}{others}"))?;
         Ok(Outcome::Well)
     }
@@ -105,7 +108,7 @@ impl Job<'_> {
         let goal = self.goal();
         for (number, shown) in plan.moves.iter().enumerate() {
             let moved = &pods[..number];
-            match self.next(shown, &plan.moves[..number]).await {
+            match until_interrupted(self.next(shown, &plan.moves[..number])).await {
                 Ok(Outcome::Well) => {}
                 // It has said where it is.
                 Ok(outcome) => {
@@ -126,6 +129,18 @@ impl Job<'_> {
 
     /// Moves the next one. It is decided again: those before it have landed somewhere, and the user was asked before the first.
     async fn next(&self, shown: &Relocation, before: &[Relocation]) -> Result<Outcome, Failure> {
+        let mut overtaken = String::new();
+        // Kubernetes deletes the Pods of a node that is gone, and their controllers create them again, meanwhile.
+        for _ in 0..TRIES {
+            match self.try_next(shown, before).await? {
+                Carried::Out(outcome) => return Ok(outcome),
+                Carried::Overtaken(what) => overtaken = what,
+            }
+        }
+        Err(Failure::Refused(format!("{overtaken}: it was left alone")))
+    }
+
+    async fn try_next(&self, shown: &Relocation, before: &[Relocation]) -> Result<Carried, Failure> {
         let peers: Vec<&Relocation> = before.iter().filter(|one| one.workload == shown.workload).collect();
         let mut has_waited = peers.is_empty();
         let (snapshot, now) = loop {
@@ -135,7 +150,7 @@ impl Job<'_> {
                 Also::Go(now) => *now,
                 Also::Skip(text) => {
                     self.print(&text)?;
-                    return Ok(Outcome::Well);
+                    return Ok(Carried::Out(Outcome::Well));
                 }
             };
             // It may have become Ready meanwhile.
@@ -180,9 +195,4 @@ impl Job<'_> {
             sleep(PERIOD).await;
         }
     }
-}
-
-fn not_governed(pods: usize) -> String {
-    let (pods, are) = if pods == 1 { ("1 Pod".into(), "is") } else { (format!("{pods} Pods"), "are") };
-    format!("{pods} that {are} not recorded by any PersistentPodState")
 }

@@ -54,10 +54,10 @@ fn a_node_stands_for_the_pods_that_are_on_it_and_those_that_wait_for_it() {
         // db-3 is not created yet, and no db-7 is wanted.
         &[("db-0", "node-1"), ("db-2", "node-9"), ("db-3", "node-9"), ("db-7", "node-9")],
     );
-    assert_eq!(select(&world, "node-9").unwrap(), (named(&["db-0", "db-1", "db-3"]), 1));
+    assert_eq!(select(&world, "node-9").unwrap(), (named(&["db-0", "db-1", "db-3"]), named(&["load-0"])));
     let waiting = super::tests::world(&[pod("db-0", None, None)], &[("db-0", "node-9")]);
-    assert_eq!(select(&waiting, "node-9").unwrap(), (named(&["db-0"]), 0));
-    assert_eq!(select(&waiting, "node-7").unwrap(), (vec![], 0));
+    assert_eq!(select(&waiting, "node-9").unwrap(), (named(&["db-0"]), vec![]));
+    assert_eq!(select(&waiting, "node-7").unwrap(), (vec![], vec![]));
     let mut unseen = waiting;
     unseen.unseen = vec![crate::snapshot::Unseen {
         what: "list pods in namespace prod".into(),
@@ -136,7 +136,13 @@ fn the_plan_says_what_is_done_and_in_which_order() {
         ]
     );
     let hand = Hand::default();
-    assert_eq!(plan.notes(Some("node-9"), &hand), Vec::<String>::new());
+    assert_eq!(plan.notes(Some("node-9"), &hand), [super::super::show::ADDRESS], "once");
+    assert_eq!(plan.moves[1].return_note(&hand), None, "its node is gone");
+    let own = plan.moves[2].return_note(&hand).unwrap();
+    assert_eq!(
+        own,
+        "node-1 takes Pods, so it may get what leaves it again; to prevent that, run this first: kubectl cordon node-1"
+    );
     let stays = &plan.moves[0].forecast.as_ref().unwrap().may_land_on[0];
     let note = plan.notes(Some(stays), &hand).join("\n");
     assert!(note.ends_with(&format!("run this first: kubectl cordon {stays}")), "{note}");
@@ -159,6 +165,11 @@ fn a_move_goes_on_if_the_pod_has_lost_its_node_and_not_if_it_has_got_one() {
     assert!(matches!(also(&evicted, decided(&bound), false), Ok(Also::Go(_))));
     let error = also(&deleted, decided(&bound), false).unwrap_err();
     assert_eq!(error.to_string(), "Pod db-1 has got node node-9 meanwhile: it was left alone");
+    let mut back = world(&[pod("db-1", Some("node-9"), Some("node-9"))], &[("db-1", "node-9")]);
+    let node = Node::read(json!({"metadata": {"name": "node-9"}})).unwrap();
+    back.nodes.as_mut().unwrap().insert("node-9".into(), node);
+    let error = also(&evicted, decided(&back), false).unwrap_err();
+    assert_eq!(error.to_string(), "node node-9 of Pod db-1 has come back meanwhile: it was left alone");
     let mut other = pod("db-1", Some("node-1"), Some("node-1"));
     other["metadata"]["uid"] = "other".into();
     let other = world(&[other], &[("db-1", "node-1")]);
