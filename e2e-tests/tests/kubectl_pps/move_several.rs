@@ -168,7 +168,7 @@ async fn a_pod_that_is_not_ready_holds_up_the_next_one_of_its_workload(cluster: 
     let stopped = run(&pool, &args).await;
     assert_eq!(stopped.exit_code, 1, "{stopped:?}");
     let expected = "Pod web-0 is not Ready after 4 s, and Pod web-1 of the same StatefulSet was left alone until it is\n\
-                    moved: web-0\nnot moved: web-1\nto go on: kubectl pps move web-1 --to mv-hold-2 -n mv-hold\n";
+                    moved: web-0\nstill to be moved: web-1\nto go on: kubectl pps move web-1 --to mv-hold-2 -n mv-hold\n";
     assert!(stopped.stderr.ends_with(expected), "{stopped:?}");
     let now = cluster.pods("mv-hold", "web").await.unwrap();
     assert_eq!(now["web-1"].uid, before["web-1"].uid);

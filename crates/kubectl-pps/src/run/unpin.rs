@@ -3,7 +3,7 @@
 use super::subject::{Done, Subject, Task};
 use crate::args::{Connection, Unpin};
 use crate::cluster::Wanted;
-use crate::decide::pin::unpin;
+use crate::decide::pin::{still_waiting, unpin};
 use crate::print::{Terminal, printable};
 use crate::{Failure, Outcome};
 
@@ -13,8 +13,9 @@ pub(super) async fn run(
     terminal: &Terminal,
 ) -> Result<Outcome, Failure> {
     let subject = Subject::find(connection, &args.workload).await?;
-    let (world, _) = subject.read(Wanted::default()).await?;
-    let plan = unpin(&world).map_err(Failure::Refused)?;
+    let (world, snapshot) = subject.read(Wanted { pods: true, ..Wanted::default() }).await?;
+    let mut plan = unpin(&world).map_err(Failure::Refused)?;
+    plan.notes.extend(still_waiting(&world, &snapshot.pods));
     if plan.changes.is_empty() {
         let nothing = format!("nothing pins the Pods of {}", world.workload_name());
         let told: Vec<&str> =

@@ -432,3 +432,28 @@ fn what_is_recorded_of_a_key_that_is_replaced_is_named_as_lost() {
         assert_eq!(added.warnings, Vec::<String>::new());
     }
 }
+
+#[test]
+fn unpin_names_the_pods_that_go_on_waiting() {
+    let pod = |name: &str, node: serde_json::Value, owner: &str| {
+        crate::snapshot::Pod::read(json!({
+            "metadata": {"name": name, "namespace": "shop", "annotations": {"kruise.io/injected-persistent-pod-state": "db"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": owner, "controller": true}]},
+            "spec": {"nodeName": node},
+        }))
+        .unwrap()
+    };
+    let pods = [
+        pod("db-0", json!("node-1"), "w-1"),
+        pod("db-1", Value::Null, "w-1"),
+        pod("db-2", Value::Null, "w-1"),
+        pod("db-3", Value::Null, "other"),
+    ];
+    let world = world(&Value::Null, Vec::new());
+    assert_eq!(
+        still_waiting(&world, &pods).unwrap(),
+        "2 Pods without a node still wait for what was injected into them; to have them created again without it, once this is \
+         done: kubectl delete pod db-1 db-2 -n shop --context blue"
+    );
+    assert_eq!(still_waiting(&world, &pods[..1]), None);
+}

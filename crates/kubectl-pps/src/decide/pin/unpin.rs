@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use super::object::{is_generated, is_terminating, name, pods, shown, targeting};
 use super::plan::{Change, Plan, Step, World};
-use crate::snapshot::Pps;
+use crate::decide::hand::portions;
+use crate::snapshot::{Pod, Pps};
 
 /// What to remove so that nothing pins the Pods of a workload.
 ///
@@ -64,6 +65,29 @@ pub fn unpin(world: &World) -> Result<Plan, String> {
         );
     }
     Ok(plan)
+}
+
+/// The Pods of the workload that go on waiting for what was injected into them, and how they are created again without it.
+pub fn still_waiting(world: &World, pods: &[Pod]) -> Option<String> {
+    let uid = world.workload["metadata"]["uid"].as_str().unwrap_or_default();
+    let waits = |pod: &&Pod| {
+        pod.owner().is_some_and(|(_, owner)| owner == uid)
+            && pod.node().is_none()
+            && !pod.is_terminating()
+            && pod.injected_from().is_some()
+    };
+    let names: Vec<&str> = pods.iter().filter(waits).map(Pod::name).collect();
+    let commands: Vec<String> = portions(&names)
+        .iter()
+        .map(|names| world.hand.kubectl_in(&format!("delete pod {}", names.join(" ")), world.namespace()))
+        .collect();
+    let first = commands.first()?;
+    let more = if commands.len() > 1 { ", and so on" } else { "" };
+    Some(format!(
+        "{} without a node still wait for what was injected into them; to have them created again without it, once this is done: \
+         {first}{more}",
+        super::object::pods(names.len())
+    ))
 }
 
 /// What is lost with an object.

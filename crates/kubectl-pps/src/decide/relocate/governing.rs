@@ -46,6 +46,13 @@ pub(super) fn governing<'a>(
         ))
     };
     let key = WorkloadKey::of(namespace, &owner);
+    if index.governing(&key).is_none() && pod.node().is_none() && pod.injected_from().is_some() {
+        return Err(Failure::Refused(format!(
+            "Pod {name} waits for what was injected when it was created, and no PersistentPodState names {} {} any more: delete the \
+             Pod, and its controller creates it again without that",
+            owner.kind, owner.name
+        )));
+    }
     let pps = index
         .governing(&key)
         .ok_or_else(|| nothing(format!("no PersistentPodState names {} {}", owner.kind, owner.name)))?;

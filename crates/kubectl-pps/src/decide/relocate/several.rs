@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::{Decision, Destination, Relocation, Removal, Request, decide, governing};
 use crate::Failure;
 use crate::decide::hand::{Hand, portions};
-use crate::decide::injected::injected;
+use crate::decide::injected::{Injected, injected};
 use crate::decide::names::list;
 use crate::decide::unread;
 use crate::snapshot::{Index, Node, Pod, Snapshot, WorkloadKey};
@@ -93,12 +93,13 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<(Vec<PodName>, Vec<PodN
                 let workload = key.as_ref().and_then(|key| index.workload(key));
                 let injected = injected(pod, workload, spec.as_ref(), recorded.as_ref());
                 // A move that was interrupted may have emptied what is recorded, and the Pod waits for the node all the same.
-                let waits = injected.is_some_and(|injected| {
-                    injected.required.iter().any(|one| one.key == HOSTNAME && one.value == node)
-                });
+                let waits = injected.is_some_and(|injected| waits_for(&injected, node));
                 waits || recorded.is_some_and(|state| state.node_name == node)
             }
-            (None, None) => false,
+            (None, None) => {
+                let workload = key.as_ref().and_then(|key| index.workload(key));
+                injected(pod, workload, None, None).is_some_and(|injected| waits_for(&injected, node))
+            }
         };
         if is_there && pps.is_some() {
             pods.push((pod.namespace().to_owned(), pod.name().to_owned()));
@@ -116,6 +117,11 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<(Vec<PodName>, Vec<PodN
         }
     }
     Ok((pods, others))
+}
+
+/// Whether what was injected into a Pod requires this node.
+fn waits_for(injected: &Injected, node: &str) -> bool {
+    injected.required.iter().any(|one| one.key == HOSTNAME && one.value == node)
 }
 
 /// Says of which Pods nothing is recorded: `Pod load-0 is not recorded by any PersistentPodState`.
@@ -314,13 +320,11 @@ pub fn also(shown: &Relocation, now: Result<Decision, Failure>, force: bool) -> 
 pub fn so_far(moved: &[PodName], left: &[PodName], goal: &Goal<'_>, hand: &Hand) -> Vec<String> {
     let names = |pods: &[PodName]| list(&pods.iter().map(|(_, pod)| pod.clone()).collect::<Vec<_>>(), "and");
     let mut lines = Vec::new();
-    if moved.is_empty() {
-        lines.push("no Pod was moved".to_owned());
-    } else {
+    if !moved.is_empty() {
         lines.push(format!("moved: {}", names(moved)));
     }
     if !left.is_empty() {
-        lines.push(format!("not moved: {}", names(left)));
+        lines.push(format!("still to be moved: {}", names(left)));
         lines.extend(goal.commands(left, hand).into_iter().map(|command| format!("to go on: {command}")));
     }
     lines

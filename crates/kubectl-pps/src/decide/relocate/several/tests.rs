@@ -58,6 +58,13 @@ fn a_node_stands_for_the_pods_that_are_on_it_and_those_that_wait_for_it() {
     let waiting = super::tests::world(&[pod("db-0", None, None)], &[("db-0", "node-9")]);
     assert_eq!(select(&waiting, "node-9").unwrap(), (named(&["db-0"]), vec![]));
     assert_eq!(select(&waiting, "node-7").unwrap(), (vec![], vec![]));
+    // Its workload was unpinned, and the Pod waits all the same.
+    let mut unpinned = waiting.clone();
+    unpinned.pods = [pod("db-0", None, Some("node-9"))].into_iter().filter_map(Pod::read).collect();
+    unpinned.pps.clear();
+    assert_eq!(select(&unpinned, "node-9").unwrap(), (vec![], named(&["db-0"])));
+    let error = decide(&unpinned, &ANYWHERE.of(&named(&["db-0"])[0])).unwrap_err().to_string();
+    assert!(error.starts_with("Pod db-0 waits for what was injected when it was created"), "{error}");
     let mut unseen = waiting;
     unseen.unseen = vec![crate::snapshot::Unseen {
         what: "list pods in namespace prod".into(),
@@ -193,11 +200,11 @@ fn what_is_left_is_named_with_the_command_that_goes_on() {
         so_far(&named(&["db-0"]), &left, &goal, &hand),
         [
             "moved: db-0",
-            "not moved: db-1, db-2 and web-0",
+            "still to be moved: db-1, db-2 and web-0",
             "to go on: kubectl pps move db-1 db-2 --to node-2 --drop-annotations",
             "to go on: kubectl pps move web-0 --to node-2 --drop-annotations -n test",
         ]
     );
-    assert_eq!(so_far(&[], &left[..1], &ANYWHERE, &hand)[0], "no Pod was moved");
+    assert_eq!(so_far(&[], &left[..1], &ANYWHERE, &hand)[0], "still to be moved: db-1");
     assert_eq!(so_far(&left, &[], &goal, &hand).len(), 1);
 }
