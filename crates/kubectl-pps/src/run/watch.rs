@@ -18,7 +18,7 @@ use crate::decide::hand::Hand;
 use crate::decide::status::{Status, status};
 use crate::print::screen::{Screen, style_for};
 use crate::print::{self, Role, Terminal, printable};
-use crate::snapshot::{Live, Scope, Snapshot};
+use crate::snapshot::{Live, Scope, Snapshot, Unseen};
 use crate::{Failure, Outcome};
 
 /// How long changes are gathered before they are shown.
@@ -65,6 +65,7 @@ pub(super) async fn run(
     let answer = status(&first, args.workload.as_deref(), &show.hand)?;
     show.notes = print::status::unseen(&answer);
     show.update(answer)?;
+    let unread: Vec<String> = first.unseen.iter().map(|unseen| unseen.list().to_owned()).collect();
     let mut news = watch(&connected.client, &scope, &first);
     let mut live = Live::new(first);
     let deadline = Instant::now() + args.until_ready.unwrap_or(NEVER);
@@ -103,6 +104,11 @@ pub(super) async fn run(
             read = finished(&mut poll) => {
                 poll = None;
                 (is_changed, polled) = (true, Instant::now());
+                // A list that failed this time is not a list of nothing.
+                let read = read.and_then(|snapshot| match newly_unread(&snapshot, &unread) {
+                    Some(why) => Err(Failure::Unreadable(why)),
+                    None => Ok(snapshot),
+                });
                 match read {
                     Ok(snapshot) => {
                         // What the former watches have missed is known again, and they may be silent for long.
@@ -135,6 +141,12 @@ pub(super) async fn run(
             _ = &mut interrupted => return Ok(Outcome::Well),
         }
     }
+}
+
+/// Why something could not be read that could be read at the beginning.
+fn newly_unread(snapshot: &Snapshot, unread: &[String]) -> Option<String> {
+    let is_new = |unseen: &&Unseen| !unread.iter().any(|list| list == unseen.list());
+    snapshot.unseen.iter().find(is_new).map(ToString::to_string)
 }
 
 /// The result of a poll; never, if there is none.
