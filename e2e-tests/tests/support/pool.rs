@@ -170,9 +170,10 @@ impl<'a> Pool<'a> {
     /// Waits until states are recorded for exactly these Pods.
     pub(crate) async fn wait_for_entries(&self, name: &str, names: &[&str]) -> BTreeMap<String, Value> {
         wait_for(&format!("entries {names:?} in {name}"), TIMEOUT, async || {
-            let states = self.cluster.pod_states(self.namespace, name).await?;
+            let object = self.pps(name).await?;
+            let states = recorded_states(&object.data["status"])?;
             let same = states.keys().map(String::as_str).eq(names.iter().copied());
-            Ok(Progress::when(same, states.clone(), format!("{states:?}")))
+            Ok(Progress::when(same, states, object.data["status"].to_string()))
         })
         .await
         .unwrap()

@@ -132,7 +132,9 @@ pub struct Condition {
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_REASON_LENGTH)))]
     pub reason: String,
     /// What the cause means, and what to do.
-    #[serde(default)]
+    // A condition of another writer may have none, and is written back as it was. Kubernetes 1.20, built with a newer Go, takes
+    // an empty string for null, and would refuse all writes.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = limits::MAX_CONDITION_MESSAGE_LENGTH)))]
     pub message: String,
     /// When the status last changed, in RFC 3339.
