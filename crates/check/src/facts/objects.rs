@@ -341,7 +341,7 @@ objects! {
         name: String,
         /// The namespace.
         namespace: String,
-        /// Who has written its status, and when.
+        /// The last writers of its status, with their times.
         managed_fields: StatusWrites,
     }
     /// The status of a PersistentPodState.

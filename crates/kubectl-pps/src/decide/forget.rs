@@ -36,7 +36,7 @@ pub struct Drops {
     pub stranded: Vec<(String, String)>,
     /// Pods without a recorded state.
     pub unrecorded: Vec<String>,
-    /// Names that no Pod has, and of which nothing is recorded; each with names that are like it.
+    /// Names without a Pod and without a recorded state, each with similar names.
     pub unknown: Vec<(String, Vec<String>)>,
     /// PersistentPodStates whose states cannot be read, with why.
     pub unreadable: Vec<String>,

@@ -15,7 +15,7 @@ pub(super) async fn require(client: &Client, rights: &[(Right, &str)]) -> Result
     let shared = shared(rights);
     let mut missing = Vec::new();
     for (right, action) in rights {
-        // Who may do it to all objects of the namespace is asked once, however many Pods are moved.
+        // One question about all objects of the namespace covers any number of Pods.
         let general = without_name(right);
         if shared.get(&general).is_some_and(|count| *count > 1) && answers.may(&general).await == Some(true) {
             continue;

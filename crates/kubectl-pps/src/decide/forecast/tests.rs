@@ -222,7 +222,7 @@ fn what_happens_anyway_is_not_taken_for_an_effect() {
     let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
     assert_eq!((pod.pod.as_str(), pod.then, pod.already), ("db-2", Then::Pending, true));
     assert_eq!((answer.notes.len(), answer.advice.len()), (0, 0));
-    // Whoever is told that nothing is touched must not take that for an all-clear.
+    // "Nothing would be touched" must not sound like an all-clear.
     assert_eq!(answer.outcome(), Outcome::NotWell);
     snapshot.scope = Scope::All;
     assert_eq!(ask(&snapshot, drain("n2")).pods.len(), 1, "it may wait for this node");

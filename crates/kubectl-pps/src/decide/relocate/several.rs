@@ -124,7 +124,7 @@ fn waits_for(injected: &Injected, node: &str) -> bool {
     injected.required.iter().any(|one| one.key == HOSTNAME && one.value == node)
 }
 
-/// Says of which Pods nothing is recorded: `Pod load-0 is not recorded by any PersistentPodState`.
+/// Names the Pods without a recorded state: `Pod load-0 is not recorded by any PersistentPodState`.
 pub fn not_governed(pods: &[PodName]) -> String {
     let names: Vec<String> = pods.iter().map(|(_, pod)| pod.clone()).collect();
     let (pods, are) = if names.len() == 1 { ("Pod", "is") } else { ("Pods", "are") };
