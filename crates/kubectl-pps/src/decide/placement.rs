@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use pps_simulation::scheduler::{NodeView, Placement, Selection, Volumes, select};
+use pps_simulation::scheduler::{ExclusionKind, NodeView, Placement, Selection, Volumes, select};
 use serde_json::Value;
 
 use crate::snapshot::{Pod, Snapshot};
@@ -66,6 +66,20 @@ impl<'a> Nodes<'a> {
     pub fn count(&self) -> usize {
         self.views.len()
     }
+}
+
+/// Why a Node takes no new Pod like this one, whatever runs there: a cordon or a taint.
+pub fn shut(pod: &Value, node: &Value) -> Option<ExclusionKind> {
+    // Most nodes are open to every Pod: those need no answer of the scheduler.
+    let taints = node["spec"]["taints"].as_array();
+    if node["spec"]["unschedulable"] != true && taints.is_none_or(Vec::is_empty) {
+        return None;
+    }
+    let pod = unbound(pod);
+    let placement = Placement { pod: &pod, before: None, selector: None, volumes: None };
+    let selection = select(&placement, &[NodeView { node, pods: Vec::new() }]);
+    let exclusions = selection.verdicts.into_iter().flat_map(|verdict| verdict.exclusions);
+    exclusions.map(|one| one.what).find(|what| matches!(what, ExclusionKind::Cordon | ExclusionKind::Taint))
 }
 
 /// A Pod as it is before it has a node.

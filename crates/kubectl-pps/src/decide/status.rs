@@ -189,7 +189,7 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
     if workload.is_none() && snapshot.unread(unread::PPS).is_none() {
         status.add_left_behind(snapshot, &index);
     }
-    status.advice = advice::advice(snapshot, &status, hand);
+    status.advice = advice::advice(snapshot, &index, &status, hand);
     if status.is_empty() && status.unseen.is_empty() {
         status.advice.push(advice::of_none(&snapshot.scope, hand));
     }

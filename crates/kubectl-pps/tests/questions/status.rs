@@ -138,25 +138,48 @@ fn twelve_pods_that_are_pinned_alike_say_it_once() {
 }
 
 #[test]
-fn a_pod_that_could_not_come_back_to_its_cordoned_node_is_named() {
-    let mut world = World::new();
-    world.workload("db", 1, &required(&[HOSTNAME]));
-    world.workload("web", 1, &required(&[ZONE]));
-    for workload in ["db", "web"] {
-        world.ready_pod(workload, 0, "node-3");
-        world.record(workload, &format!("{workload}-0"), "node-3");
+fn a_pod_that_could_not_come_back_to_its_node_is_named() {
+    let not_ready = json!([{"type": "Ready", "status": "Unknown"}]);
+    let unreachable = |effect: &str| json!({"key": "node.kubernetes.io/unreachable", "effect": effect});
+    let dedicated = json!({"key": "dedicated", "value": "gpu", "effect": "NoExecute"});
+    let advice_with = |patch: &serde_json::Value| {
+        let mut world = World::new();
+        world.workload("db", 1, &required(&[HOSTNAME]));
+        world.workload("tolerant", 1, &required(&[HOSTNAME]));
+        // It may start elsewhere in its zone.
+        world.workload("web", 1, &required(&[ZONE]));
+        for workload in ["db", "web"] {
+            world.ready_pod(workload, 0, "node-3");
+        }
+        let mut tolerant = ready("node-3", 1);
+        tolerant["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+        world.pod("tolerant", 0, &tolerant);
+        for workload in ["db", "tolerant", "web"] {
+            world.record(workload, &format!("{workload}-0"), "node-3");
+        }
+        world.change_node("node-3", patch);
+        let answer = ask(&mut world, None);
+        assert_eq!(answer.outcome(), Outcome::Well, "it runs");
+        assert!(answer.advice.iter().all(|one| one.command == "kubectl pps explain db-0"));
+        answer.advice.into_iter().map(|one| one.text).collect::<Vec<_>>()
+    };
+    assert_eq!(advice_with(&json!({})), [""; 0]);
+    let soft = json!({"key": "full", "effect": "PreferNoSchedule"});
+    assert_eq!(advice_with(&json!({"spec": {"taints": [soft]}})), [""; 0]);
+    for (patch, place) in [
+        (json!({"spec": {"unschedulable": true, "taints": [soft]}}), "a cordoned node"),
+        (json!({"spec": {"taints": [soft, dedicated]}}), "a node whose taints it does not tolerate"),
+        (
+            json!({"spec": {"taints": [unreachable("NoSchedule"), unreachable("NoExecute")]},
+                "status": {"conditions": not_ready}}),
+            "a node that is not Ready",
+        ),
+    ] {
+        let words = format!(
+            "db-0 is on {place}, and must come back to it: it would be Pending if it were created again now"
+        );
+        assert_eq!(advice_with(&patch), [words]);
     }
-    assert_eq!(ask(&mut world, None).advice, []);
-    world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
-    let answer = ask(&mut world, None);
-    assert_eq!(answer.outcome(), Outcome::Well, "it runs");
-    assert_eq!(answer.advice.len(), 1, "web-0 may start elsewhere in its zone: {:?}", answer.advice);
-    let words =
-        "db-0 is on a cordoned node that it must come back to: it would be Pending if it were created again";
-    assert_eq!(
-        (answer.advice[0].text.as_str(), answer.advice[0].command.as_str()),
-        (words, "kubectl pps explain db-0")
-    );
 }
 
 #[test]

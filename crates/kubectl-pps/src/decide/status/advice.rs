@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::is_dns_subdomain;
+use pps_simulation::scheduler::ExclusionKind;
 use serde::Serialize;
 
 use super::{Drift, DriftKind, Phase, Pin, Problem, Row, Status, Strength, short};
 use crate::decide::hand::Hand;
 use crate::decide::names::list;
-use crate::snapshot::{Scope, Snapshot};
+use crate::decide::placement::shut;
+use crate::snapshot::{Index, Scope, Snapshot};
 
 /// How many Pods a line names.
 const SHOWN: usize = 3;
@@ -24,8 +26,12 @@ pub struct Advice {
 }
 
 /// The advice for a status, the most important first.
-pub(super) fn advice(snapshot: &Snapshot, status: &Status, hand: &Hand) -> Vec<Advice> {
+pub(super) fn advice(snapshot: &Snapshot, index: &Index, status: &Status, hand: &Hand) -> Vec<Advice> {
     let mut all = Vec::new();
+    let shut = status.pods.iter().filter_map(|row| {
+        Some(((row.namespace.as_str(), row.pod.as_str()), Shut::of(snapshot, index, row)?))
+    });
+    let shut: BTreeMap<(&str, &str), Shut> = shut.collect();
     let rows =
         |is_meant: &dyn Fn(&Row) -> bool| status.pods.iter().filter(|row| is_meant(row)).collect::<Vec<_>>();
     let mut add = |rows: &[&Row], one: &str, several: &str, command: &str| {
@@ -98,22 +104,54 @@ pub(super) fn advice(snapshot: &Snapshot, status: &Status, hand: &Hand) -> Vec<A
             &if is_dns_subdomain(&node) { format!("forget --node {node}") } else { "forget POD".to_owned() },
         );
     }
-    let is_shut = |row: &Row| {
-        let node = row.node.as_deref().and_then(|name| snapshot.node(name));
-        node.is_some_and(|node| node.is_cordoned() && must_be_on(row, node.name()))
-    };
-    add(
-        &rows(&is_shut),
-        "is on a cordoned node that it must come back to: it would be Pending if it were created again",
-        "are on cordoned nodes that they must come back to: they would be Pending if they were created again",
-        "explain POD",
-    );
+    for (is_meant, one, several) in [
+        (Shut::Cordoned, "a cordoned node", "cordoned nodes"),
+        (Shut::NotReady, "a node that is not Ready", "nodes that are not Ready"),
+        (
+            Shut::Tainted,
+            "a node whose taints it does not tolerate",
+            "nodes whose taints they do not tolerate",
+        ),
+    ] {
+        add(
+            &rows(&|row| shut.get(&(row.namespace.as_str(), row.pod.as_str())) == Some(&is_meant)),
+            &format!(
+                "is on {one}, and must come back to it: it would be Pending if it were created again now"
+            ),
+            &format!(
+                "are on {several}, and must come back to them: they would be Pending if they were created again now"
+            ),
+            "explain POD",
+        );
+    }
     all.extend(lost_node(status, hand));
     if status.problems.iter().any(is_of_installation) {
         let text = "To see what is wrong with the installation".to_owned();
         all.push(Advice { text, command: hand.check() });
     }
     all
+}
+
+/// Why a node that a Pod must come back to would not take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shut {
+    Cordoned,
+    /// It has the taints of a node that is not Ready, or cannot be reached.
+    NotReady,
+    Tainted,
+}
+
+impl Shut {
+    /// None if the Pod could come back, or may start elsewhere.
+    fn of(snapshot: &Snapshot, index: &Index, row: &Row) -> Option<Self> {
+        let node = snapshot.node(row.node.as_deref()?).filter(|node| must_be_on(row, node.name()))?;
+        let pod = index.pod(&row.namespace, &row.pod)?;
+        match shut(pod.object(), node.object())? {
+            ExclusionKind::Cordon => Some(Self::Cordoned),
+            _ if node.is_ready() => Some(Self::Tainted),
+            _ => Some(Self::NotReady),
+        }
+    }
 }
 
 /// One command for all Pods of a node that is gone: those that are bound to it, and those that wait for it.
