@@ -6,6 +6,7 @@
 //! many actions in each.
 
 mod live;
+mod notice;
 mod picture;
 mod scheduler;
 mod world;
@@ -14,7 +15,7 @@ use std::{env, time::Duration};
 
 use pps_e2e::{
     cluster::{Cluster, SIDECAR},
-    control_plane::Version,
+    control_plane::{Version, program},
     repository::repository_file,
     sidecar::SidecarOptions,
 };
@@ -51,6 +52,8 @@ async fn random_worlds_go_as_simulated() {
 #[tokio::test]
 async fn the_scheduler_takes_one_of_the_simulated_nodes() {
     let cluster = Cluster::builder().start().await.unwrap();
+    // Nothing but the scheduler decides about these Pods.
+    cluster.control_plane.stop(program::CONTROLLER_MANAGER).await.unwrap();
     let places: Vec<Scenario> = (0..number("PPS_E2E_WORLDS", WORLDS))
         .map(|index| {
             let name: &'static str = format!("place-{index}").leak();

@@ -18,6 +18,7 @@ use pps_simulation::{Action, Step};
 use serde_json::{Value, json};
 
 use super::{
+    notice::{Fact, scheduler_knows},
     picture::{Picture, PodPicture, without_address},
     world::{Happening, NAME, POOL, World},
 };
@@ -28,8 +29,6 @@ use crate::support::IP_ANNOTATION;
 const TIMEOUT: Duration = Duration::from_secs(45);
 /// How long it has to stay there.
 const STAYS: Duration = Duration::from_millis(1200);
-/// Until the scheduler knows of a change of a Node.
-pub(crate) const NOTICED: Duration = Duration::from_millis(300);
 
 /// What identifies a Pod, and its address.
 type Identity = (String, Option<String>);
@@ -65,7 +64,8 @@ impl<'a> Live<'a> {
         for node in &world.nodes {
             create_node(cluster, node).await;
         }
-        tokio::time::sleep(NOTICED).await;
+        let last = world.nodes.last().unwrap()["metadata"]["name"].as_str().unwrap();
+        live.noticed(last, Fact::Exists).await;
         live
     }
 
@@ -99,13 +99,13 @@ impl<'a> Live<'a> {
             Action::Uncordon { node } => drop(nodes.uncordon(node).await.unwrap()),
             Action::Drain { node } => {
                 nodes.cordon(node).await.unwrap();
-                tokio::time::sleep(NOTICED).await;
+                self.noticed(node, Fact::IsCordoned).await;
                 self.delete_pods(&self.pods_on(node)).await;
             }
             Action::LoseNode { node } => {
                 let pods = self.pods_on(node);
                 nodes.delete(node).await.unwrap();
-                tokio::time::sleep(NOTICED).await;
+                self.noticed(node, Fact::IsDeleted).await;
                 self.delete_pods(&pods).await;
             }
             // It ends by itself.
@@ -130,6 +130,11 @@ impl<'a> Live<'a> {
             }
             other => panic!("cannot do {other:?}"),
         }
+    }
+
+    /// The Pods of a Node are deleted once the scheduler knows what has become of it: else it might take it again.
+    async fn noticed(&self, node: &str, fact: Fact) {
+        scheduler_knows(self.cluster, self.namespace, node, fact).await;
     }
 
     fn pods_on(&self, node: &str) -> Vec<String> {
