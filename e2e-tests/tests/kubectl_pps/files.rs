@@ -9,11 +9,12 @@ use pps_e2e::{
     plugin::{Answer, Plugin},
     repository::repository_file,
     scratch::Scratch,
+    wait::{Progress, wait_for},
 };
 use serde_json::{Value, json};
 
 use crate::scenarios::openkruise;
-use crate::support::{self, HOSTNAME, Pool, ZONE, homes};
+use crate::support::{self, HOSTNAME, Pool, TIMEOUT, ZONE, homes};
 
 const USER: &str = "developer";
 
@@ -264,13 +265,18 @@ async fn many_states_are_packed_if_the_definition_keeps_them(cluster: &Cluster) 
     assert_eq!(plain.stdout.matches("nodeName:").count(), 20_000);
 
     let theirs = openkruise::definition();
-    let replace = async |definition: Value| {
-        let client = cluster.client();
-        manifests::apply(&client, &[definition]).await.unwrap();
+    // The API server goes on with the old definition for a moment.
+    let replace = async |definition: Value, shown: usize| {
+        manifests::apply(&cluster.client(), &[definition]).await.unwrap();
+        wait_for(&format!("the definition to show {shown} states"), TIMEOUT, async || {
+            let now = cluster.pod_states("large", "db").await?.len();
+            Ok(Progress::when(now == shown, (), now))
+        })
+        .await
+        .unwrap();
     };
     let ours = manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0);
-    replace(manifests::read(theirs.path()).unwrap().remove(0)).await;
-    tokio::time::sleep(support::WHILE).await;
+    replace(manifests::read(theirs.path()).unwrap().remove(0), 0).await;
     // What the definition hides is not exported as if nothing were recorded.
     let hidden = run(cluster, &["export", "-n", "large"]).await;
     assert_eq!(hidden.exit_code, 1, "{hidden:?}");
@@ -286,5 +292,5 @@ async fn many_states_are_packed_if_the_definition_keeps_them(cluster: &Cluster) 
     let answer = run(cluster, &["import", &small.argument(), "--yes"]).await;
     assert_eq!(answer.exit_code, 0, "{answer:?}");
     assert_eq!(cluster.pod_states("theirs", "web").await.unwrap().len(), 3);
-    replace(ours).await;
+    replace(ours, 20_000).await;
 }

@@ -7,12 +7,18 @@ use pps_core::{
     PodState,
     packed::{Row, write_bucket},
 };
-use pps_e2e::{cluster::Cluster, control_plane::ADMIN, manifests, repository::repository_file};
+use pps_e2e::{
+    cluster::Cluster,
+    control_plane::ADMIN,
+    manifests,
+    repository::repository_file,
+    wait::{Progress, wait_for},
+};
 use serde_json::{Value, json};
 
 use super::move_pod::{pinned, plugin, run};
 use crate::scenarios::openkruise;
-use crate::support::{self, HOSTNAME, Pool, SOON, homes, required};
+use crate::support::{self, HOSTNAME, Pool, SOON, TIMEOUT, homes, required};
 
 #[tokio::test]
 async fn recorded_states_are_dropped() {
@@ -56,20 +62,26 @@ async fn states_that_a_definition_hides_are_not_lost() {
     // Another client has recorded a Pod beside the compact form.
     write(json!({"podStates": {"db-40": {"nodeName": "node-2"}}})).await;
 
-    let replace = async |definition: Value| {
+    // The API server goes on with the old definition for a moment.
+    let replace = async |definition: Value, shown: usize| {
         manifests::apply(&cluster.client(), &[definition]).await.unwrap();
-        tokio::time::sleep(support::WHILE).await;
+        wait_for(&format!("the definition to show {shown} states"), TIMEOUT, async || {
+            let now = cluster.pod_states("hidden", "db").await?.len();
+            Ok(Progress::when(now == shown, (), now))
+        })
+        .await
+        .unwrap();
     };
     let theirs = openkruise::definition();
-    replace(manifests::read(theirs.path()).unwrap().remove(0)).await;
-    assert_eq!(pool.states("db").await.len(), 1, "the definition hides the others");
+    // It hides those in the compact form.
+    replace(manifests::read(theirs.path()).unwrap().remove(0), 1).await;
     let refused = run(&pool, &["forget", "db-40", "--yes"]).await;
     assert_eq!(refused.exit_code, 1, "{refused:?}");
     assert!(refused.stderr.contains("hides status.packed"), "{refused:?}");
     assert!(refused.stderr.contains("apply this product's definition first"), "{refused:?}");
 
-    replace(manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0)).await;
-    assert_eq!(pool.states("db").await.len(), 31, "nothing is lost");
+    // Nothing is lost.
+    replace(manifests::read(&repository_file("deploy/base/crd.yaml")).unwrap().remove(0), 31).await;
     // Under a definition that shows the compact form, what the managed fields say of it does no harm.
     let dropped = run(&pool, &["forget", "db-40", "--yes"]).await;
     assert_eq!(dropped.exit_code, 0, "{dropped:?}");

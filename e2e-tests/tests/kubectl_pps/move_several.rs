@@ -8,11 +8,12 @@ use pps_core::RECORD_ANNOTATION;
 use pps_e2e::{
     cluster::{Cluster, PodInfo},
     control_plane::{ADMIN, Version},
+    wait::{Progress, wait_for},
 };
 use serde_json::json;
 
 use super::move_pod::{plugin, run};
-use crate::support::{self, HOSTNAME, Pool, homes, required};
+use crate::support::{self, HOSTNAME, Pool, TIMEOUT, homes, required};
 
 #[tokio::test]
 async fn several_pods_move() {
@@ -146,9 +147,14 @@ async fn ready_pods_of_one_workload_move_one_after_the_other(cluster: &Cluster) 
     let budget = json!({"apiVersion": policy, "kind": "PodDisruptionBudget",
         "metadata": {"namespace": "mv-budget", "name": "all"},
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
-    cluster.apply_objects(&[budget]).await.unwrap();
-    // The controller of disruptions has to see it first.
-    tokio::time::sleep(support::WHILE).await;
+    cluster.apply_objects(std::slice::from_ref(&budget)).await.unwrap();
+    wait_for("the controller of disruptions to allow one", TIMEOUT, async || {
+        let now = cluster.apply_objects(std::slice::from_ref(&budget)).await?.remove(0);
+        let allowed = now.data["status"]["disruptionsAllowed"] == 1;
+        Ok(Progress::when(allowed, (), now.data["status"].to_string()))
+    })
+    .await
+    .unwrap();
     let moved = run(&pool, &["move", "web-0", "web-2", "web-0", "--to", "mv-budget-1", "--yes"]).await;
     assert_eq!(moved.exit_code, 0, "{moved:?}");
     assert!(moved.stdout.ends_with("Moved 2 Pods\n"), "{moved:?}");

@@ -188,7 +188,7 @@ pub(crate) async fn older_of_two_objects_takes_precedence(cluster: &Cluster) {
     wait_for_alias(&pool, "z-older").await;
     let refusal = pool.refusal("a-newer", &required("web", &[ZONE])).await;
     assert!(refusal.contains("it is already the target of PersistentPodState z-older"), "{refusal}");
-    pool.second_object("a-newer", &required("web", &[ZONE])).await;
+    pool.refused_object("a-newer", &required("web", &[ZONE])).await;
     let newer = pool
         .wait_for_object("a-newer", "the newer object to report that it is superseded", TIMEOUT, |pps| {
             recording(pps)["reason"] == "Superseded"
@@ -225,7 +225,7 @@ pub(crate) async fn object_with_the_workloads_name_takes_precedence(cluster: &Cl
     let pool = Pool::new(cluster, "own", 3, 1).await;
     pool.object("older", &required("web", &[HOSTNAME])).await;
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    pool.second_object("web", &required("web", &[HOSTNAME])).await;
+    pool.refused_object("web", &required("web", &[HOSTNAME])).await;
     let before = cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
     let superseded = |pps: &DynamicObject| recording(pps)["reason"] == "Superseded";
     pool.recorded("web", "web").await;

@@ -23,12 +23,7 @@ pub(crate) async fn refuses_invalid_objects_and_allows_their_deletion(cluster: &
     }
 
     // An invalid object that was made without the policy can be deleted, and its finalizer removed.
-    let webhook = cluster.webhook().unwrap();
-    let admin = &cluster.control_plane.client();
-    webhook.unregister(admin).await.unwrap();
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-    pool.object("web", &wrong).await;
-    webhook.register(admin, cluster.control_plane.version()).await.unwrap();
+    pool.refused_object("web", &wrong).await;
     let api = cluster.pps_api("refusals");
     let patch = async |patch: serde_json::Value| {
         api.patch("web", &PatchParams::default(), &Patch::Merge(patch)).await.map(|_| ())

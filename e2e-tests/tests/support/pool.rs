@@ -101,13 +101,13 @@ impl<'a> Pool<'a> {
         self.cluster.apply_objects(&[self.pps_object(name, spec)]).await.unwrap().remove(0)
     }
 
-    /// Makes a second object for a workload, which the policy would refuse. The API server does not ask the policy for a
-    /// moment, so the scenario must not run beside others.
-    pub(crate) async fn second_object(&self, name: &str, spec: &Value) {
+    /// Makes an object that the policy would refuse. The API server does not ask the policy for a moment, so the scenario
+    /// must not run beside others.
+    pub(crate) async fn refused_object(&self, name: &str, spec: &Value) {
         let (webhook, client) = (self.cluster.webhook().unwrap(), self.cluster.client());
         webhook.unregister(&client).await.unwrap();
         let object = self.pps_object(name, spec);
-        wait_for("the API server to accept a second object", TIMEOUT, async || {
+        wait_for("the API server to accept what the policy refuses", TIMEOUT, async || {
             self.cluster.apply_objects(std::slice::from_ref(&object)).await.map(|_| Progress::Done(()))
         })
         .await
