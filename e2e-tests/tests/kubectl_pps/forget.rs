@@ -25,6 +25,7 @@ async fn recorded_states_are_dropped() {
     let cluster = Cluster::builder().product().start().await.unwrap();
     support::run_in_turn(scenarios![&cluster;
         states_of_pods_that_are_gone_are_dropped,
+        the_state_of_a_pod_that_becomes_ready_before_the_answer_is_kept,
         states_that_were_recorded_on_a_node_are_dropped_in_all_namespaces,
     ])
     .await
@@ -117,6 +118,28 @@ async fn states_of_pods_that_are_gone_are_dropped(cluster: &Cluster) {
     let again = run(&pool, &["forget", "web-1", "--yes"]).await;
     assert_eq!(again.exit_code, 2, "{again:?}");
     assert!(again.stderr.contains("error: there is no Pod web-1"), "{again:?}");
+}
+
+async fn the_state_of_a_pod_that_becomes_ready_before_the_answer_is_kept(cluster: &Cluster) {
+    let (pool, _) = pinned(cluster, "fg-ready", 3).await;
+    pool.scale("web", 1).await;
+    pool.ready("web", 1).await;
+    pool.wait_for_entries("web", &["web-0", "web-1", "web-2"]).await;
+    let before = pool.states("web").await;
+    let args = ["forget", "web-1", "web-2", "-n", "fg-ready"];
+    let meanwhile = async {
+        pool.scale("web", 2).await;
+        pool.ready("web", 2).await;
+    };
+    let answer = plugin(cluster, ADMIN).run_while(&args, meanwhile).await.unwrap();
+    assert_eq!(answer.exit_code, 1, "{answer:?}");
+    assert!(
+        answer.stdout.contains("Pod web-1 in namespace fg-ready has become Ready meanwhile"),
+        "{answer:?}"
+    );
+    assert!(answer.stdout.contains("Dropped 1 recorded state."), "{answer:?}");
+    pool.wait_for_entries("web", &["web-0", "web-1"]).await;
+    assert_eq!(pool.states("web").await["web-1"], before["web-1"]);
 }
 
 async fn states_that_were_recorded_on_a_node_are_dropped_in_all_namespaces(cluster: &Cluster) {

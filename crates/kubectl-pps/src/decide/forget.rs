@@ -1,6 +1,6 @@
 //! Which recorded states are dropped, and which are not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::edit::states;
 use pps_core::{PodState, RECORD_ANNOTATION, forbids_recording};
@@ -151,6 +151,40 @@ impl Drops {
             && self.ready.is_empty()
             && self.unrecorded.is_empty()
             && self.unreadable.is_empty()
+    }
+
+    /// Takes out what is not to be dropped any more, since its Pod has become Ready while the user was asked. `now` is decided
+    /// from what is read after the answer. Returns what the user has to know of it.
+    pub fn confirm(&mut self, now: &Self, hand: &Hand) -> Vec<String> {
+        let ready: BTreeSet<&(String, String)> = now.ready.iter().collect();
+        let mut kept: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for ((namespace, _), states) in &mut self.objects {
+            states.retain(|pod, _| {
+                let is_kept = ready.contains(&(namespace.clone(), pod.clone()));
+                if is_kept {
+                    kept.entry(namespace.clone()).or_default().push(pod.clone());
+                }
+                !is_kept
+            });
+        }
+        self.objects.retain(|_, states| !states.is_empty());
+        let mut notes = Vec::new();
+        for (namespace, pods) in kept {
+            let pods: Vec<&str> = pods.iter().map(String::as_str).collect();
+            let (names, _, them) = words(&pods);
+            let have = if pods.len() == 1 { "has" } else { "have" };
+            notes.push(format!(
+                "{names} in namespace {namespace} {have} become Ready meanwhile, so what is recorded of {them} stays"
+            ));
+        }
+        // They were created meanwhile with what is dropped.
+        let shown: BTreeSet<&(String, String)> = self.pending.iter().collect();
+        let is_dropped = |(namespace, pod): &&(String, String)| {
+            self.objects.iter().any(|((own, _), states)| own == namespace && states.contains_key(pod))
+        };
+        let pending = now.pending.iter().filter(|pod| !shown.contains(pod)).filter(is_dropped).cloned();
+        notes.extend(Self { pending: pending.collect(), ..Self::default() }.notes(hand));
+        notes
     }
 
     /// What the user should know beside what is dropped.

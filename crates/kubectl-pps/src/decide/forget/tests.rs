@@ -1,3 +1,4 @@
+use pps_core::INJECTED_ANNOTATION;
 use serde_json::{Value, json};
 
 use super::*;
@@ -71,6 +72,36 @@ fn only_what_the_sidecar_would_not_record_again_is_dropped() {
     let mut exempt = snapshot();
     exempt.pods = vec![pod("db-0", true, &json!({RECORD_ANNOTATION: "false"}))];
     assert_eq!(dropped(&decide(&exempt, Which::Pods(&names[..1])).unwrap()), ["db-0"]);
+}
+
+#[test]
+fn what_belongs_to_a_pod_that_has_become_ready_meanwhile_is_kept() {
+    let names: Vec<String> = ["db-1", "db-2"].map(str::to_owned).into();
+    let which = Which::Pods(&names);
+    let shown = decide(&snapshot(), which).unwrap();
+    let confirmed = |now: &Snapshot| {
+        let mut drops = shown.clone();
+        let notes = drops.confirm(&decide(now, which).unwrap(), &Hand::default());
+        (drops, notes)
+    };
+    assert_eq!(confirmed(&snapshot()), (shown.clone(), Vec::new()), "nothing has changed");
+
+    let mut now = snapshot();
+    now.pods = vec![pod("db-1", true, &json!({})), pod("db-2", false, &json!({INJECTED_ANNOTATION: "db"}))];
+    let (drops, notes) = confirmed(&now);
+    assert_eq!(dropped(&drops), ["db-2"]);
+    let [kept, pending] = notes.as_slice() else { panic!("{notes:?}") };
+    assert_eq!(
+        kept,
+        "Pod db-1 in namespace prod has become Ready meanwhile, so what is recorded of it stays"
+    );
+    assert!(pending.starts_with("Pod db-2 is Pending and waits for the former place"), "{pending}");
+    now.pods = vec![pod("db-1", true, &json!({})), pod("db-2", true, &json!({}))];
+    assert!(confirmed(&now).0.objects.is_empty());
+    // What is gone, or recorded elsewhere, is found out by the write.
+    now = snapshot();
+    now.pps.clear();
+    assert_eq!(confirmed(&now), (shown.clone(), Vec::new()));
 }
 
 #[test]
