@@ -157,6 +157,9 @@ pub struct Displaced {
     pub owner: Option<String>,
     /// Whether a PersistentPodState is about its controller.
     pub has_pps: bool,
+    /// Whether a note says it: the Pod is of a namespace that was not asked for.
+    #[serde(skip)]
+    pub is_noted: bool,
 }
 
 impl Forecast {
@@ -260,6 +263,10 @@ fn placed(forecast: &Forecast) -> scenario::Placed {
 /// Says that Pods of other namespaces lose their nodes, too: a node that is drained or lost is that of all namespaces. An
 /// answer without any Pod would otherwise be taken for an all-clear.
 fn add_other_namespaces(forecast: &mut Forecast, snapshot: &Snapshot, question: &Question) {
+    for pod in &mut forecast.not_simulated {
+        let is_of_set = pod.owner.as_ref().is_some_and(|owner| owner.starts_with("StatefulSet/"));
+        pod.is_noted = is_of_set && !snapshot.scope.contains(&pod.namespace);
+    }
     let is_other = |pod: &&crate::snapshot::Pod| {
         !snapshot.scope.contains(pod.namespace())
             && pod.node().is_some_and(|node| question.concerns(snapshot, node))

@@ -227,7 +227,7 @@ fn forgotten(text: &mut Text, forecast: &Forecast) {
 /// Pods that lose their node and belong to no StatefulSet that was read.
 fn not_simulated(text: &mut Text, forecast: &Forecast) {
     let (important, others): (Vec<&Displaced>, Vec<_>) =
-        forecast.not_simulated.iter().partition(|pod| pod.has_pps);
+        forecast.not_simulated.iter().filter(|pod| !pod.is_noted).partition(|pod| pod.has_pps);
     for pod in important.iter().take(LINES) {
         let owner = pod.owner.as_deref().unwrap_or_default();
         let sentence = format!(

@@ -248,6 +248,7 @@ fn add_displaced(forecast: &mut Forecast, snapshot: &Snapshot, steps: &[Step]) {
             pod: pod.name.clone(),
             node: pod.node.clone(),
             has_pps: owner.as_ref().is_some_and(|owner| with_pps.contains(owner)),
+            is_noted: false,
             owner: owner.map(|[_, kind, name]| format!("{kind}/{name}")),
         });
     }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::Failure;
 use crate::decide::hand::Hand;
+use crate::decide::similar::similar;
 use crate::snapshot::{Node, Snapshot};
 
 /// A question about the cluster.
@@ -81,12 +82,15 @@ impl Question {
             let recording = snapshot.pps.iter().find(|pps| {
                 pps.states().is_ok_and(|states| states.values().any(|state| state.node_name == node))
             });
-            let hint = match recording {
-                Some(pps) => format!(
-                    "recorded states name it, and {} shows the Pods that wait for it",
-                    hand.pps("status", pps.namespace())
-                ),
-                None => format!("{} lists those that there are", hand.kubectl("get nodes")),
+            let hint = if let Some(pps) = recording {
+                let status = hand.pps("status", pps.namespace());
+                format!("recorded states name it, and {status} shows the Pods that wait for it")
+            } else {
+                let all = snapshot.nodes.iter().flat_map(|nodes| nodes.values().map(Node::name));
+                match similar(node, all).as_slice() {
+                    [] => format!("{} lists those that there are", hand.kubectl("get nodes")),
+                    near => format!("similar names: {}", near.join(", ")),
+                }
             };
             return Err(Failure::Usage(format!("there is no node {node}; {hint}")));
         }

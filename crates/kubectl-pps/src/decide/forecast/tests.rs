@@ -148,7 +148,8 @@ fn a_lost_zone_takes_all_its_nodes_away() {
 fn a_question_about_what_does_not_exist_is_refused() {
     let snapshot = cluster(ZONE, false);
     for (question, expected) in [
-        (drain("n9"), "there is no node n9; "),
+        (drain("n9"), "there is no node n9; similar names: n1, n2, n3"),
+        (drain("nowhere"), "there is no node nowhere; kubectl get nodes lists those that there are"),
         (Question::ZoneDown("c".into()), "no node is in zone c: there are a, b"),
         (
             Question::Spec(vec![json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}})]),

@@ -31,6 +31,7 @@ fn sample() -> Forecast {
         node: "node-1".into(),
         owner: owner.map(str::to_owned),
         has_pps,
+        is_noted: false,
     };
     let held = |name: &str| PodForecast {
         without_its_state: vec!["node-2".into()],
@@ -68,6 +69,8 @@ fn sample() -> Forecast {
             other("x-0", true, Some("Database/x")),
             other("web-5d4", false, Some("ReplicaSet/web")),
             other("burden-3", false, None),
+            // It is said by a note.
+            Displaced { is_noted: true, ..other("db-9", false, Some("StatefulSet/db")) },
         ],
         notes: vec!["Node/node-1 \u{1b}[2Jis odd".into()],
         ..Forecast::default()

@@ -33,3 +33,20 @@ fn a_pod_that_would_have_no_node_takes_no_room() {
     let then: Vec<Then> = answer.pods.iter().map(|pod| pod.then).collect();
     assert_eq!(then, [Then::Pending, Then::Running], "{answer:#?}");
 }
+
+#[test]
+fn pods_of_a_namespace_that_was_not_asked_for_are_said_once() {
+    let mut snapshot = two_namespaces("2");
+    snapshot.scope = Scope::Namespace("one".into());
+    snapshot.workloads.truncate(1);
+    let mut stray = pod("two", "job-x", "n1").object().clone();
+    stray["metadata"]["ownerReferences"] = json!([]);
+    snapshot.pods.push(Pod::read(stray).unwrap());
+    let answer = ask(&snapshot, drain("n1"));
+    let note =
+        "1 Pod of StatefulSets in other namespaces would lose their nodes as well (two): -A forecasts them";
+    assert!(answer.notes.iter().any(|one| one == note), "{:?}", answer.notes);
+    let displaced: Vec<(&str, bool)> =
+        answer.not_simulated.iter().map(|pod| (pod.pod.as_str(), pod.is_noted)).collect();
+    assert_eq!(displaced, [("db-0", true), ("job-x", false)]);
+}
