@@ -25,6 +25,7 @@ async fn several_pods_move() {
         ready_pods_of_one_workload_move_one_after_the_other,
         a_pod_that_is_not_ready_holds_up_the_next_one_of_its_workload,
         what_cannot_be_moved_is_said_before_anything_is_changed,
+        a_pod_that_no_node_can_take_holds_up_no_other_of_its_node,
     ])
     .await
     .unwrap();
@@ -206,4 +207,33 @@ async fn what_cannot_be_moved_is_said_before_anything_is_changed(cluster: &Clust
         let wrong = run(&pool, args).await;
         assert_eq!((wrong.exit_code, wrong.stderr.contains(expected)), (2, true), "{expected}: {wrong:?}");
     }
+}
+
+async fn a_pod_that_no_node_can_take_holds_up_no_other_of_its_node(cluster: &Cluster) {
+    let (pool, _) = crowded(cluster, "mv-part", 1, 0).await;
+    pool.object("db", &required("db", &[HOSTNAME])).await;
+    let only = json!({"spec": {"nodeSelector": {HOSTNAME: "mv-part-0"}}});
+    let before = cluster.run_stateful_set(&pool.stateful_set("db", 1).template(&only)).await.unwrap();
+    pool.recorded("db", "db").await;
+    cluster.nodes.cordon("mv-part-0").await.unwrap();
+    let args = ["move", "--node", "mv-part-0", "--anywhere"];
+    let stays = "note: Pod db-0 in namespace mv-part is left where it is: no node can take it: ";
+    let shown = run(&pool, &[&args[..], &["--dry-run"]].concat()).await;
+    assert_eq!((shown.exit_code, shown.stderr.contains(stays)), (1, true), "{shown:?}");
+    assert!(shown.stdout.starts_with("Move 1 Pod in namespace mv-part\n"), "{shown:?}");
+
+    let moved = run(&pool, &[&args[..], &["--yes"]].concat()).await;
+    assert_eq!((moved.exit_code, moved.stderr.contains(stays)), (1, true), "{moved:?}");
+    assert!(moved.stdout.ends_with("Moved 1 Pod; 1 Pod was left where it is\n"), "{moved:?}");
+    assert_ne!(homes(&pool.ready("web", 1).await)["web-0"], "mv-part-0");
+    let now = cluster.pods("mv-part", "db").await.unwrap().remove("db-0").unwrap();
+    assert_eq!((&now.uid, now.terminating), (&before["db-0"].uid, false));
+    assert_eq!(pool.states("db").await["db-0"]["nodeName"], "mv-part-0");
+    // Now nothing can be done.
+    let again = run(&pool, &[&args[..], &["--yes"]].concat()).await;
+    assert_eq!(again.exit_code, 1, "{again:?}");
+    assert!(
+        again.stderr.contains("no node can take Pod db-0") && again.stderr.contains("nothing was changed"),
+        "{again:?}"
+    );
 }

@@ -13,7 +13,7 @@ pub struct Move {
     /// The Pods. Several are moved one after the other.
     #[arg(value_name = "POD", group = "which", num_args = 1.., value_parser = value::pod)]
     pub pods: Vec<String>,
-    /// All Pods that are bound to this node or wait for it. The node may be gone.
+    /// All Pods that are bound to this node or wait for it. The node may be gone. Pods that no node can take are named, and stay.
     #[arg(long, value_name = "NODE", group = "which", value_parser = value::name)]
     pub node: Option<String>,
     /// With --node: the Pods of all namespaces.

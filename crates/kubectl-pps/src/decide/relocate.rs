@@ -3,6 +3,7 @@
 mod forecast;
 mod governing;
 mod landed;
+mod select;
 mod several;
 mod show;
 
@@ -17,7 +18,8 @@ pub use self::forecast::Forecast;
 use self::forecast::Next;
 use self::governing::{governing, is_exempt_by_template};
 pub use self::landed::{brought_back, has_address};
-pub use self::several::{Also, Goal, PodName, Several, also, decide_all, not_governed, select, so_far};
+pub use self::select::{Selected, not_governed, select};
+pub use self::several::{Also, Goal, PodName, Several, also, decide_all, so_far};
 pub use self::show::describe;
 use crate::Failure;
 use crate::decide::similar::similar;

@@ -47,8 +47,8 @@ pub(super) async fn run(
     let snapshot = job.read().await?;
     job.node = job.read_alone(&snapshot).await?;
     if let Some(node) = &args.node {
-        let (pods, others) = select(&snapshot, node)?;
-        return job.several(&snapshot, &pods, &others).await;
+        let selected = select(&snapshot, node)?;
+        return job.of_node(&snapshot, node, &selected).await;
     }
     let mut pods: Vec<PodName> = Vec::new();
     for pod in &args.pods {

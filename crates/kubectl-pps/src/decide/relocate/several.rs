@@ -1,18 +1,16 @@
 //! Moves several Pods, one after the other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::{Decision, Destination, Relocation, Removal, Request, decide, governing};
-use crate::Failure;
+use super::{Decision, Destination, Relocation, Removal, Request, decide};
 use crate::decide::hand::{Hand, portions};
-use crate::decide::injected::{Injected, injected};
 use crate::decide::names::list;
-use crate::decide::unread;
 use crate::snapshot::{Index, Node, Pod, Snapshot, WorkloadKey};
+use crate::{Failure, Outcome};
 
-/// The label of a node that is its name, as a rule.
-const HOSTNAME: &str = "kubernetes.io/hostname";
+/// Stands for the Pods in a sentence that is said of several.
+const THEM: &str = "\0";
 
 /// The namespace and the name of a Pod.
 pub type PodName = (String, String);
@@ -68,67 +66,6 @@ impl<'a> Goal<'a> {
         }
         commands
     }
-}
-
-/// The Pods that are on a node: those that are bound to it, and those without a node that wait for it or would start there.
-/// Then those that are there and that no PersistentPodState governs: they are not moved.
-///
-/// # Errors
-///
-/// If Pods or what is recorded could not be read.
-pub fn select(snapshot: &Snapshot, node: &str) -> Result<(Vec<PodName>, Vec<PodName>), Failure> {
-    unread::require(snapshot, "pods")?;
-    unread::require(snapshot, unread::PPS)?;
-    let index = Index::of(snapshot);
-    let (mut pods, mut others) = (Vec::new(), Vec::new());
-    let in_scope = |pod: &&Pod| snapshot.scope.contains(pod.namespace()) && !pod.is_finished();
-    for pod in snapshot.pods.iter().filter(in_scope) {
-        let key = pod.owner().map(|(owner, _)| WorkloadKey::of(pod.namespace(), &owner));
-        let pps = key.as_ref().and_then(|key| index.governing(key));
-        let is_there = match (pod.node(), pps) {
-            (Some(own), _) => own == node,
-            (None, Some(pps)) => {
-                let recorded = pps.state(pod.name()).ok().flatten();
-                let spec = pps.spec().ok();
-                let workload = key.as_ref().and_then(|key| index.workload(key));
-                let injected = injected(pod, workload, spec.as_ref(), recorded.as_ref());
-                // A move that was interrupted may have emptied what is recorded, and the Pod waits for the node all the same.
-                let waits = injected.is_some_and(|injected| waits_for(&injected, node));
-                waits || recorded.is_some_and(|state| state.node_name == node)
-            }
-            (None, None) => {
-                let workload = key.as_ref().and_then(|key| index.workload(key));
-                injected(pod, workload, None, None).is_some_and(|injected| waits_for(&injected, node))
-            }
-        };
-        if is_there && pps.is_some() {
-            pods.push((pod.namespace().to_owned(), pod.name().to_owned()));
-        } else if is_there {
-            others.push((pod.namespace().to_owned(), pod.name().to_owned()));
-        }
-    }
-    for (key, all) in index.targeted().filter(|(key, _)| snapshot.scope.contains(&key.namespace)) {
-        let states = all.first().and_then(|pps| pps.states().ok()).unwrap_or_default();
-        for (name, _) in states.iter().filter(|(_, state)| state.node_name == node) {
-            let is_absent = index.pod(&key.namespace, name).is_none_or(Pod::is_finished);
-            if is_absent && index.workload(key).is_some() && governing::may_come(&index, key, name) {
-                pods.push((key.namespace.clone(), name.clone()));
-            }
-        }
-    }
-    Ok((pods, others))
-}
-
-/// Whether what was injected into a Pod requires this node.
-fn waits_for(injected: &Injected, node: &str) -> bool {
-    injected.required.iter().any(|one| one.key == HOSTNAME && one.value == node)
-}
-
-/// Names the Pods without a recorded state: `Pod load-0 is not recorded by any PersistentPodState`.
-pub fn not_governed(pods: &[PodName]) -> String {
-    let names: Vec<String> = pods.iter().map(|(_, pod)| pod.clone()).collect();
-    let (pods, are) = if names.len() == 1 { ("Pod", "is") } else { ("Pods", "are") };
-    format!("{pods} {} {are} not recorded by any PersistentPodState", list(&names, "and"))
 }
 
 /// What is to be done with several Pods.
@@ -188,6 +125,60 @@ impl Several {
     /// The Pods that are moved.
     pub fn pods(&self) -> Vec<PodName> {
         self.moves.iter().map(Relocation::name).collect()
+    }
+
+    /// Whether the Pods that can be moved may be moved without the others: why the others cannot is known.
+    pub fn may_leave_some(&self) -> bool {
+        !self.moves.is_empty() && self.refused.iter().all(|(_, why)| matches!(why, Failure::Refused(_)))
+    }
+
+    /// The Pods that are left where they are, each with why.
+    pub fn left(&self) -> Vec<String> {
+        let mut groups: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
+        for ((namespace, pod), failure) in &self.refused {
+            groups.entry((namespace, without_name(&failure.to_string(), pod))).or_default().push(pod);
+        }
+        let mut notes = Vec::new();
+        for ((namespace, why), pods) in groups {
+            for pods in portions(&pods) {
+                let (word, are, they, them) = match pods.len() {
+                    1 => ("Pod", "is", "it is", "it"),
+                    _ => ("Pods", "are", "they are", "them"),
+                };
+                let (names, why) = (pods.join(", "), why.replace(THEM, them));
+                notes.push(format!("{word} {names} in namespace {namespace} {are} left where {they}: {why}"));
+            }
+        }
+        notes
+    }
+
+    /// Asks whether to do it.
+    pub fn question(&self) -> String {
+        let moves = match self.moves.len() {
+            1 => "Move this Pod".to_owned(),
+            count => format!("Move these {count} Pods"),
+        };
+        match self.refused.len() {
+            0 => format!("{moves}?"),
+            1 => format!("{moves}, and leave 1 where it is?"),
+            count => format!("{moves}, and leave {count} where they are?"),
+        }
+    }
+
+    /// What is said when all is done.
+    pub fn end(&self) -> String {
+        let pods = |count: usize| if count == 1 { "1 Pod".to_owned() } else { format!("{count} Pods") };
+        let moved = format!("Moved {}", pods(self.moves.len()));
+        match self.refused.len() {
+            0 => moved,
+            1 => format!("{moved}; 1 Pod was left where it is"),
+            count => format!("{moved}; {} were left where they are", pods(count)),
+        }
+    }
+
+    /// How it ends if all moves are made.
+    pub fn outcome(&self) -> Outcome {
+        if self.refused.is_empty() { Outcome::Well } else { Outcome::NotWell }
     }
 
     /// Why nothing is done, if some Pods cannot be moved, and how to move the others.
@@ -265,6 +256,17 @@ impl Several {
         );
         notes
     }
+}
+
+/// Why a Pod cannot be moved, in one line and without its name: the same may be said of others.
+fn without_name(why: &str, pod: &str) -> String {
+    let (head, reasons) = why.split_once('\n').unwrap_or((why, ""));
+    let mut head = format!("{head} ");
+    for end in [':', ',', ' '] {
+        head = head.replace(&format!("Pod {pod}{end}"), &format!("{THEM}{end}"));
+    }
+    let reasons: Vec<&str> = reasons.lines().map(|line| line.trim_start_matches("- ")).collect();
+    format!("{}{}{}", head.trim_end(), if reasons.is_empty() { "" } else { " " }, reasons.join("; "))
 }
 
 /// How to keep Pods from a node that they leave.

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::mover::{Mover, PERIOD, read_pod};
 use super::{Carried, DRY_RUN, Job, nodes, until_interrupted};
 use crate::decide::relocate::{
-    Also, PodName, Relocation, Several, also, decide, decide_all, not_governed, so_far,
+    Also, PodName, Relocation, Selected, Several, also, decide, decide_all, so_far,
 };
 use crate::print::plan::tabled;
 use crate::print::{Table, printable};
@@ -17,16 +17,31 @@ use crate::snapshot::{Pod, Scope, Snapshot};
 use crate::{Failure, Outcome};
 
 impl Job<'_> {
-    /// Moves these Pods. `others` are there as well, and nothing pins them.
+    /// Moves the Pods of a node.
+    pub(super) async fn of_node(
+        &self,
+        snapshot: &Snapshot,
+        node: &str,
+        selected: &Selected,
+    ) -> Result<Outcome, Failure> {
+        let notes = selected.notes(node, &self.goal(), &self.hand);
+        if selected.pods.is_empty() {
+            self.nothing(snapshot, node).await?;
+            for text in &notes {
+                self.note(text);
+            }
+            return Ok(if selected.unsure.is_empty() { Outcome::Well } else { Outcome::NotWell });
+        }
+        self.several(snapshot, &selected.pods, &notes).await
+    }
+
+    /// Moves these Pods. `notes` are said beside the plan.
     pub(super) async fn several(
         &self,
         snapshot: &Snapshot,
         pods: &[PodName],
-        others: &[PodName],
+        notes: &[String],
     ) -> Result<Outcome, Failure> {
-        if pods.is_empty() {
-            return self.nothing(snapshot, others).await;
-        }
         let goal = self.goal();
         let plan = decide_all(snapshot, pods, &goal)?;
         for text in &plan.done {
@@ -36,12 +51,15 @@ impl Job<'_> {
             self.terminal.print(&self.plan(&plan))?;
         }
         plan.notes(self.args.node.as_deref(), &self.hand).iter().for_each(|text| self.note(text));
-        if !others.is_empty() {
-            self.note(&format!("{}: not moved", not_governed(others)));
+        for text in notes {
+            self.note(text);
         }
-        if let Some(refusal) = plan.refusal(&goal, &self.hand) {
+        // Who empties a node wants what can go to go. Who names Pods wants these.
+        let leaves_some = self.args.node.is_some() && plan.may_leave_some();
+        if let Some(refusal) = plan.refusal(&goal, &self.hand).filter(|_| !leaves_some) {
             return Err(refusal);
         }
+        plan.left().iter().for_each(|text| self.note(text));
         if plan.moves.is_empty() {
             return Ok(Outcome::Well);
         }
@@ -54,19 +72,16 @@ impl Job<'_> {
         }
         if self.args.consent.dry_run {
             self.terminal.say(DRY_RUN);
-            return Ok(Outcome::Well);
+            return Ok(plan.outcome());
         }
-        let count = plan.moves.len();
-        let question = if count == 1 { "Move this Pod?".into() } else { format!("Move these {count} Pods?") };
-        if !self.terminal.ask(&question, self.args.consent)? {
+        if !self.terminal.ask(&plan.question(), self.args.consent)? {
             self.terminal.say("nothing was changed");
             return Ok(Outcome::NotWell);
         }
         self.move_all(&plan).await
     }
 
-    async fn nothing(&self, snapshot: &Snapshot, others: &[PodName]) -> Result<Outcome, Failure> {
-        let node = self.args.node.as_deref().unwrap_or_default();
+    async fn nothing(&self, snapshot: &Snapshot, node: &str) -> Result<(), Failure> {
         let within = match &self.scope {
             Scope::All => String::new(),
             Scope::Namespace(namespace) => format!(" in namespace {namespace}"),
@@ -75,9 +90,7 @@ impl Job<'_> {
             Some(false) => format!("There is no node {node}, and nothing"),
             _ => "Nothing".to_owned(),
         };
-        let others = if others.is_empty() { String::new() } else { format!("; {}", not_governed(others)) };
-        self.print(&format!("{first} that is recorded runs on {node} or waits for it{within}{others}"))?;
-        Ok(Outcome::Well)
+        self.print(&format!("{first} that is recorded runs on {node} or waits for it{within}"))
     }
 
     /// The plan: a table, and what is done.
@@ -122,9 +135,8 @@ impl Job<'_> {
                 }
             }
         }
-        let count = pods.len();
-        self.print(&if count == 1 { "Moved 1 Pod".to_owned() } else { format!("Moved {count} Pods") })?;
-        Ok(Outcome::Well)
+        self.print(&plan.end())?;
+        Ok(plan.outcome())
     }
 
     /// Moves the next one. It is decided again: those before it have landed somewhere, and the user was asked before the first.

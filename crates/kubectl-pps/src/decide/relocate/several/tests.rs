@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::super::tests::{pod, pps, snapshot, state};
+use super::super::{Selected, select};
 use super::*;
 use crate::snapshot::Workload;
 
@@ -54,15 +55,20 @@ fn a_node_stands_for_the_pods_that_are_on_it_and_those_that_wait_for_it() {
         // db-3 is not created yet, and no db-7 is wanted.
         &[("db-0", "node-1"), ("db-2", "node-9"), ("db-3", "node-9"), ("db-7", "node-9")],
     );
-    assert_eq!(select(&world, "node-9").unwrap(), (named(&["db-0", "db-1", "db-3"]), named(&["load-0"])));
+    let selected = |pods: &[&str], others: &[&str]| Selected {
+        pods: named(pods),
+        others: named(others),
+        unsure: Vec::new(),
+    };
+    assert_eq!(select(&world, "node-9").unwrap(), selected(&["db-0", "db-1", "db-3"], &["load-0"]));
     let waiting = super::tests::world(&[pod("db-0", None, None)], &[("db-0", "node-9")]);
-    assert_eq!(select(&waiting, "node-9").unwrap(), (named(&["db-0"]), vec![]));
-    assert_eq!(select(&waiting, "node-7").unwrap(), (vec![], vec![]));
+    assert_eq!(select(&waiting, "node-9").unwrap(), selected(&["db-0"], &[]));
+    assert_eq!(select(&waiting, "node-7").unwrap(), Selected::default());
     // Its workload was unpinned, and the Pod waits all the same.
     let mut unpinned = waiting.clone();
     unpinned.pods = [pod("db-0", None, Some("node-9"))].into_iter().filter_map(Pod::read).collect();
     unpinned.pps.clear();
-    assert_eq!(select(&unpinned, "node-9").unwrap(), (vec![], named(&["db-0"])));
+    assert_eq!(select(&unpinned, "node-9").unwrap(), selected(&[], &["db-0"]));
     let error = decide(&unpinned, &ANYWHERE.of(&named(&["db-0"])[0])).unwrap_err().to_string();
     assert!(error.starts_with("Pod db-0 waits for what was injected when it was created"), "{error}");
     let mut unseen = waiting;
@@ -72,6 +78,41 @@ fn a_node_stands_for_the_pods_that_are_on_it_and_those_that_wait_for_it() {
         why: String::new(),
     }];
     assert_eq!(select(&unseen, "node-9").unwrap_err().exit_code(), 2, "there may be more");
+}
+
+#[test]
+fn a_pod_whose_zone_is_not_recorded_any_more_is_found_again() {
+    const ZONE: &str = "topology.kubernetes.io/zone";
+    // node-1 and node-2 are in zone a.
+    let waits_for = |zone: &str, recorded: &Value| {
+        let mut object = pps(&json!({"db-0": recorded}));
+        object["spec"]["requiredPersistentTopology"]["nodeTopologyKeys"] = json!([ZONE]);
+        let mut waiting = pod("db-0", None, Some("x"));
+        waiting["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+            [0]["matchExpressions"][0] = json!({"key": ZONE, "operator": "In", "values": [zone]});
+        snapshot(&[waiting], &[object])
+    };
+    let there = Selected { pods: named(&["db-0"]), ..Selected::default() };
+    let place = |node: &str, zone: &str| json!({"nodeName": node, "nodeTopologyLabels": {ZONE: zone}});
+    let emptied = waits_for("a", &json!({"annotations": {"ip": "10.0.0.7"}}));
+    assert_eq!(select(&emptied, "node-1").unwrap(), there);
+    assert_eq!(select(&emptied, "node-3").unwrap(), Selected::default(), "it is in zone b");
+    let to_other = waits_for("a", &place("node-3", "b"));
+    assert_eq!(select(&to_other, "node-1").unwrap(), there, "it was to go to node-3");
+    let regular = waits_for("a", &place("node-2", "a"));
+    assert_eq!(select(&regular, "node-1").unwrap(), Selected::default(), "it belongs to node-2");
+    // The labels of a node that is gone are not known.
+    let gone = select(&emptied, "node-9").unwrap();
+    assert_eq!(gone, Selected { unsure: named(&["db-0"]), ..Selected::default() });
+    assert_eq!(
+        gone.notes("node-9", &ANYWHERE, &Hand::default()),
+        [
+            "Pod db-0 waits for a place that is not recorded any more, as after a move that was interrupted; whether node-9 was \
+             there is not known",
+            "to move it: kubectl pps move db-0 --anywhere -n prod",
+        ]
+    );
+    assert_eq!(select(&regular, "node-9").unwrap(), Selected::default());
 }
 
 #[test]
@@ -109,8 +150,43 @@ fn pods_that_do_not_run_are_moved_first_and_each_takes_room_for_the_next() {
     let expected = "nothing was changed\nto move the others: kubectl pps move db-3 db-1 db-0 --anywhere -n prod --context blue";
     assert!(refusal.to_string().ends_with(expected), "{refusal}");
     assert_eq!(refusal.exit_code(), 1);
+    // Who empties a node is told which Pods stay.
+    assert!(plan.may_leave_some());
+    assert_eq!(plan.question(), "Move these 3 Pods, and leave 1 where it is?");
+    assert_eq!(
+        (plan.end(), plan.outcome()),
+        ("Moved 3 Pods; 1 Pod was left where it is".into(), Outcome::NotWell)
+    );
+    let [left] = plan.left().try_into().unwrap();
+    let expected = "Pod db-2 in namespace prod is left where it is: no node can take it: ";
+    assert!(left.starts_with(expected) && !left.contains('\n'), "{left}");
+    let unread = Failure::Unreadable(String::new());
+    let refused = vec![(all[0].clone(), unread)];
+    assert!(!Several { refused, ..plan.clone() }.may_leave_some(), "it is not known");
+    assert!(!Several { moves: Vec::new(), ..plan.clone() }.may_leave_some(), "there is nothing to do");
     let forced = decide_all(&world, &all, &Goal { force: true, ..ANYWHERE }).unwrap();
     assert_eq!((forced.moves.len(), forced.refused.len()), (4, 0));
+}
+
+#[test]
+fn pods_that_stay_for_the_same_reason_share_a_line() {
+    let why = |pod: &str| {
+        Failure::Refused(format!("no node can take Pod {pod}:\n- Pod db-10 is in the way\n- no room"))
+    };
+    let refused = named(&["db-1", "db-2"]).into_iter().map(|pod| (pod.clone(), why(&pod.1))).collect();
+    let plan = Several { refused, ..Several::default() };
+    assert_eq!(
+        plan.left(),
+        [
+            "Pods db-1, db-2 in namespace prod are left where they are: no node can take them: Pod db-10 is in the way; no room"
+        ]
+    );
+    let other = Failure::Refused("PersistentPodState db: damaged".into());
+    let plan = Several { refused: vec![(named(&["db-1"])[0].clone(), other)], ..Several::default() };
+    assert_eq!(
+        plan.left(),
+        ["Pod db-1 in namespace prod is left where it is: PersistentPodState db: damaged"]
+    );
 }
 
 #[test]
