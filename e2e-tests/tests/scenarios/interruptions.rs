@@ -1,8 +1,16 @@
 //! The sidecar or the API server is down for a while.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, ResourceExt,
+    api::{DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
+};
 use pps_e2e::{
     cluster::{Cluster, PodInfo},
     control_plane::program,
@@ -153,6 +161,33 @@ pub(crate) async fn preserves_concurrent_writes_of_others(cluster: &Cluster) {
     pool.recorded_within("web", "web", SOON).await;
 }
 
+/// Follows all Pods from this version on, until so many of the namespace are Ready. Returns these, and how many events there
+/// were.
+async fn first_ready(
+    cluster: &Cluster,
+    namespace: &str,
+    version: &str,
+    count: usize,
+) -> (BTreeSet<String>, u32) {
+    let pods: Api<Pod> = Api::all(cluster.client());
+    let mut watch = pods.watch(&WatchParams::default(), version).await.unwrap().boxed();
+    let (mut ready, mut events) = (BTreeSet::new(), 0);
+    while ready.len() < count {
+        match watch.try_next().await.unwrap().expect("the watch goes on") {
+            WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
+                events += 1;
+                if pod.metadata.namespace.as_deref() == Some(namespace) && PodInfo::from(&pod).ready {
+                    ready.insert(pod.name_any());
+                }
+            }
+            WatchEvent::Deleted(_) => events += 1,
+            WatchEvent::Bookmark(_) => {}
+            WatchEvent::Error(error) => panic!("{error:?}"),
+        }
+    }
+    (ready, events)
+}
+
 pub(crate) async fn writes_pending_changes_before_it_terminates(cluster: &Cluster) {
     const KEY: &str = "example.io/round";
     let pool = Pool::new(cluster, "end", 4, 2).await;
@@ -160,18 +195,27 @@ pub(crate) async fn writes_pending_changes_before_it_terminates(cluster: &Cluste
     let spec = json!({"requiredPersistentTopology": {"nodeTopologyKeys": [HOSTNAME]},
         "persistentPodAnnotations": [{"key": IP_ANNOTATION}, {"key": KEY}]});
     pool.object("web", &spec_for("web", &spec)).await;
-    cluster.create_stateful_set(&pool.stateful_set("web", 40)).await.unwrap();
+    let received = async || {
+        let events = sidecar.metric("persistentpodstate_watch_events_total{resource=\"pods\"}").await?;
+        anyhow::Ok(events.unwrap_or_default())
+    };
 
-    // Terminate it while Pods start.
-    let ready = |pods: &BTreeMap<String, PodInfo>| pods.values().filter(|pod| pod.ready).count();
-    let pods =
-        cluster.wait_for_pods("end", "web", "15 Pods", TIMEOUT, |pods| ready(pods) >= 15).await.unwrap();
-    // The events have to arrive.
-    tokio::time::sleep(Duration::from_millis(250)).await;
+    // Terminate it while Pods start, once it has received what is known here of 15 that are Ready.
+    let now = cluster.pods_api("end").list(&ListParams::default()).await.unwrap().metadata.resource_version;
+    let before = received().await.unwrap();
+    cluster.create_stateful_set(&pool.stateful_set("web", 40)).await.unwrap();
+    let (ready, events) =
+        tokio::time::timeout(TIMEOUT, first_ready(cluster, "end", &now.unwrap(), 15)).await.unwrap();
+    wait_for("the sidecar to receive the same events", TIMEOUT, async || {
+        let now = received().await? - before;
+        Ok(Progress::when(now >= f64::from(events), (), format!("{now} of {events} events")))
+    })
+    .await
+    .unwrap();
     let end = sidecar.terminate(SOON).await.unwrap();
     assert_eq!((end.running, end.code), (false, Some(0)), "{end:?}");
     let states = pool.states("web").await;
-    let lost: Vec<_> = pods.values().filter(|pod| pod.ready && !states.contains_key(&pod.name)).collect();
+    let lost: Vec<_> = ready.iter().filter(|pod| !states.contains_key(*pod)).collect();
     assert!(lost.is_empty(), "Ready before the sidecar ended but not recorded: {lost:?}");
     let pods = pool.ready("web", 40).await;
     assert_eq!(pool.states("web").await, states, "no sidecar is running");
@@ -180,10 +224,6 @@ pub(crate) async fn writes_pending_changes_before_it_terminates(cluster: &Cluste
     for round in ["1", "2", "3"] {
         restart(cluster).await;
         pool.recorded("web", "web").await;
-        let received = async || {
-            let events = sidecar.metric("persistentpodstate_watch_events_total{resource=\"pods\"}").await?;
-            anyhow::Ok(events.unwrap_or_default())
-        };
         let before = received().await.unwrap();
         let changes = json!({KEY: round});
         let all = pods.keys().map(|pod| pool.annotate_pod(pod, &changes));
