@@ -106,12 +106,7 @@ impl<'a> Pool<'a> {
     pub(crate) async fn refused_object(&self, name: &str, spec: &Value) {
         let (webhook, client) = (self.cluster.webhook().unwrap(), self.cluster.client());
         webhook.unregister(&client).await.unwrap();
-        let object = self.pps_object(name, spec);
-        wait_for("the API server to accept what the policy refuses", TIMEOUT, async || {
-            self.cluster.apply_objects(std::slice::from_ref(&object)).await.map(|_| Progress::Done(()))
-        })
-        .await
-        .unwrap();
+        self.object(name, spec).await;
         webhook.register(&client, self.cluster.control_plane.version()).await.unwrap();
     }
 
@@ -233,9 +228,15 @@ impl<'a> Pool<'a> {
 
     /// Waits for an Event on an object and returns its message.
     pub(crate) async fn event(&self, object: &str, reason: &str) -> String {
-        wait_for(&format!("an Event {reason} on {object}"), Duration::from_secs(30), async || {
-            let message = self.events(object, reason).await?.into_iter().next();
-            Ok(Progress::when(message.is_some(), message.unwrap_or_default(), "none"))
+        self.event_with(object, reason, "").await
+    }
+
+    /// Waits for an Event on an object whose message contains this, and returns the message.
+    pub(crate) async fn event_with(&self, object: &str, reason: &str, part: &str) -> String {
+        wait_for(&format!("an Event {reason} on {object}: {part}"), Duration::from_secs(30), async || {
+            let messages = self.events(object, reason).await?;
+            let found = messages.iter().find(|message| message.contains(part)).cloned();
+            Ok(Progress::when(found.is_some(), found.unwrap_or_default(), format!("{messages:?}")))
         })
         .await
         .unwrap()

@@ -183,16 +183,19 @@ impl Webhook {
             policy.register(admin, &self.url, &self.authority, version).await?;
         }
         for policy in &self.policies {
-            self.wait_until_called(policy, admin).await?;
+            self.wait_until_called(policy, admin, true).await?;
         }
         self.forget();
         Ok(())
     }
 
-    /// Removes the registrations.
+    /// Removes the registrations, and waits until the API server calls no policy any more. Forgets the requests so far.
     pub async fn unregister(&self, admin: &Client) -> Result<()> {
         for policy in &self.policies {
             policy.unregister(admin).await?;
+        }
+        for policy in &self.policies {
+            self.wait_until_called(policy, admin, false).await?;
         }
         Ok(())
     }
@@ -269,14 +272,16 @@ impl Webhook {
         lock(&self.shared.served).clear();
     }
 
-    /// Waits until the API server calls the policy, which happens a moment after registration. Returns at once if no
-    /// request for it can be made.
-    async fn wait_until_called(&self, policy: &Policy, admin: &Client) -> Result<()> {
+    /// Waits until the API server calls the policy or no longer does, which happens a moment after its registration or its
+    /// removal. Returns at once if no request for it can be made.
+    async fn wait_until_called(&self, policy: &Policy, admin: &Client, wanted: bool) -> Result<()> {
         let id = policy.id();
-        wait_for(&format!("the API server to call {id}"), Duration::from_secs(20), async || {
+        wait_for(&format!("the API server to call {id}: {wanted}"), Duration::from_secs(20), async || {
+            // A call from before the registration says nothing.
+            self.forget();
             let Some(answer) = send_probe(policy, admin).await? else { return Ok(Progress::Done(())) };
             let called = lock(&self.shared.served).iter().any(|served| served.policy == id);
-            Ok(Progress::when(called, (), answer))
+            Ok(Progress::when(called == wanted, (), answer))
         })
         .await
     }
