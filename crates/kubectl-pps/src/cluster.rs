@@ -1,6 +1,7 @@
 //! The API server: connects, reads and writes.
 
 mod connection;
+mod namespace;
 pub mod read;
 pub mod watch;
 pub mod write;

@@ -93,6 +93,14 @@ impl Snapshot {
         self.pps.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
     }
 
+    /// Whether nothing was found in a namespace.
+    pub fn is_empty_in(&self, namespace: &str) -> bool {
+        !self.pods.iter().any(|pod| pod.namespace() == namespace)
+            && !self.workloads.iter().any(|workload| workload.namespace() == namespace)
+            && !self.pps.iter().any(|pps| pps.namespace() == namespace)
+            && self.claims.is_empty()
+    }
+
     /// A Pod of a namespace.
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&Pod> {
         self.pods.iter().find(|pod| pod.namespace() == namespace && pod.name() == name)

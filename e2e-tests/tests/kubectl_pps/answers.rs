@@ -20,6 +20,7 @@ async fn questions_are_answered_about_a_live_cluster() {
     support::run(scenarios![&cluster;
         status::shows_where_pods_are_and_what_is_wrong,
         status::a_workload_without_a_persistentpodstate_is_told_how_to_get_one,
+        status::a_namespace_that_does_not_exist_is_not_called_empty,
         status::a_namespace_users_rights_are_enough_but_for_nodes,
         status::a_pod_whose_node_was_deleted_is_not_well,
         explain::says_why_a_running_pod_is_where_it_is,

@@ -73,6 +73,32 @@ pub(super) async fn a_workload_without_a_persistentpodstate_is_told_how_to_get_o
     assert!(answer.stderr.contains("similar names: web"), "{}", answer.stderr);
 }
 
+pub(super) async fn a_namespace_that_does_not_exist_is_not_called_empty(cluster: &Cluster) {
+    for args in [
+        &["status"][..],
+        &["status", "web"],
+        &["explain", "web-0"],
+        &["watch"],
+        &["export"],
+        &["simulate", "--without-node", "node-0"],
+        &["forget", "web-0"],
+        &["move", "web-0"],
+    ] {
+        let args = [args, &["-n", "defualt"]].concat();
+        let answer = plugin(cluster, "admin").run(&args).await.unwrap();
+        assert_exit(&answer, 2);
+        let expected = "there is no namespace defualt; similar names: default";
+        assert!(answer.stderr.contains(expected), "{args:?}: {answer:?}");
+        assert_eq!(answer.stdout, "", "{args:?}");
+        // Whoever may not read namespaces does not learn which there are. `watch` waits for the rights.
+        if args[0] != "watch" {
+            let answer = plugin(cluster, VIEWER).run(&args).await.unwrap();
+            assert_exit(&answer, 2);
+            assert!(!answer.stderr.contains("there is no namespace"), "{args:?}: {answer:?}");
+        }
+    }
+}
+
 pub(super) async fn a_namespace_users_rights_are_enough_but_for_nodes(cluster: &Cluster) {
     let pool = Pool::new(cluster, "status-viewer", 2, 2).await;
     let web = pool.stateful_set("web", 1).persistent(ZONE, "", "");

@@ -10,11 +10,12 @@ use pps_core::pps::GROUP;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::namespace;
 use crate::Failure;
 use crate::snapshot::{Node, Pod, Pps, Scope, Snapshot, Unseen, Workload};
 
 /// Those of all commands. An installation of 20,000 Pods is read.
-const LIMITS: Limits =
+pub(super) const LIMITS: Limits =
     Limits { request: Duration::from_secs(30), body: 64 << 20, page: 500, objects: 100_000 };
 /// How long all reads of a command may take.
 const TOTAL: Duration = Duration::from_mins(3);
@@ -35,13 +36,30 @@ pub struct Wanted {
     pub volumes: bool,
 }
 
-/// Reads a snapshot.
+/// Reads a snapshot of a namespace that exists, or of all of them.
+///
+/// # Errors
+///
+/// Those of [`read_lists`]; or if there is no such namespace, as far as the user may know.
+pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
+    let snapshot = Box::pin(read_lists(client, scope, wanted)).await?;
+    // The lists of a namespace that does not exist are empty. Reading the namespace itself needs a right that nothing else
+    // needs, so it is tried only then.
+    if let Scope::Namespace(namespace) = scope
+        && snapshot.is_empty_in(namespace)
+    {
+        namespace::require(client, namespace).await?;
+    }
+    Ok(snapshot)
+}
+
+/// Reads a snapshot. A namespace that does not exist looks like an empty one.
 ///
 /// # Errors
 ///
 /// If PersistentPodStates cannot be read at all: the API server cannot be reached, or there is no definition. A missing
 /// right is no error: [`Snapshot::unseen`] has it.
-pub async fn read(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
+pub async fn read_lists(client: &Client, scope: &Scope, wanted: Wanted) -> Result<Snapshot, Failure> {
     let reader = Reader::new(client.clone(), LIMITS, Instant::now() + TOTAL);
     let mut snapshot = Snapshot::empty(scope.clone());
     let (pps, pods, nodes, workloads, kruise, claims, volumes) = tokio::join!(

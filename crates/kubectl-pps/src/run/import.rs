@@ -11,7 +11,7 @@ use pps_core::pps::{API_VERSIONS, GROUP, PLURAL};
 
 use super::{file, rights};
 use crate::args::{Connection, Import};
-use crate::cluster::read::{Wanted, get, read};
+use crate::cluster::read::{Wanted, get, read_lists};
 use crate::cluster::{Connected, connect};
 use crate::decide::import::{Action, Entry, Known, MAX_FILE, Options, Plan, plan, read as read_entries};
 use crate::print::Terminal;
@@ -159,7 +159,8 @@ impl Cluster {
         let wanted = Wanted { pods: true, workloads: true, ..Wanted::default() };
         let mut pods = Vec::new();
         for scope in &scopes {
-            let snapshot = Box::pin(read(&connected.client, scope, wanted)).await?;
+            // The other namespaces of a backup are imported nevertheless.
+            let snapshot = Box::pin(read_lists(&connected.client, scope, wanted)).await?;
             for unseen in snapshot.relevant_unseen() {
                 if unseen.what.contains(PLURAL) {
                     return Err(Failure::Unreadable(format!("{unseen}; nothing was changed")));

@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::status::{WANTED, hand, scope};
 use crate::args::{Connection, Watch};
-use crate::cluster::read::read;
+use crate::cluster::read::{read, read_lists};
 use crate::cluster::watch::{News, watch};
 use crate::cluster::{connect, now};
 use crate::decide::changes::{changes, waiting};
@@ -122,7 +122,7 @@ pub(super) async fn run(
             }
             _ = ticks.tick() => {
                 if (is_polled || show.lost.is_some()) && poll.is_none() && polled.elapsed() > POLL {
-                    poll = Some(Box::pin(read(&connected.client, &scope, WANTED)));
+                    poll = Some(Box::pin(read_lists(&connected.client, &scope, WANTED)));
                 }
                 let is_resized = terminal.is_terminal() && show.screen.is_of_another_size(terminal.size());
                 if is_changed || is_resized {
