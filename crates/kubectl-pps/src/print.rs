@@ -12,6 +12,9 @@ mod table;
 mod terminal;
 mod text;
 
+use std::fmt::Write as _;
+
+use pps_manifest::text::is_hidden;
 use serde::Serialize;
 
 pub use pps_check::report::{printable, wrap};
@@ -26,33 +29,77 @@ pub fn for_programs(output: Output, answer: &impl Serialize) -> Option<String> {
     match output {
         Output::Table | Output::Wide => None,
         Output::Json => Some(escaped(&serde_json::to_string_pretty(answer).unwrap_or_default()) + "\n"),
-        Output::Yaml => Some(yaml_serde::to_string(answer).unwrap_or_default()),
+        Output::Yaml => {
+            let text = yaml_serde::to_string(answer).unwrap_or_default();
+            if !text.chars().any(is_obeyed) {
+                return Some(text);
+            }
+            // The same, but with escapes for what a terminal obeys, and with its fields in another order.
+            Some(pps_manifest::to_yaml(&serde_json::to_value(answer).unwrap_or_default()))
+        }
     }
+}
+
+/// Whether a terminal obeys or hides a character, beside the end of a line.
+fn is_obeyed(c: char) -> bool {
+    c != '\n' && is_hidden(c)
 }
 
 /// JSON whose texts have nothing that a terminal obeys: such characters are only in strings, where they can be escaped.
 fn escaped(json: &str) -> String {
-    let escape = |c: char| match c {
-        '\n' => c.to_string(),
-        c if c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}') =>
-        {
-            format!("\\u{:04x}", u32::from(c))
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_obeyed(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(text, "\\u{unit:04x}");
+            }
+        } else {
+            text.push(c);
         }
-        c => c.to_string(),
-    };
-    json.chars().map(escape).collect()
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
-    fn json_says_the_same_without_characters_that_a_terminal_obeys() {
-        let text = "n\u{1b}[31m\u{202e}\u{9b}31m\u{e4}";
+    fn json_and_yaml_have_no_characters_that_a_terminal_obeys() {
+        let text = "n\u{1b}[31m\u{202e}\u{9b}31m\u{e4}\u{e0041}";
         let json = for_programs(Output::Json, &text).unwrap();
-        assert!(!json.trim_end().chars().any(|c| c.is_control() || c == '\u{202e}'), "{json:?}");
-        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+        assert_eq!(json, "\"n\\u001b[31m\\u202e\\u009b31m\u{e4}\\udb40\\udc41\"\n");
+        let yaml = for_programs(Output::Yaml, &text).unwrap();
+        assert_eq!(yaml, "\"n\\u001b[31m\\u202e\\u009b31m\u{e4}\\U000e0041\"\n");
+    }
+
+    #[test]
+    fn the_same_characters_are_replaced_for_people_and_escaped_for_programs() {
+        for c in ('\0'..=char::MAX).filter(|c| !c.is_whitespace() && *c != '\u{fffd}') {
+            assert_eq!(printable(&c.to_string()) == "\u{fffd}", is_hidden(c), "{c:?}");
+        }
+    }
+
+    fn any_text() -> impl Strategy<Value = String> {
+        let c = prop_oneof![any::<char>(), prop::sample::select(vec!['\u{9b}', '\u{202e}', '\n', 'a', ':'])];
+        prop::collection::vec(c, 0..8).prop_map(String::from_iter)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_for_programs_is_read_as_the_same(
+            answer in prop::collection::btree_map(any_text(), prop::collection::vec(any_text(), 0..3), 0..3)
+        ) {
+            type Answer = BTreeMap<String, Vec<String>>;
+            let json = for_programs(Output::Json, &answer).unwrap();
+            let yaml = for_programs(Output::Yaml, &answer).unwrap();
+            prop_assert!(!json.chars().chain(yaml.chars()).any(is_obeyed), "{:?} {:?}", json, yaml);
+            prop_assert_eq!(&serde_json::from_str::<Answer>(&json).unwrap(), &answer);
+            prop_assert_eq!(&yaml_serde::from_str::<Answer>(&yaml).unwrap(), &answer, "{}", yaml);
+        }
     }
 }

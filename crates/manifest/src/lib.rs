@@ -5,7 +5,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`text`] | turns the bytes of a file into text |
+//! | [`text`] | turns the bytes of a file into text, and knows which characters are not shown |
 //! | [`yaml`] | reads YAML as Kubernetes does, and knows where each field is |
 //! | [`manifest`] | writes an object as `kubectl get -o yaml` does |
 //! | [`difference`] | compares two texts line by line |

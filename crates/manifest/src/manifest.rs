@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use crate::text::is_hidden;
 use crate::yaml::is_read_as_string;
 
 /// An object as YAML. Fields are in the order in which people write them: what an object is, then its metadata and its spec.
@@ -82,8 +83,7 @@ fn below_inline(text: &mut String, value: &Value, indent: usize) {
 
 /// Whether a string is easier to read on lines of its own.
 fn is_block(string: &str) -> bool {
-    let printable =
-        |c: char| c == '\n' || !c.is_control() && !"\u{feff}\u{2028}\u{2029}\u{fffe}\u{ffff}".contains(c);
+    let printable = |c: char| c == '\n' || !is_hidden(c) && !"\u{fffe}\u{ffff}".contains(c);
     string.trim_end_matches('\n').contains('\n')
         && string.chars().all(printable)
         && !string.starts_with([' ', '\n'])
@@ -113,15 +113,17 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// JSON, which is YAML, but for characters that end a line in YAML 1.1 or must not be in it.
+/// JSON, which is YAML, but for characters that end a line in YAML 1.1 or must not be in it, and those that a terminal obeys
+/// or hides.
 fn json(value: &Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {
-        if matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}') {
-            let _ = write!(text, "\\u{:04x}", u32::from(c));
-        } else {
-            text.push(c);
-        }
+        let code = u32::from(c);
+        let _ = match c {
+            _ if !is_hidden(c) && !matches!(c, '\u{fffe}' | '\u{ffff}') => text.write_char(c),
+            _ if code > 0xffff => write!(text, "\\U{code:08x}"),
+            _ => write!(text, "\\u{code:04x}"),
+        };
     }
     text
 }
@@ -199,6 +201,7 @@ spec:
             Just("...".to_owned()),
             Just("---".to_owned()),
             Just("\u{85}\u{2028}a\nb".to_owned()),
+            hidden(),
         ];
         let leaf = prop_oneof![
             Just(Value::Null),
@@ -215,10 +218,33 @@ spec:
         })
     }
 
+    /// Texts with characters that a terminal obeys or hides, in one line and in several.
+    fn hidden() -> impl Strategy<Value = String> {
+        let c = prop_oneof![
+            any::<char>(),
+            prop::sample::select(vec!['\u{1b}', '\u{7f}', '\u{9b}', '\u{ad}', '\u{202e}', '\u{2066}']),
+            prop::sample::select(vec!['\u{feff}', '\u{e0041}', '\u{fffd}', '\\', '"', '\n', 'a', ' ']),
+        ];
+        prop::collection::vec(c, 0..8).prop_map(String::from_iter)
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        let text = to_yaml(&json!({"a\u{9b}": "\u{202e}x\u{e0041}", "b": "1\n\u{202e}2\n", "c": "1\n2\n"}));
+        let expected = r#""a\u009b": "\u202ex\U000e0041"
+b: "1\n\u202e2\n"
+c: |
+  1
+  2
+"#;
+        assert_eq!(text, expected);
+    }
+
     proptest! {
         #[test]
         fn what_is_written_is_read_as_the_same(value in any_value()) {
             let text = to_yaml(&value);
+            prop_assert!(!text.chars().any(|c| is_hidden(c) && c != '\n'), "{:?}", text);
             let read = yaml::parse_one(&text).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
             prop_assert_eq!(&read.value, &value, "{}", text);
             let others: Value = yaml_serde::from_str(&text).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;

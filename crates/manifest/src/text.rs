@@ -1,4 +1,4 @@
-//! Turns the bytes of a file into text.
+//! Turns the bytes of a file into text, and knows which characters of a text are not shown.
 
 /// The largest file that is read: an object of etcd has at most 1.5 MiB, and is longer as YAML.
 pub const MAX_BYTES: usize = 4 << 20;
@@ -25,6 +25,14 @@ pub fn decode(bytes: &[u8]) -> Result<String, String> {
         return Err("this is a binary file: use a text file with YAML or JSON".into());
     }
     Ok(text)
+}
+
+/// Whether a terminal obeys or hides a character: control characters, and those that change the direction of text or have no
+/// width.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 fn decode_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, String> {
