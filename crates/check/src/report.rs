@@ -78,11 +78,11 @@ fn summary(findings: &[Finding]) -> String {
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     format!(
-        "{}, {}, {} unknown, {} for information, {} ok",
+        "{}, {}, {} unknown, {} (INFO), {} ok",
         plural(count(Severity::Error), "error"),
         plural(count(Severity::Warning), "warning"),
         count(Severity::Unknown),
-        count(Severity::Info),
+        plural(count(Severity::Info), "hint"),
         count(Severity::Ok),
     )
 }
@@ -215,9 +215,11 @@ mod tests {
         let findings = [
             finding(Severity::Ok, Code::PolicyActive, "fine"),
             finding(Severity::Error, Code::PolicyMissing, "does not exist"),
+            finding(Severity::Info, Code::LaterWebhooks, "runs later"),
         ];
         let expected = "ERROR     PolicyMissing\n          Pod a: does not exist\n          -> do it\n\
-                        1 error, 0 warnings, 0 unknown, 0 for information, 1 ok\nStates are recorded.\n";
+                        INFO      LaterWebhooks\n          Pod a: runs later\n          -> do it\n\
+                        1 error, 0 warnings, 0 unknown, 1 hint (INFO), 1 ok\nStates are recorded.\n";
         let verdict = ["States are recorded.".to_owned()];
         assert_eq!(table(&findings, &verdict, false, WIDTH), expected);
         assert!(table(&findings, &verdict, true, WIDTH).starts_with("OK        PolicyActive\n"));
