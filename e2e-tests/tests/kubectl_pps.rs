@@ -16,3 +16,4 @@ mod simulate;
 mod status;
 mod try_files;
 mod watch;
+mod watch_lost;

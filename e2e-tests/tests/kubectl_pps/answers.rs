@@ -8,7 +8,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use super::{explain, status, watch};
+use super::{explain, status, watch, watch_lost};
 use crate::support::{self, Pool, TIMEOUT, list, wait_for_review};
 
 /// A user who may read the objects of one namespace, and nothing else.
@@ -36,6 +36,9 @@ async fn questions_are_answered_about_a_live_cluster() {
         watch::draws_a_table_on_a_terminal,
         watch::waits_until_all_pods_are_ready,
         watch::waits_until_a_rollout_is_finished,
+        watch_lost::goes_on_when_a_poll_has_failed,
+        watch_lost::ends_on_an_interrupt_while_a_poll_hangs,
+        watch_lost::shows_what_a_lost_watch_has_missed,
     ])
     .await
     .unwrap();

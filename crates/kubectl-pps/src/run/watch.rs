@@ -91,7 +91,7 @@ pub(super) async fn run(
                 Some(News::Forbidden(watched)) => {
                     let note = format!("you may not watch {watched}, so everything is read again each {POLL:?}");
                     if !show.notes.contains(&note) {
-                        show.notes.push(note);
+                        show.note(note);
                     }
                     is_polled = true;
                 }
@@ -158,6 +158,14 @@ async fn finished<T>(poll: &mut Option<LocalBoxFuture<'_, T>>) -> T {
 }
 
 impl Show<'_> {
+    /// Something that holds from now on: a part of each frame on a terminal, else a line.
+    fn note(&mut self, note: String) {
+        if !self.terminal.is_terminal() {
+            self.terminal.say(&self.terminal.style_of_errors().note(&note));
+        }
+        self.notes.push(note);
+    }
+
     fn update(&mut self, answer: Status) -> Result<(), Failure> {
         if self.terminal.is_terminal() {
             let size = self.terminal.size();
