@@ -66,7 +66,12 @@ pub struct Snapshot {
     pub budgets: Vec<Value>,
     /// What could not be read.
     pub unseen: Vec<Unseen>,
+    /// When it was read, in seconds since 1970; none if that is not known.
+    pub read_at: Option<i64>,
 }
+
+/// What lasts for less time than this, in seconds, may be about to end: the scheduler and the sidecar need a moment.
+const MOMENT: i64 = 30;
 
 impl Snapshot {
     /// One without any object.
@@ -82,6 +87,7 @@ impl Snapshot {
             volumes: Vec::new(),
             budgets: Vec::new(),
             unseen: Vec::new(),
+            read_at: None,
         }
     }
 
@@ -115,6 +121,11 @@ impl Snapshot {
     pub fn is_stranded(&self, pod: &Pod) -> bool {
         let is_gone = |node: &str| self.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(node));
         pod.node().is_some_and(is_gone)
+    }
+
+    /// Whether something that began at this time has lasted for more than a moment. Not known, and so false, without a time.
+    pub fn is_lasting(&self, since: Option<i64>) -> bool {
+        self.read_at.zip(since).is_some_and(|(now, since)| now.saturating_sub(since) >= MOMENT)
     }
 
     /// Whether a PersistentPodState, or the controller of a Pod, names a workload of this API group.

@@ -13,6 +13,8 @@ mod hostile;
 mod moves;
 #[path = "questions/status.rs"]
 mod status;
+#[path = "questions/unwell.rs"]
+mod unwell;
 #[path = "questions/world.rs"]
 mod world;
 

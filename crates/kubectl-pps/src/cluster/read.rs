@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use pps_check::facts::{Problem, Read, Right};
 use pps_check::gather::reader::{Limits, Reader};
@@ -85,6 +86,7 @@ pub async fn read_lists(client: &Client, scope: &Scope, wanted: Wanted) -> Resul
         ),
     );
     snapshot.unseen = unseen(reader.into_problems());
+    snapshot.read_at = Some(Timestamp::now().as_second());
     match pps {
         Read::Known(pps) => snapshot.pps = pps,
         Read::Absent => return Err(Failure::no_definition()),

@@ -55,8 +55,11 @@ pub fn injected(
     let is_key = |keys: &[&str], key: &str| spec.is_none() || keys.contains(&key);
     let required_keys: Vec<&str> = spec.iter().flat_map(|spec| spec.required_keys()).collect();
     let all_keys: Vec<&str> = spec.iter().flat_map(|spec| spec.topology_keys()).collect();
-    // The PersistentPodState may have named other keys when the Pod was created.
-    let is_former = |key: &str| template.is_some() && is_place(key);
+    // The PersistentPodState may have named other keys when the Pod was created. What a Pod requires and the template that it
+    // was certainly made from does not is not the template's.
+    let is_certain = workload.is_some_and(|workload| has_newest_revision(pod, workload) == Some(true));
+    let is_former =
+        |key: &str| template.is_some() && (is_place(key) || is_certain && !key.starts_with("kubernetes.io/"));
     take_required(&mut injected, template, |key| is_key(&required_keys, key) || is_former(key));
     take_preferred(&mut injected, template, |key| is_key(&all_keys, key) || is_former(key));
     for annotation in spec.iter().flat_map(|spec| &spec.persistent_pod_annotations) {
@@ -80,12 +83,14 @@ fn is_place(key: &str) -> bool {
 
 /// Whether the Pod was made from the template that the workload has now. Without a revision it may have been.
 fn is_made_from_template(pod: &Pod, workload: &Workload) -> bool {
-    let newest = workload.object()["status"]["updateRevision"].as_str();
-    let own = pod.object()["metadata"]["labels"][REVISION].as_str();
-    match (newest, own) {
-        (Some(newest), Some(own)) => newest == own,
-        _ => true,
-    }
+    has_newest_revision(pod, workload) != Some(false)
+}
+
+/// Whether the Pod is of the newest revision of its workload; none if one of them does not say its revision.
+fn has_newest_revision(pod: &Pod, workload: &Workload) -> Option<bool> {
+    let newest = workload.object()["status"]["updateRevision"].as_str()?;
+    let own = pod.object()["metadata"]["labels"][REVISION].as_str()?;
+    Some(newest == own)
 }
 
 fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {

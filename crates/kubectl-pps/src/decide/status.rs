@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pps_core::{PodState, Spec};
 use serde::Serialize;
 
+use self::advice::ShutOut;
 pub use self::advice::{Advice, goal};
 pub use self::drift::{Drift, DriftKind, of as drift_of, short};
 pub use self::pin::{Pin, Strength};
@@ -189,11 +190,13 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
     if workload.is_none() && snapshot.unread(unread::PPS).is_none() {
         status.add_left_behind(snapshot, &index);
     }
-    status.advice = advice::advice(snapshot, &index, &status, hand);
+    let shut = ShutOut::of(snapshot, &index, &status);
+    status.advice = advice::advice(&shut, &status, hand);
     if status.is_empty() && status.unseen.is_empty() {
         status.advice.push(advice::of_none(&snapshot.scope, hand));
     }
-    status.is_well = status.problems.is_empty() && !status.pods.iter().any(Row::is_bad);
+    let has_bad = status.pods.iter().any(Row::is_bad) || shut.has_lost_nodes();
+    status.is_well = status.problems.is_empty() && !has_bad;
     Ok(status)
 }
 

@@ -1,5 +1,6 @@
 //! A Pod.
 
+use k8s_openapi::jiff::Timestamp;
 use pps_core::owner::OwnerReference;
 use pps_core::{INJECTED_ANNOTATION, TargetReference};
 use serde_json::{Map, Value};
@@ -108,6 +109,18 @@ impl Pod {
         self.condition("Ready").is_some_and(|ready| ready["status"] == "True")
     }
 
+    /// Since when it is Ready, in seconds since 1970.
+    pub fn ready_since(&self) -> Option<i64> {
+        let ready = self.condition("Ready").filter(|ready| ready["status"] == "True")?;
+        seconds(ready["lastTransitionTime"].as_str()?)
+    }
+
+    /// Since when it has waited for the scheduler to look at it, in seconds since 1970; none if the scheduler has.
+    pub fn unscheduled_since(&self) -> Option<i64> {
+        let is_waiting = self.node().is_none() && self.condition("PodScheduled").is_none();
+        is_waiting.then(|| seconds(self.created())).flatten()
+    }
+
     /// Whether it is being deleted.
     pub fn is_terminating(&self) -> bool {
         self.text("/metadata/deletionTimestamp").is_some()
@@ -151,6 +164,10 @@ impl Pod {
             Err(_) => (self.namespace(), name, 0, name),
         }
     }
+}
+
+fn seconds(time: &str) -> Option<i64> {
+    Some(time.parse::<Timestamp>().ok()?.as_second())
 }
 
 /// Keeps these fields of an object.

@@ -42,8 +42,15 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
             (Verdict::NotRecorded, format!("{name} runs on {node} and is not recorded: {why}."))
         }
         None if is_ready || is_running => {
-            let ready = if is_ready { "" } else { " It is not Ready." };
-            (Verdict::Running, format!("{name} runs on {place}.{ready}"))
+            let is_down = question.snapshot.node(node).is_some_and(|node| !node.is_ready());
+            match (is_ready, is_down) {
+                (true, _) => (Verdict::Running, format!("{name} runs on {place}.")),
+                (false, false) => (Verdict::Running, format!("{name} runs on {place}. It is not Ready.")),
+                (false, true) => {
+                    let answer = format!("{name} is not Ready, and neither is its node. It is on {place}.");
+                    (Verdict::NotRunning, answer)
+                }
+            }
         }
         None => (Verdict::NotRunning, format!("{name} has its node and does not run yet. It is on {place}.")),
     };

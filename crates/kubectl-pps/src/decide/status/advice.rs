@@ -6,11 +6,12 @@ use pps_core::is_dns_subdomain;
 use pps_simulation::scheduler::ExclusionKind;
 use serde::Serialize;
 
-use super::{Drift, DriftKind, Phase, Pin, Problem, Row, Status, Strength, short};
-use crate::decide::hand::Hand;
+use super::drift::HOSTNAME;
+use super::{Drift, DriftKind, Phase, Pin, Problem, Row, Status, Strength};
+use crate::decide::hand::{Hand, portions};
 use crate::decide::names::list;
 use crate::decide::placement::shut;
-use crate::snapshot::{Index, Scope, Snapshot};
+use crate::snapshot::{Index, Node, Scope, Snapshot};
 
 /// How many Pods a line names.
 const SHOWN: usize = 3;
@@ -26,12 +27,8 @@ pub struct Advice {
 }
 
 /// The advice for a status, the most important first.
-pub(super) fn advice(snapshot: &Snapshot, index: &Index, status: &Status, hand: &Hand) -> Vec<Advice> {
+pub(super) fn advice(shut: &ShutOut, status: &Status, hand: &Hand) -> Vec<Advice> {
     let mut all = Vec::new();
-    let shut = status.pods.iter().filter_map(|row| {
-        Some(((row.namespace.as_str(), row.pod.as_str()), Shut::of(snapshot, index, row)?))
-    });
-    let shut: BTreeMap<(&str, &str), Shut> = shut.collect();
     let rows =
         |is_meant: &dyn Fn(&Row) -> bool| status.pods.iter().filter(|row| is_meant(row)).collect::<Vec<_>>();
     let mut add = |rows: &[&Row], one: &str, several: &str, command: &str| {
@@ -57,20 +54,30 @@ pub(super) fn advice(snapshot: &Snapshot, index: &Index, status: &Status, hand: 
     add(&rows(&|row| row.phase == Phase::Missing), "does not exist", "do not exist", "explain POD");
     let required = has(DriftKind::RequiredTopology);
     add(&rows(&required), "is not where it must be", "are not where they must be", "explain POD");
-    let unfinished = rows(&has(DriftKind::NotRecorded));
+    let unfinished = rows(&Row::is_half_moved);
     let recorded = unfinished.first().and_then(|row| row.recorded.as_ref());
     let goal = goal(recorded.map(|recorded| recorded.node.as_str()));
-    // Nothing was changed before: to go where it is ends the move.
-    let is_unchanged = unfinished.first().is_some_and(|row| {
-        row.node.is_some() && row.node == row.recorded.as_ref().map(|recorded| recorded.node.clone())
-    });
-    let verb = if is_unchanged { "call off" } else { "finish" };
     let first = if unfinished.len() > 1 { "the first" } else { "it" };
     add(
         &unfinished,
-        &format!("has an unfinished move; to {verb} {first}"),
-        &format!("have unfinished moves; to {verb} {first}"),
+        &format!("has an unfinished move; to finish {first}"),
+        &format!("have unfinished moves; to finish {first}"),
         &format!("move POD {goal}"),
+    );
+    // A move has begun with it and changed nothing else; or somebody wants it so.
+    let kept_out = rows(&|row| row.is_exempt() && row.is_where_recorded() && row.phase != Phase::Terminating);
+    let node = kept_out.first().and_then(|row| row.node.clone()).filter(|node| is_dns_subdomain(node));
+    add(
+        &kept_out,
+        "is not recorded, because its annotation or an unfinished move says so; to have it recorded again",
+        "are not recorded, because their annotations or unfinished moves say so; to have the first recorded again",
+        &node.map_or_else(|| "explain POD".to_owned(), |node| format!("move POD --to {node}")),
+    );
+    add(
+        &rows(&has(DriftKind::LeftOut)),
+        "is Ready, and its node is not recorded: it would start anywhere. To see why",
+        "are Ready, and their nodes are not recorded: they would start anywhere. To see why",
+        "check",
     );
     let moved = |row: &Row| {
         row.phase == Phase::Ready
@@ -114,7 +121,7 @@ pub(super) fn advice(snapshot: &Snapshot, index: &Index, status: &Status, hand: 
         ),
     ] {
         add(
-            &rows(&|row| shut.get(&(row.namespace.as_str(), row.pod.as_str())) == Some(&is_meant)),
+            &rows(&|row| shut.0.get(&(row.namespace.clone(), row.pod.clone())) == Some(&is_meant)),
             &format!(
                 "is on {one}, and must come back to it: it would be Pending if it were created again now"
             ),
@@ -125,11 +132,28 @@ pub(super) fn advice(snapshot: &Snapshot, index: &Index, status: &Status, hand: 
         );
     }
     all.extend(lost_node(status, hand));
+    all.extend(left_behind(status, hand));
     if status.problems.iter().any(is_of_installation) {
         let text = "To see what is wrong with the installation".to_owned();
         all.push(Advice { text, command: hand.check() });
     }
     all
+}
+
+/// The Pods that could not come back to their nodes, by namespace and name.
+pub(super) struct ShutOut(BTreeMap<(String, String), Shut>);
+
+impl ShutOut {
+    pub(super) fn of(snapshot: &Snapshot, index: &Index, status: &Status) -> Self {
+        let one =
+            |row: &Row| Some(((row.namespace.clone(), row.pod.clone()), Shut::of(snapshot, index, row)?));
+        Self(status.pods.iter().filter_map(one).collect())
+    }
+
+    /// Whether the node of one of them is not Ready: the Pod does not run, either.
+    pub(super) fn has_lost_nodes(&self) -> bool {
+        self.0.values().any(|shut| *shut == Shut::NotReady)
+    }
 }
 
 /// Why a node that a Pod must come back to would not take it.
@@ -144,7 +168,7 @@ enum Shut {
 impl Shut {
     /// None if the Pod could come back, or may start elsewhere.
     fn of(snapshot: &Snapshot, index: &Index, row: &Row) -> Option<Self> {
-        let node = snapshot.node(row.node.as_deref()?).filter(|node| must_be_on(row, node.name()))?;
+        let node = snapshot.node(row.node.as_deref()?).filter(|node| must_be_on(row, node))?;
         let pod = index.pod(&row.namespace, &row.pod)?;
         match shut(pod.object(), node.object())? {
             ExclusionKind::Cordon => Some(Self::Cordoned),
@@ -157,12 +181,12 @@ impl Shut {
 /// One command for all Pods of a node that is gone: those that are bound to it, and those that wait for it.
 fn lost_node(status: &Status, hand: &Hand) -> Option<Advice> {
     let mut by_node: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
-    for row in &status.pods {
+    for row in status.pods.iter().filter(|row| row.persistent_pod_state.is_some()) {
         let is_own = |drift: &Drift| drift.kind == DriftKind::OwnNodeGone;
         let node = row.drift.iter().find_map(|drift| {
             let gone = matches!(drift.kind, DriftKind::OwnNodeGone | DriftKind::NodeGone);
             let node = drift.text.strip_suffix(super::drift::IS_GONE).filter(|_| gone)?;
-            (is_own(drift) || row.phase == Phase::Pending && must_be_on(row, node)).then_some(node)
+            (is_own(drift) || row.phase == Phase::Pending && waits_for_gone(row, node)).then_some(node)
         });
         if let Some(node) = node.filter(|node| is_dns_subdomain(node)) {
             by_node.entry(node).or_default().push(row);
@@ -180,6 +204,22 @@ fn lost_node(status: &Status, hand: &Hand) -> Option<Advice> {
     Some(Advice { text, command })
 }
 
+/// Nothing but to create them again helps Pods that wait for a node that is gone, and of which nothing is recorded any more.
+fn left_behind(status: &Status, hand: &Hand) -> Option<Advice> {
+    let is_meant = |row: &&Row| {
+        let waits = row.drift.iter().any(|drift| drift.kind == DriftKind::NodeGone);
+        waits && row.phase == Phase::Pending && row.persistent_pod_state.is_none()
+    };
+    let rows: Vec<&Row> = status.pods.iter().filter(is_meant).collect();
+    let namespace = &rows.first()?.namespace;
+    let pods = rows.iter().filter(|row| row.namespace == *namespace).map(|row| row.pod.as_str());
+    let pods = portions(&pods.collect::<Vec<_>>()).swap_remove(0);
+    let (verb, it) = if rows.len() == 1 { ("waits", "it") } else { ("wait", "them") };
+    let text =
+        format!("{} {verb} for a node that is gone; to have {it} created again, for any node", names(&rows));
+    Some(Advice { text, command: hand.kubectl_in(&format!("delete pod {}", pods.join(" ")), namespace) })
+}
+
 /// Where a move that was not finished goes: what is recorded has its goal, or the present node before it was changed.
 pub fn goal(recorded: Option<&str>) -> String {
     match recorded.filter(|node| is_dns_subdomain(node)) {
@@ -189,9 +229,21 @@ pub fn goal(recorded: Option<&str>) -> String {
 }
 
 /// Whether what pins a Pod requires this very node.
-fn must_be_on(row: &Row, node: &str) -> bool {
-    let is_host = |pin: &&Pin| pin.strength == Strength::Required && short(&pin.key) == "hostname";
-    row.pinned_by.iter().filter(is_host).any(|pin| pin.value.as_deref() == Some(node))
+fn must_be_on(row: &Row, node: &Node) -> bool {
+    hosts(row).any(|host| node.label(HOSTNAME) == Some(host))
+}
+
+/// Whether what pins a Pod requires a node that is gone. Its label may have had another value than its name.
+fn waits_for_gone(row: &Row, node: &str) -> bool {
+    let recorded = row.recorded.as_ref().filter(|recorded| recorded.node == node);
+    let label = recorded.and_then(|recorded| recorded.labels.get(HOSTNAME)).map_or(node, String::as_str);
+    hosts(row).any(|host| host == label)
+}
+
+/// The values of the label that only one node has, as far as one is required.
+fn hosts(row: &Row) -> impl Iterator<Item = &str> {
+    let is_host = |pin: &&Pin| pin.strength == Strength::Required && pin.key == HOSTNAME;
+    row.pinned_by.iter().filter(is_host).filter_map(|pin| pin.value.as_deref())
 }
 
 /// Whether a problem is not one of the object: the sidecar, the policy or the definition is missing or another one.

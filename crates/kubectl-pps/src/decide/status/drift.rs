@@ -4,10 +4,10 @@ use pps_core::{AnnotationRules, PodState, RECORD_ANNOTATION, Spec, forbids_recor
 use serde::Serialize;
 
 use crate::decide::injected::Injected;
-use crate::snapshot::{Pod, Snapshot};
+use crate::snapshot::{Node, Pod, Snapshot};
 
 /// The label that is a node's name.
-const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// What follows the name of a node that does not exist.
 pub(super) const IS_GONE: &str = " is gone";
 
@@ -40,8 +40,10 @@ pub enum DriftKind {
     Annotation,
     /// The sidecar does not record the Pod: a move has not been finished.
     NotRecorded,
-    /// The Pod is Ready, and nothing is recorded of it.
+    /// The Pod is Ready, and its node is not recorded.
     NoState,
+    /// The same for so long that the sidecar does not record it.
+    LeftOut,
 }
 
 fn drift(kind: DriftKind, text: impl Into<String>) -> Drift {
@@ -68,9 +70,17 @@ pub(super) fn created_before(
     state: Option<&PodState>,
 ) -> Vec<Drift> {
     let host = injected.required.iter().find(|one| one.key == HOSTNAME).map(|one| one.value.as_str());
-    let gone = host
-        .filter(|host| snapshot.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(*host)))
-        .map(|host| drift(DriftKind::NodeGone, format!("{host}{IS_GONE}")));
+    let is_gone = |host: &&str| {
+        let is_it = |node: &Node| node.name() == *host || node.label(HOSTNAME) == Some(*host);
+        snapshot.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(*host) && !nodes.values().any(is_it))
+    };
+    // The label may have another value than the node's name.
+    let of =
+        |host| state.filter(|state| state.node_topology_labels.get(HOSTNAME).is_some_and(|own| own == host));
+    let gone = host.filter(is_gone).map(|host| {
+        let name = of(host).map_or(host, |state| state.node_name.as_str());
+        drift(DriftKind::NodeGone, format!("{name}{IS_GONE}"))
+    });
     let changed = if state.is_none() { "no longer recorded" } else { "recorded state changed since" };
     gone.into_iter().chain([drift(DriftKind::Changed, changed)]).collect()
 }
@@ -81,11 +91,15 @@ pub fn of(snapshot: &Snapshot, spec: &Spec, pod: &Pod, state: Option<&PodState>)
     if pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording) {
         found.push(drift(DriftKind::NotRecorded, "a move is unfinished"));
     }
-    let Some(state) = state else {
-        let is_lasting = pod.is_ready() && !pod.is_terminating();
-        found.extend(is_lasting.then(|| drift(DriftKind::NoState, "nothing is recorded")));
-        return found;
-    };
+    let is_recorded = state.is_some_and(|state| !state.node_name.is_empty());
+    if !is_recorded && pod.is_ready() && !pod.is_terminating() {
+        let what =
+            if state.is_none_or(|state| *state == PodState::default()) { "nothing" } else { "no node" };
+        let is_left_out = found.is_empty() && snapshot.is_lasting(pod.ready_since());
+        let kind = if is_left_out { DriftKind::LeftOut } else { DriftKind::NoState };
+        found.push(drift(kind, format!("{what} is recorded")));
+    }
+    let Some(state) = state else { return found };
     let Some(name) = pod.node() else {
         found.extend(node_gone(snapshot, Some(state)));
         return found;

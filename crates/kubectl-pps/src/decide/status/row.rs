@@ -139,12 +139,31 @@ impl Phase {
 }
 
 impl Row {
-    /// Whether this is a reason to look: the Pod is Pending or missing, or not where it must be.
+    /// Whether this is a reason to look: the Pod is Pending or missing, or not where it must be, or would not come back.
     pub fn is_bad(&self) -> bool {
         let is_stuck =
             matches!(self.phase, Phase::Missing) || (self.phase == Phase::Pending && self.message.is_some());
-        let is_wrong = |one: &Drift| matches!(one.kind, DriftKind::RequiredTopology | DriftKind::OwnNodeGone);
-        is_stuck || self.drift.iter().any(is_wrong)
+        let is_wrong = |one: &Drift| {
+            matches!(one.kind, DriftKind::RequiredTopology | DriftKind::OwnNodeGone | DriftKind::LeftOut)
+        };
+        // Without an entry it may be somebody's wish that the Pod is not recorded.
+        let has_lost_place = self.is_half_moved() && self.recorded.is_some();
+        is_stuck || has_lost_place || self.drift.iter().any(is_wrong)
+    }
+
+    /// Whether a move has changed what is recorded, and has not ended the Pod.
+    pub(super) fn is_half_moved(&self) -> bool {
+        self.is_exempt() && self.phase != Phase::Terminating && !self.is_where_recorded()
+    }
+
+    /// Whether the sidecar does not record it: because of a move, or because somebody wants it so.
+    pub(super) fn is_exempt(&self) -> bool {
+        self.drift.iter().any(|one| one.kind == DriftKind::NotRecorded)
+    }
+
+    /// Whether it has the recorded node.
+    pub(super) fn is_where_recorded(&self) -> bool {
+        self.node.is_some() && self.node == self.recorded.as_ref().map(|recorded| recorded.node.clone())
     }
 }
 
@@ -233,10 +252,10 @@ fn of_pod(snapshot: &Snapshot, governed: &Governed, workload: Option<&Workload>,
         ips: pod.ips(),
         injected_from: pod.annotation(INJECTED_ANNOTATION).map(str::to_owned),
         drift: match governed.pps {
-            Some(_) => drift::of(snapshot, &governed.spec, pod, state),
+            Some(pps) => said_once(pps, drift::of(snapshot, &governed.spec, pod, state)),
             None => drift::own_node_gone(snapshot, pod).into_iter().collect(),
         },
-        message: pod.node().map_or_else(|| pod.unschedulable(), |_| None).map(str::to_owned),
+        message: message(snapshot, pod),
         ..without_pod(snapshot, governed, pod.name(), Phase::of(pod))
     };
     // What counts for a Pod without a node is what it was created with.
@@ -250,6 +269,26 @@ fn of_pod(snapshot: &Snapshot, governed: &Governed, workload: Option<&Workload>,
         row.drift.extend(before.into_iter().filter(|one| !drift.contains(one)));
     }
     row
+}
+
+/// A PersistentPodState that does not record says why itself.
+fn said_once(pps: &Pps, mut drift: Vec<Drift>) -> Vec<Drift> {
+    if !pps.recording().is_some_and(|(is_recording, ..)| is_recording) {
+        for one in drift.iter_mut().filter(|one| one.kind == DriftKind::LeftOut) {
+            one.kind = DriftKind::NoState;
+        }
+    }
+    drift
+}
+
+/// Why a Pod has no node, as far as the scheduler says it.
+fn message(snapshot: &Snapshot, pod: &Pod) -> Option<String> {
+    if pod.node().is_some() {
+        return None;
+    }
+    let is_forgotten = snapshot.is_lasting(pod.unscheduled_since());
+    let forgotten = is_forgotten.then_some("no scheduler has looked at it");
+    pod.unschedulable().or(forgotten).map(str::to_owned)
 }
 
 /// The zone of the Pod's node. Without the right to read nodes it is the recorded one, if the Pod is where it was recorded.

@@ -1,0 +1,140 @@
+//! What `status` and `explain` say of Pods that look well, or wait for something that does not come.
+
+use kubectl_pps::Outcome;
+use kubectl_pps::decide::explain::{Question, explain};
+use kubectl_pps::decide::status::{DriftKind, Status, status};
+use serde_json::json;
+
+use crate::world::{HOSTNAME, World, hand, injected, ready, required};
+
+/// 2026-11-23T01:00:00Z
+const NOW: i64 = 1_795_395_600;
+
+fn ask(world: &mut World) -> Status {
+    world.snapshot.sort();
+    world.snapshot.read_at = Some(NOW);
+    status(&world.snapshot, None, &hand()).unwrap()
+}
+
+fn texts(answer: &Status) -> Vec<(&str, &str)> {
+    answer.advice.iter().map(|one| (one.text.as_str(), one.command.as_str())).collect()
+}
+
+#[test]
+fn a_pod_that_has_long_been_ready_and_has_no_recorded_node_is_not_well() {
+    let world_since = |time: &str| {
+        let mut world = World::new();
+        world.workload("db", 1, &required(&[HOSTNAME]));
+        let mut pod = ready("node-1", 1);
+        pod["status"]["conditions"][0]["lastTransitionTime"] = json!(time);
+        world.pod("db", 0, &pod);
+        world
+    };
+    let answer = ask(&mut world_since("2026-11-23T00:59:45Z"));
+    assert_eq!((answer.outcome(), answer.advice.len()), (Outcome::Well, 0), "the sidecar needs a moment");
+    assert_eq!(answer.pods[0].drift[0].kind, DriftKind::NoState);
+
+    let mut world = world_since("2026-11-23T00:59:30Z");
+    let answer = ask(&mut world);
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+    let text = "db-0 is Ready, and its node is not recorded: it would start anywhere. To see why";
+    assert_eq!(texts(&answer), [(text, "kubectl pps check")]);
+    // What a move has emptied.
+    world.change_pps("db", &json!({"status": {"podStates": {"db-0": {"annotations": {"a": "b"}}}}}));
+    let answer = ask(&mut world);
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+    assert_eq!(answer.pods[0].drift[0].text, "no node is recorded");
+
+    let condition =
+        json!({"type": "Recording", "status": "False", "reason": "TopologyKeyMissing", "message": "m"});
+    world.change_pps("db", &json!({"status": {"conditions": [condition]}}));
+    let answer = ask(&mut world);
+    assert_eq!((answer.outcome(), answer.advice.len()), (Outcome::NotWell, 0), "the condition says why");
+}
+
+#[test]
+fn a_pending_pod_that_no_scheduler_has_looked_at_is_not_well() {
+    let world_since = |time: &str| {
+        let mut world = World::new();
+        world.workload("db", 1, &required(&[HOSTNAME]));
+        world.pod("db", 0, &json!({"metadata": {"creationTimestamp": time}}));
+        world
+    };
+    assert_eq!(ask(&mut world_since("2026-11-23T00:59:55Z")).outcome(), Outcome::Well);
+    let answer = ask(&mut world_since("2026-11-23T00:50:00Z"));
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+    assert_eq!(answer.pods[0].message.as_deref(), Some("no scheduler has looked at it"));
+    assert_eq!(texts(&answer), [("db-0 is Pending", "kubectl pps explain db-0")]);
+}
+
+#[test]
+fn a_node_whose_label_is_not_its_name_is_known_by_its_label() {
+    let mut world = World::new();
+    world.change_node("node-3", &json!({"metadata": {"labels": {HOSTNAME: "h3.example"}}}));
+    world.workload("db", 2, &required(&[HOSTNAME]));
+    world.ready_pod("db", 0, "node-3");
+    world.pending_pod("db", 1, &[(HOSTNAME, "h3.example")]);
+    let state = json!({"nodeName": "node-3", "nodeTopologyLabels": {HOSTNAME: "h3.example"}});
+    world.change_pps("db", &json!({"status": {"podStates": {"db-0": state, "db-1": state}}}));
+    world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
+    let answer = ask(&mut world);
+    let begin = "db-0 is on a cordoned node, and must come back to it";
+    assert!(answer.advice.iter().any(|one| one.text.starts_with(begin)), "{:?}", answer.advice);
+    world.lose_node("node-3");
+    let answer = ask(&mut world);
+    let command = "kubectl pps move --node node-3 --anywhere";
+    assert!(answer.advice.iter().any(|one| one.command == command), "{:?}", answer.advice);
+}
+
+#[test]
+fn pods_that_wait_for_a_lost_node_and_are_not_recorded_any_more_are_to_be_created_again() {
+    let mut world = World::new();
+    world.bare_workload("db", 2, &json!({}));
+    for ordinal in 0..2 {
+        world.pending_pod("db", ordinal, &[(HOSTNAME, "node-9")]);
+    }
+    let answer = ask(&mut world);
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+    let text = "2 Pods (db-0, db-1) wait for a node that is gone; to have them created again, for any node";
+    assert_eq!(
+        texts(&answer)[1..],
+        [(text, "kubectl delete pod db-0 db-1")],
+        "and no move, which moves nothing"
+    );
+}
+
+#[test]
+fn any_label_that_the_template_does_not_require_was_injected() {
+    let mut world = World::new();
+    world.bare_workload("db", 1, &json!({"status": {"updateRevision": "db-1"}}));
+    world.pps("db", "db", &required(&[HOSTNAME]));
+    world.record("db", "db-0", "node-3");
+    let mut pod = injected("db", &[("rack", "r1")]);
+    pod["metadata"]["labels"] = json!({"controller-revision-hash": "db-1"});
+    world.pod("db", 0, &pod);
+    let hand = hand();
+    let question =
+        Question { snapshot: &world.snapshot, namespace: "shop", pod: "db-0", refusals: None, hand: &hand };
+    let answer = explain(&question).unwrap();
+    let begin = "db-0 is Pending: when it was created, its recorded state required rack=r1,";
+    assert!(answer.answer.starts_with(begin), "{answer:?}");
+    assert!(!answer.facts.join("\n").contains("Its own template"), "{answer:?}");
+}
+
+#[test]
+fn a_pod_whose_node_is_not_ready_is_told_so_at_once() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[HOSTNAME]));
+    let mut pod = ready("node-3", 1);
+    pod["status"]["conditions"][0]["status"] = json!("False");
+    world.pod("db", 0, &pod);
+    world.record("db", "db-0", "node-3");
+    world.change_node("node-3", &json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
+    let hand = hand();
+    let question =
+        Question { snapshot: &world.snapshot, namespace: "shop", pod: "db-0", refusals: None, hand: &hand };
+    let answer = explain(&question).unwrap();
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+    let begin = "db-0 is not Ready, and neither is its node. It is on node-3, where it is recorded.";
+    assert_eq!(answer.answer, begin);
+}
