@@ -15,6 +15,14 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
+/// Another process writes the script, for this one could not always run it then ("Text file busy"): what other tests start
+/// at the same time holds the open file for a moment.
+fn write_script(file: &Path, commands: &str) {
+    let write = r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod +x "$1""#;
+    let status = Command::new("sh").args(["-c", write, "sh"]).arg(file).arg(commands).status().unwrap();
+    assert!(status.success(), "{}", file.display());
+}
+
 /// Each step of each job, and each job that calls a workflow, with its file and job name.
 fn steps() -> Vec<(String, Value)> {
     let mut steps = Vec::new();
@@ -181,8 +189,7 @@ fn tests_install_jq_where_it_is_missing() {
     let calls = folder.join("calls");
     let apt = format!("echo \"$@\" >>{}", calls.display());
     for (name, line) in [("dpkg-query", "exit 1"), ("apt-get", &apt), ("id", "echo 0")] {
-        fs::write(folder.join(name), format!("#!/bin/sh\n{line}\n")).unwrap();
-        Command::new("chmod").arg("+x").arg(folder.join(name)).status().unwrap();
+        write_script(&folder.join(name), line);
     }
     let make = |arguments: &[&str]| {
         let mut command = Command::new("make");
@@ -215,8 +222,7 @@ fn sign(
     variables: &[(&str, &str)],
 ) -> (bool, String, String) {
     let (cosign, calls) = (folder.join("cosign"), folder.join("calls"));
-    fs::write(&cosign, format!("#!/bin/sh\necho \"$@\" >>{}\ncat >/dev/null\n", calls.display())).unwrap();
-    Command::new("chmod").arg("+x").arg(&cosign).status().unwrap();
+    write_script(&cosign, &format!("echo \"$@\" >>{}\ncat >/dev/null", calls.display()));
     let _ = fs::remove_file(&calls);
     let list = folder.join("references.txt");
     fs::write(&list, references).unwrap();

@@ -24,6 +24,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
+    process::Command,
 };
 use tokio_rustls::TlsConnector;
 
@@ -271,14 +272,19 @@ impl Reader {
         let config = self.image_config(reference, &manifest).await?;
         let diff_ids = &config.rootfs.diff_ids;
         ensure!(diff_ids.len() == manifest.layers.len(), "{reference}: {diff_ids:?} {:?}", manifest.layers);
-        fs::create_dir_all(into).with_context(|| format!("cannot make {}", into.display()))?;
+        let unpacked = &into.with_extension("unpacked");
+        for folder in [into, unpacked] {
+            fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
         for (layer, diff_id) in manifest.layers.iter().zip(diff_ids) {
             ensure!(layer.media_type == media_type::IMAGE_LAYER, "{reference}: {layer:?}");
             let mut archive = Vec::new();
             GzDecoder::new(self.blob(reference, layer).await?.as_slice()).read_to_end(&mut archive)?;
             ensure!(digest(&archive) == *diff_id, "the layer {} is not {diff_id}", layer.digest);
-            unpack(&archive, into).with_context(|| format!("cannot unpack {}", layer.digest))?;
+            unpack(&archive, unpacked).with_context(|| format!("cannot unpack {}", layer.digest))?;
         }
+        copy(unpacked, into).await?;
+        fs::remove_dir_all(unpacked)?;
         Ok(config)
     }
 
@@ -368,6 +374,14 @@ fn unpack(archive: &[u8], into: &Path) -> Result<()> {
         ensure!(!name.starts_with(".wh."), "{} removes a file of another layer", path.display());
         ensure!(entry.unpack_in(into)?, "{} leaves the root file system", path.display());
     }
+    Ok(())
+}
+
+/// Copies what is in a folder by another process. A program that this process has written cannot always be run ("Text
+/// file busy"): what other threads start at the same time holds the open file for a moment.
+async fn copy(from: &Path, to: &Path) -> Result<()> {
+    let output = Command::new("cp").arg("--archive").arg("--").arg(from.join(".")).arg(to).output().await?;
+    ensure!(output.status.success(), "cp: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 

@@ -29,6 +29,8 @@ use crate::{
     supervisor::{Spec, Supervisor},
 };
 
+/// How many lines of the log of a process that ended are shown.
+const LOG_TAIL: usize = 20;
 const TOKEN_FOLDER: &str = "var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Runs the Pods of some namespaces.
@@ -130,7 +132,9 @@ impl Containers {
     pub(super) async fn is_ready(&self, running: &Running) -> Result<bool> {
         let status = self.supervisor.status(&running.spec.name)?;
         if !status.running {
-            self.complain(format!("{} ended ({status:?}) and is started again", running.spec.name));
+            let name = &running.spec.name;
+            let said = self.supervisor.log_tail(name, LOG_TAIL);
+            self.complain(format!("{name} ended ({status:?}) and is started again; it said:\n{said}"));
             self.supervisor.spawn(running.spec.clone())?;
             return Ok(false);
         }
