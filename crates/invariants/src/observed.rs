@@ -21,7 +21,7 @@ pub use self::stream::check_watch;
 
 /// How long it may take to read one input of a fuzzer, which is small. A machine that does more at the same time is
 /// slower, but not as slow as what is not linear.
-const LONGEST: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// A secret that no input has by itself.
 const SECRET: &str = "canary-5be1";

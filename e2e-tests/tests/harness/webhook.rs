@@ -152,7 +152,7 @@ async fn list_without_permission_blocks_a_worker() {
     runtime.shutdown_background();
     drop(fresh);
     cluster.shutdown().await.unwrap();
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
 }
 
 #[tokio::test]
