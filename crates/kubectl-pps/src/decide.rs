@@ -15,6 +15,7 @@ pub mod names;
 pub mod pin;
 pub mod placement;
 pub mod relocate;
+mod retention;
 pub mod similar;
 pub mod status;
 pub mod unread;

@@ -2,7 +2,6 @@
 
 mod compact;
 mod read;
-mod unwanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 
 pub use self::compact::{compact_status, keeps_compact_form};
 pub use self::read::{Entry, File, MAX_FILE, Options, read};
+use super::retention::dropped;
 use crate::snapshot::{Pod, Pps, Workload};
 
 /// What is known of the cluster.
@@ -42,7 +42,7 @@ pub struct Plan {
     pub kept: BTreeSet<String>,
     /// Pods that are Ready, so the sidecar records where they run.
     pub ready: BTreeSet<String>,
-    /// Pods that the workload does not want, so the sidecar would drop their states at once.
+    /// Pods that the workload does not want, so the sidecar would drop their states.
     pub unwanted: BTreeSet<String>,
 }
 
@@ -114,7 +114,7 @@ fn plan_one(entry: &Entry, known: Known<'_>, overwrite: bool) -> Plan {
         changes: BTreeMap::new(),
         kept: BTreeSet::new(),
         ready: BTreeSet::new(),
-        unwanted: unwanted::pods(entry, existing, known),
+        unwanted: unwanted(entry, existing, known),
     };
     let decided = match existing {
         Some(pps) if pps.is_alias() => Err("an alias of that name is in the cluster: the workload has a \
@@ -140,6 +140,19 @@ fn plan_one(entry: &Entry, known: Known<'_>, overwrite: bool) -> Plan {
         Err(why) => plan.action = Action::Refuse(why),
     }
     plan
+}
+
+/// The Pods of the entry that their StatefulSet does not want, and whose states would be dropped. `existing` is the object in
+/// the cluster.
+fn unwanted(entry: &Entry, existing: Option<&Pps>, known: Known<'_>) -> BTreeSet<String> {
+    let is_target = |workload: &&Workload| {
+        workload.namespace() == entry.namespace && workload.target().is_same_workload(&entry.target)
+    };
+    let Some(workload) = known.workloads.iter().find(is_target) else { return BTreeSet::new() };
+    // A spec that cannot be read gets no states anyway.
+    let retention =
+        existing.map_or_else(|| entry.retention(), |pps| pps.spec().unwrap_or_default().retention());
+    dropped(entry.states.keys(), retention, workload.name(), &workload.object()["spec"])
 }
 
 fn create(entry: &Entry, known: Known<'_>, plan: &mut Plan) -> Result<Action, String> {
@@ -177,7 +190,8 @@ fn add(
 fn states_of(entry: &Entry, pods: Option<&[Pod]>, plan: &mut Plan) -> BTreeMap<String, PodState> {
     for pod in pods.into_iter().flatten() {
         let is_of_file = pod.namespace() == entry.namespace && entry.states.contains_key(pod.name());
-        if is_of_file && pod.is_ready() && !pod.is_terminating() {
+        let is_recorded = pod.is_ready() && !pod.is_terminating() && !plan.unwanted.contains(pod.name());
+        if is_of_file && is_recorded {
             plan.ready.insert(pod.name().to_owned());
         }
     }

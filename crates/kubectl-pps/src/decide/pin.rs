@@ -1,6 +1,7 @@
 //! What `pin` and `unpin` write.
 
 mod ask;
+mod dropped;
 mod labels;
 mod object;
 mod plan;

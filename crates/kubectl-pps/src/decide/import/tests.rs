@@ -232,9 +232,13 @@ fn a_state_that_the_sidecar_would_drop_at_once_is_not_written() {
     assert_eq!((some.unwanted.clone(), some.added()), (names(&["db-2"]), 2), "{some:?}");
     let created = plan_of(&[], &[], 2);
     assert_eq!((created.unwanted.clone(), created.added()), (names(&["db-2"]), 2), "{created:?}");
-    // While a Pod of that name is there, its state stays.
-    let ended = plan_of(std::slice::from_ref(&empty), &[ready_pod("prod", "db-2")], 2);
-    assert_eq!(ended.unwanted, names(&[]), "{ended:?}");
+    // Its Pod is about to be deleted, and the state goes with it.
+    let ends = plan_of(std::slice::from_ref(&empty), &[ready_pod("prod", "db-2")], 2);
+    assert_eq!((ends.unwanted.clone(), ends.ready.clone()), (names(&["db-2"]), names(&[])), "{ends:?}");
+    // Also if it is there already.
+    let recorded = pps("prod", "db", &states);
+    let nothing = plan_of(std::slice::from_ref(&recorded), &[], 2);
+    assert_eq!((nothing.unwanted.clone(), nothing.writes()), (names(&["db-2"]), false), "{nothing:?}");
     let mut keeps = empty;
     keeps["spec"]["persistentPodStateRetentionPolicy"] = "WhenDeleted".into();
     assert_eq!(plan_of(&[keeps], &[], 0).added(), 3);

@@ -1,6 +1,6 @@
 //! What `pin` writes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use pps_core::generate::{
     AUTO_GENERATE, FIELD_MANAGER, MANAGED_BY_LABEL, POD_ANNOTATIONS, PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY,
@@ -8,10 +8,11 @@ use pps_core::generate::{
 };
 use pps_core::pps::{API_VERSION, KIND, PodAnnotation, ValueFrom};
 use pps_core::validate::{join, review};
-use pps_core::{AnnotationRules, Spec, TargetReference};
+use pps_core::{AnnotationRules, TargetReference};
 use serde_json::{Map, Value, json};
 
 use super::ask::{ANNOTATED_WEIGHT, Ask};
+use super::dropped::{dropped_keys, dropped_states};
 use super::object::{is_generated, is_terminating, merged, name, shown, shown_workload, targeting};
 use crate::decide::hand::Hand;
 
@@ -172,7 +173,8 @@ fn change_object(ask: &Ask, world: &World, object: &Value) -> Result<Plan, Strin
         return Ok(Plan::default());
     }
     let mut warnings = check(&after, Some(object))?;
-    warnings.extend(warn_of_dropped_keys(&object["spec"], &after["spec"]));
+    warnings.extend(dropped_keys(&object["spec"], &after["spec"]));
+    warnings.extend(dropped_states(world, object, &after["spec"]));
     let change = Change {
         what: format!("PersistentPodState {}", name(object)),
         before: shown(object),
@@ -263,16 +265,13 @@ fn annotate(ask: &Ask, world: &World, generated: Option<&Value>) -> Result<Plan,
         .filter(|(key, value)| before.get(key) != Some(value))
         .map(|(key, value)| (key, value.into()))
         .collect();
-    if !patch.is_empty() {
-        plan.changes.push(world.annotate(&patch));
-        plan.notes.push(recorded_soon(world));
-    }
     let policies = ask.policy_fields();
     match generated {
         Some(object) => {
-            plan.warnings.extend(warn_of_dropped_keys(&object["spec"], &spec));
+            plan.warnings.extend(dropped_keys(&object["spec"], &spec));
             let patch = json!({"spec": policies});
             let after = merged(object, &patch);
+            plan.warnings.extend(dropped_states(world, object, &after["spec"]));
             if after["spec"] != object["spec"] {
                 plan.changes.push(Change {
                     what: format!("PersistentPodState {}", name(object)),
@@ -285,24 +284,12 @@ fn annotate(ask: &Ask, world: &World, generated: Option<&Value>) -> Result<Plan,
         }
         None => plan.complete = policies,
     }
+    // Last, since the sidecar changes the object as soon as it sees them.
+    if !patch.is_empty() {
+        plan.changes.push(world.annotate(&patch));
+        plan.notes.push(recorded_soon(world));
+    }
     Ok(plan)
-}
-
-/// Says which recorded values are dropped, because a list on the command line replaces the present one.
-fn warn_of_dropped_keys(before: &Value, after: &Value) -> Option<String> {
-    let keys = |spec: &Value| -> BTreeSet<String> {
-        let spec: Spec = serde_json::from_value(spec.clone()).unwrap_or_default();
-        let annotations = spec.persistent_pod_annotations.iter().map(|one| one.key.clone());
-        spec.topology_keys().map(str::to_owned).chain(annotations).collect()
-    };
-    let dropped: Vec<String> = keys(before).difference(&keys(after)).cloned().collect();
-    (!dropped.is_empty()).then(|| {
-        format!(
-            "a list that is named replaces the present one: what is recorded of {} is dropped from all states. To keep it, \
-             name it as well",
-            dropped.join(", ")
-        )
-    })
 }
 
 /// The annotations that ask for it.

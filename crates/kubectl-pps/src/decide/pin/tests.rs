@@ -457,3 +457,30 @@ fn unpin_names_the_pods_that_go_on_waiting() {
     );
     assert_eq!(still_waiting(&world, &pods[..1]), None);
 }
+
+#[test]
+fn a_policy_that_drops_recorded_states_is_warned_of() {
+    let ask = |policy: &str| ask(&["--required", "hostname", "--retention", policy]).unwrap();
+    for is_generated in [false, true] {
+        let mut object = pps("db", &required(&["kubernetes.io/hostname"]), is_generated);
+        object["spec"]["persistentPodStateRetentionPolicy"] = "WhenDeleted".into();
+        let annotations = json!({
+            "kruise.io/auto-generate-persistent-pod-state": "true",
+            "kruise.io/required-persistent-topology": "kubernetes.io/hostname",
+        });
+        let mut world = world(&annotations, vec![object]);
+        let warnings = |world: &World, policy: &str| plan(&ask(policy), world).unwrap().warnings;
+        assert_eq!(warnings(&world, "WhenScaled"), [""; 0], "all Pods are wanted");
+        world.workload["spec"]["replicas"] = 1.into();
+        assert_eq!(
+            warnings(&world, "WhenScaled"),
+            [
+                "the sidecar then drops the recorded states of db-1, which StatefulSet db does not want now; to keep them in a \
+              file, run this first: kubectl pps export db -f FILE -n shop --context blue"
+            ]
+        );
+        assert_eq!(warnings(&world, "Retain"), [""; 0]);
+        world.pps[0]["spec"]["persistentPodStateRetentionPolicy"] = "WhenScaled".into();
+        assert_eq!(warnings(&world, "WhenScaled"), [""; 0], "they were not kept before");
+    }
+}

@@ -105,7 +105,7 @@ pub(super) fn details(plans: &[Plan]) -> Vec<Detail> {
             let unwanted: Vec<String> = plan.unwanted.iter().cloned().collect();
             details.push(Detail::Error(format!(
                 "{what}: not imported, since the StatefulSet wants no such Pods now, and the sidecar would drop their \
-                 states at once: {}; import before the StatefulSet exists, or set \
+                 states: {}; import before the StatefulSet exists, or set \
                  persistentPodStateRetentionPolicy: WhenDeleted first",
                 some(&unwanted)
             )));
