@@ -6,21 +6,52 @@ use std::path::{Path, PathBuf};
 
 use crate::Failure;
 
-/// Says so if there is a file already.
+/// What is at a path now.
+enum Target {
+    /// Nothing.
+    Nothing,
+    /// A regular file, here: links are followed.
+    File(PathBuf),
+    /// A device or a pipe, such as `/dev/stdout`. It is never replaced by a file.
+    Stream,
+}
+
+impl Target {
+    fn at(file: &Path) -> io::Result<Self> {
+        match fs::metadata(file) {
+            Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+            Ok(found) if found.is_file() => Ok(Self::File(fs::canonicalize(file)?)),
+            Ok(_) => Ok(Self::Stream),
+            Err(_) if fs::symlink_metadata(file).is_ok() => {
+                Err(io::Error::new(io::ErrorKind::NotFound, "it is a link to a file that does not exist"))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Says so if there is a file already, or if nothing can be written there.
 pub(super) fn check_absent(file: &Path) -> Result<(), Failure> {
-    match fs::symlink_metadata(file) {
-        Ok(_) => Err(Failure::Refused(format!(
+    match Target::at(file) {
+        Ok(Target::File(_)) => Err(Failure::Refused(format!(
             "{} exists: name another file, or add --overwrite; nothing was written",
             file.display()
         ))),
-        Err(_) => Ok(()),
+        Ok(Target::Nothing | Target::Stream) => Ok(()),
+        Err(error) => Err(cannot_write(file, &error)),
     }
 }
 
 /// Writes a file that only its owner may read: recorded annotations may be internal. Whoever reads it meanwhile sees the
 /// former content or all of the new one.
 pub(super) fn write_file(file: &Path, text: &str, overwrite: bool) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::Unreadable(format!("cannot write {}: {error}", file.display()));
+    let failed = |error: io::Error| cannot_write(file, &error);
+    let file = &match Target::at(file).map_err(failed)? {
+        Target::Stream => return write_through(file, text).map_err(failed),
+        Target::File(found) => found,
+        Target::Nothing => file.to_owned(),
+    };
     // In the same folder, since a file is renamed only within its file system.
     let mut name = file.file_name().ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?.to_owned();
     name.push(format!(".{}.new", std::process::id()));
@@ -34,6 +65,16 @@ pub(super) fn write_file(file: &Path, text: &str, overwrite: bool) -> Result<(),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !overwrite => check_absent(file),
         written => written.map_err(failed),
     }
+}
+
+fn cannot_write(file: &Path, error: &io::Error) -> Failure {
+    Failure::Unreadable(format!("cannot write {}: {error}", file.display()))
+}
+
+fn write_through(stream: &Path, text: &str) -> io::Result<()> {
+    let mut stream = OpenOptions::new().write(true).open(stream)?;
+    stream.write_all(text.as_bytes())?;
+    stream.flush()
 }
 
 fn create(new: &PathBuf, text: &str) -> io::Result<()> {
@@ -94,6 +135,37 @@ mod tests {
         write_file(&file, "x", false).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_and_its_file_is_replaced() {
+        let folder = folder("link");
+        let (real, link) = (folder.join("real.yaml"), folder.join("link.yaml"));
+        fs::write(&real, "old").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        assert!(write_file(&link, "new", false).unwrap_err().to_string().contains("exists"));
+        write_file(&link, "new", true).unwrap();
+        assert_eq!(fs::read_to_string(&real).unwrap(), "new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        fs::remove_file(&real).unwrap();
+        let error = write_file(&link, "new", true).unwrap_err().to_string();
+        assert!(error.ends_with("it is a link to a file that does not exist"), "{error}");
+        assert!(check_absent(&link).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_device_is_written_to_and_never_replaced() {
+        use std::os::unix::fs::FileTypeExt;
+        for overwrite in [false, true] {
+            let error = write_file(Path::new("/dev/full"), "x", overwrite).unwrap_err().to_string();
+            assert!(error.starts_with("cannot write /dev/full: "), "{error}");
+        }
+        check_absent(Path::new("/dev/null")).unwrap();
+        write_file(Path::new("/dev/null"), "x", true).unwrap();
+        assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
     }
 
     #[test]
