@@ -107,6 +107,9 @@ pub struct PodForecast {
     pub excluded_by: Vec<reasons::Reason>,
     /// The nodes that it could have if nothing were recorded of it. Empty unless it would be Pending.
     pub without_its_state: Vec<String>,
+    /// Whether it is Pending now for what was injected into it, and nothing is recorded of it any more.
+    #[serde(skip)]
+    pub is_injected_only: bool,
     /// What the simulation leaves out of what the Pod asks for.
     pub caveats: Vec<String>,
 }
@@ -209,6 +212,8 @@ pub fn forecast(
     }
     let namespaces = namespaces(snapshot, question, workload);
     for namespace in &namespaces {
+        let is_meant = workload.is_none_or(|only| only.iter().any(|key| key.namespace == *namespace));
+        let said = (forecast.notes.len(), forecast.forgotten.len());
         let changes = question.changes(snapshot, namespace);
         forecast.notes.extend(changes.notes);
         let scenario = scenario::of(snapshot, namespace, changes.actions, &gone, &placed(&forecast));
@@ -221,6 +226,10 @@ pub fn forecast(
             return Err(Failure::Refused(refused.message.clone()));
         }
         answer::add(&mut forecast, snapshot, namespace, &scenario, &result);
+        if !is_meant {
+            forecast.notes.truncate(said.0);
+            forecast.forgotten.truncate(said.1);
+        }
     }
     if let Some(only) = workload {
         let is_meant = |pod: &PodForecast| {
@@ -298,10 +307,9 @@ fn namespaces(
     question: &Question,
     workload: Option<&[WorkloadKey]>,
 ) -> BTreeSet<String> {
-    if let Some(only) = workload {
-        return only.iter().map(|key| key.namespace.clone()).collect();
-    }
-    match &snapshot.scope {
+    // The Pods of the other namespaces take room, or leave it, also if only some workloads are asked about.
+    let meant = workload.into_iter().flatten().map(|key| key.namespace.clone());
+    let mut namespaces = match &snapshot.scope {
         Scope::Namespace(namespace) => BTreeSet::from([namespace.clone()]),
         Scope::All => {
             let with_workload: BTreeSet<&str> =
@@ -320,7 +328,9 @@ fn namespaces(
                 .filter(|namespace| with_workload.contains(namespace));
             touched.map(str::to_owned).chain(named).collect()
         }
-    }
+    };
+    namespaces.extend(meant);
+    namespaces
 }
 
 /// Says what could not be read, and what that means here.

@@ -102,6 +102,7 @@ fn brief(pod: &PodForecast) -> &str {
     match pod.then {
         Then::Running | Then::Removed => &pod.why,
         Then::Pending if pod.without_its_state.is_empty() => "no node can take it",
+        Then::Pending if pod.is_injected_only => "what was injected keeps it",
         Then::Pending => "its recorded state keeps it",
         Then::Refused => "its creation is refused",
         Then::NotCreated => "waits for another Pod",

@@ -1,7 +1,9 @@
 //! What lets Pods start elsewhere that only their recorded states would keep Pending.
 
+use std::collections::BTreeMap;
+
 use super::{Advice, PodForecast, Question, Then};
-use crate::decide::hand::Hand;
+use crate::decide::hand::{Hand, portions};
 use crate::snapshot::{Node, Snapshot};
 
 /// What to do, step by step. Nothing if no Pod would be kept by its recorded state.
@@ -11,7 +13,39 @@ pub(super) fn advice(
     pods: &[PodForecast],
     hand: &Hand,
 ) -> Vec<Advice> {
-    let is_held = |pod: &&PodForecast| pod.then == Then::Pending && !pod.without_its_state.is_empty();
+    let mut advice = held(snapshot, question, pods, hand);
+    advice.extend(injected(pods, hand));
+    advice
+}
+
+/// Pods that wait for what was injected into them and of which nothing is recorded: their successors get nothing injected.
+fn injected(pods: &[PodForecast], hand: &Hand) -> Vec<Advice> {
+    let injected = pods.iter().filter(|pod| pod.is_injected_only);
+    let mut namespaces: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for pod in injected {
+        namespaces.entry(&pod.namespace).or_default().push(&pod.pod);
+    }
+    let mut advice = Vec::new();
+    for (namespace, pods) in namespaces {
+        let (of, them) = match pods.as_slice() {
+            [pod] => ((*pod).to_owned(), "it"),
+            all => (format!("{} Pods in namespace {namespace}", all.len()), "them"),
+        };
+        let mut text = format!(
+            "Nothing is recorded of {of} any more. To have {them} created again without what was injected"
+        );
+        for names in portions(&pods) {
+            let command = hand.kubectl_in(&format!("delete pod {}", names.join(" ")), namespace);
+            advice.push(Advice { text: std::mem::replace(&mut text, "And".into()), command });
+        }
+    }
+    advice
+}
+
+fn held(snapshot: &Snapshot, question: &Question, pods: &[PodForecast], hand: &Hand) -> Vec<Advice> {
+    let is_held = |pod: &&PodForecast| {
+        pod.then == Then::Pending && !pod.without_its_state.is_empty() && !pod.is_injected_only
+    };
     let held: Vec<&PodForecast> = pods.iter().filter(is_held).collect();
     let Some(first) = held.first() else { return Vec::new() };
     let node = match question {

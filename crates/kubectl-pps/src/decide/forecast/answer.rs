@@ -47,7 +47,7 @@ pub(super) fn add(
             let is_asked = asked_workloads.is_empty() || asked_workloads.contains(&view.workload.as_str());
             if is_asked && view.phase != Phase::Running && view.node.is_none() {
                 let as_now = describe(view, namespace, None, recorded.get(&view.name), &told);
-                forecast.pods.push(PodForecast { already: true, ..as_now });
+                forecast.pods.push(as_it_is(PodForecast { already: true, ..as_now }, snapshot));
             }
             continue;
         }
@@ -164,8 +164,25 @@ fn describe(
         why,
         excluded_by,
         without_its_state,
+        is_injected_only: false,
         caveats: view.warnings.iter().filter_map(caveat).collect(),
     }
+}
+
+/// A Pod that is Pending now. If nothing is recorded of it, what was injected when it was created keeps it: its words say
+/// so.
+fn as_it_is(pod: PodForecast, snapshot: &Snapshot) -> PodForecast {
+    let there = snapshot.pod(&pod.namespace, &pod.pod);
+    let is_injected = there.is_some_and(|pod| pod.injected_from().is_some());
+    let is_injected_only = is_injected && pod.recorded_node.is_none() && !pod.without_its_state.is_empty();
+    if !is_injected_only {
+        return pod;
+    }
+    let why = pod
+        .why
+        .replace("the Pod's recorded state requires", "what was injected into the Pod requires")
+        .replace("Without its recorded state,", "Without that,");
+    PodForecast { why, is_injected_only, ..pod }
 }
 
 /// The nodes that could take it, but the best ones.
@@ -197,6 +214,7 @@ fn removed(
         why: "its workload no longer wants it".into(),
         excluded_by: Vec::new(),
         without_its_state: Vec::new(),
+        is_injected_only: false,
         caveats: Vec::new(),
     }
 }

@@ -18,6 +18,7 @@ fn pod(name: &str, then: Then, node_then: Option<&str>, may_land_on: &[&str], wh
         why: why.into(),
         excluded_by: Vec::new(),
         without_its_state: Vec::new(),
+        is_injected_only: false,
         caveats: vec!["its host ports are not simulated".into()],
     }
 }
@@ -35,6 +36,7 @@ fn sample() -> Forecast {
     };
     let held = |name: &str| PodForecast {
         without_its_state: vec!["node-2".into()],
+        is_injected_only: false,
         ..pod(name, Then::Pending, None, &[], HELD)
     };
     Forecast {

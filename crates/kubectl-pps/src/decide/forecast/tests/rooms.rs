@@ -50,3 +50,49 @@ fn pods_of_a_namespace_that_was_not_asked_for_are_said_once() {
         answer.not_simulated.iter().map(|pod| (pod.pod.as_str(), pod.is_noted)).collect();
     assert_eq!(displaced, [("db-0", true), ("job-x", false)]);
 }
+
+#[test]
+fn room_is_not_promised_to_a_workload_that_another_namespace_may_need() {
+    let snapshot = two_namespaces("1");
+    let two = WorkloadKey {
+        namespace: "two".into(),
+        group: "apps".into(),
+        kind: "StatefulSet".into(),
+        name: "db".into(),
+    };
+    let answer = forecast(&snapshot, &drain("n1"), Some(&[two]), &Hand::default()).unwrap();
+    let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
+    assert_eq!((pod.namespace.as_str(), pod.then), ("two", Then::Pending));
+}
+
+/// Its PersistentPodState is gone: `move` refuses such a Pod.
+#[test]
+fn a_pod_that_waits_for_what_was_injected_is_to_be_deleted() {
+    let mut snapshot = cluster(HOSTNAME, false);
+    snapshot.pps.clear();
+    let mut waiting = pod("shop", "db-0", "").object().clone();
+    waiting["status"] = json!({"phase": "Pending"});
+    waiting["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": ["n1"]}]}]}}});
+    snapshot.pods[0] = Pod::read(waiting).unwrap();
+    let mut cordoned = node("n1", "a").object().clone();
+    cordoned["spec"]["unschedulable"] = true.into();
+    snapshot.nodes.as_mut().unwrap().insert("n1".into(), Node::read(cordoned).unwrap());
+    let answer = ask(&snapshot, drain("n2"));
+    let [pod] = answer.pods.as_slice() else { panic!("{answer:#?}") };
+    assert_eq!((pod.pod.as_str(), pod.then, pod.already), ("db-0", Then::Pending, true));
+    assert_eq!(
+        pod.why,
+        "n1 and n2 are cordoned; what was injected into the Pod requires kubernetes.io/hostname n1 (excludes n3). Without that, \
+         n3 could take it"
+    );
+    let said: Vec<(&str, &str)> =
+        answer.advice.iter().map(|one| (one.text.as_str(), one.command.as_str())).collect();
+    assert_eq!(
+        said,
+        [(
+            "Nothing is recorded of db-0 any more. To have it created again without what was injected",
+            "kubectl delete pod db-0 -n shop"
+        )]
+    );
+}
