@@ -1,5 +1,7 @@
 //! `pin` and `unpin`: what they write, what they do not, and what the product makes of it.
 
+use kube::api::PostParams;
+use pps_core::generate::{FIELD_MANAGER, MANAGED_BY_LABEL};
 use pps_e2e::{
     cluster::{Cluster, StatefulSetSpec},
     control_plane::User,
@@ -129,6 +131,26 @@ async fn pins_by_annotations_and_unpins(cluster: &Cluster) {
     let answer = run(&pool, &["unpin", "web", "--yes"]).await;
     assert_exit(&answer, 0);
     assert_eq!(answer.stdout, "nothing pins the Pods of StatefulSet web\n");
+}
+
+/// Without a sidecar nobody deletes the object that was generated: the Pods stay pinned.
+pub(super) async fn an_object_that_nobody_deletes_is_named(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "undeleted", 1, 1).await;
+    cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
+    let generated = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+        "metadata": {"name": "web", "labels": {MANAGED_BY_LABEL: FIELD_MANAGER}}, "spec": required("web", &[ZONE])});
+    let manager = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    let object = serde_json::from_value(generated).unwrap();
+    cluster.pps_api(pool.namespace).create(&manager, &object).await.unwrap();
+    // The second time, the annotations are gone already.
+    for _ in 0..2 {
+        let answer = run(&pool, &["unpin", "web", "--yes"]).await;
+        assert_exit(&answer, 1);
+        assert!(!answer.stdout.contains("no longer pinned"), "{}", answer.stdout);
+        let said = answer.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("PersistentPodState web is still there after 15 s"), "{said}");
+        assert!(said.contains("kubectl pps check"), "{said}");
+    }
 }
 
 async fn writes_and_changes_an_object(cluster: &Cluster) {

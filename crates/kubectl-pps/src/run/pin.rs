@@ -46,7 +46,7 @@ pub(super) async fn run(
             complete.iter().map(|(field, value)| format!("{field}: {value}")).collect::<Vec<_>>().join(", ")
         ));
     }
-    let result = Done { text: "pinned", reason: "Pinned", action: "Pin" };
+    let result = Done { text: "pinned", printed: "pinned", reason: "Pinned", action: "Pin" };
     let task = Task { plan: &plan, world: &world, decide: &decide, result };
     let is_done = subject.carry_out(&task, args.consent, terminal).await?;
     if is_done && !complete.is_empty() {

@@ -32,6 +32,8 @@ pub(super) struct Task<'a> {
 pub(super) struct Done {
     /// `pinned`
     pub(super) text: &'static str,
+    /// What is printed of it as soon as all is written.
+    pub(super) printed: &'static str,
     /// The reason of the Event.
     pub(super) reason: &'static str,
     /// The action of the Event.
@@ -145,7 +147,7 @@ impl Subject {
             let failure: Failure = error.into();
             terminal.say(&terminal.style_of_errors().note(&format!("no Event was left: {failure}")));
         }
-        terminal.print(&format!("{} is {}\n", printable(&world.workload_name()), result.text))?;
+        terminal.print(&format!("{} is {}\n", printable(&world.workload_name()), result.printed))?;
         Ok(true)
     }
 
