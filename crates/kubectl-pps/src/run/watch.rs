@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::future::LocalBoxFuture;
+use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::status::{WANTED, hand, scope};
@@ -64,6 +64,11 @@ pub(super) async fn run(
     };
     let answer = status(&first, args.workload.as_deref(), &show.hand)?;
     show.notes = print::status::unseen(&answer);
+    // The first poll installs the handler. The first frame says that Ctrl-C ends the command, so it must not come before.
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    if interrupted.as_mut().now_or_never().is_some() {
+        return Ok(Outcome::Well);
+    }
     show.update(answer)?;
     let unread: Vec<String> = first.unseen.iter().map(|unseen| unseen.list().to_owned()).collect();
     let mut news = watch(&connected.client, &scope, &first);
@@ -74,7 +79,6 @@ pub(super) async fn run(
     let (mut is_changed, mut is_polled, mut polled) = (false, false, Instant::now());
     // A poll may take minutes, and the interrupt must not wait for it, nor get lost.
     let mut poll: Option<LocalBoxFuture<Result<Snapshot, Failure>>> = None;
-    let mut interrupted = pin!(tokio::signal::ctrl_c());
     loop {
         if let Some(shown) = show.shown.as_ref().filter(|_| args.until_ready.is_some())
             && waiting(shown).is_none()
