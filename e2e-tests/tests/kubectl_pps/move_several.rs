@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kube::api::PostParams;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use pps_core::RECORD_ANNOTATION;
 use pps_e2e::{
     cluster::{Cluster, PodInfo},
@@ -26,6 +27,8 @@ async fn several_pods_move() {
         a_pod_that_is_not_ready_holds_up_the_next_one_of_its_workload,
         what_cannot_be_moved_is_said_before_anything_is_changed,
         a_pod_that_no_node_can_take_holds_up_no_other_of_its_node,
+        a_pod_that_does_not_end_holds_up_no_other_workload_of_its_node,
+        a_pod_that_waits_for_another_one_is_named_and_comes_after_it,
     ])
     .await
     .unwrap();
@@ -174,11 +177,21 @@ async fn a_pod_that_is_not_ready_holds_up_the_next_one_of_its_workload(cluster: 
     let args = ["move", "web-0", "web-1", "--to", "mv-hold-2", "--timeout", "4s", "--yes"];
     let stopped = run(&pool, &args).await;
     assert_eq!(stopped.exit_code, 1, "{stopped:?}");
-    let expected = "Pod web-0 is not Ready after 4 s, and Pod web-1 of the same StatefulSet was left alone until it is\n\
-                    moved: web-0\nstill to be moved: web-1\nto go on: kubectl pps move web-1 --to mv-hold-2 -n mv-hold\n";
+    let expected = "note: Pod web-0 is not Ready after 4 s, and Pod web-1 of the same StatefulSet was left alone until it is\n\
+                    still to be moved: web-1\n\
+                    to go on: kubectl wait --for=condition=Ready --timeout=2m pod/web-0 -n mv-hold && \
+                    kubectl pps move web-1 --to mv-hold-2 -n mv-hold\n";
     assert!(stopped.stderr.ends_with(expected), "{stopped:?}");
+    assert!(stopped.stdout.ends_with("Moved 1 Pod; 1 Pod was left where it is\n"), "{stopped:?}");
+    // Another command knows nothing of the first move, and finds the Pod that is not Ready all the same.
+    let again = run(&pool, &["move", "--node", "mv-hold-0", "--anywhere", "--timeout", "3s", "--yes"]).await;
+    assert_eq!(
+        (again.exit_code, again.stdout.contains("Moved 0 Pods; 1 Pod was left")),
+        (1, true),
+        "{again:?}"
+    );
     let now = cluster.pods("mv-hold", "web").await.unwrap();
-    assert_eq!(now["web-1"].uid, before["web-1"].uid);
+    assert_eq!((&now["web-1"].uid, now["web-1"].terminating), (&before["web-1"].uid, false));
     cluster.kubelet.release("mv-hold", "web-0");
     let moved = run(&pool, &["move", "web-1", "--to", "mv-hold-2", "--yes"]).await;
     assert_eq!(moved.exit_code, 0, "{moved:?}");
@@ -236,4 +249,80 @@ async fn a_pod_that_no_node_can_take_holds_up_no_other_of_its_node(cluster: &Clu
         again.stderr.contains("no node can take Pod db-0") && again.stderr.contains("nothing was changed"),
         "{again:?}"
     );
+}
+
+async fn a_pod_that_does_not_end_holds_up_no_other_workload_of_its_node(cluster: &Cluster) {
+    let (pool, before) = crowded(cluster, "mv-end", 2, 1).await;
+    let api: Api<Pod> = Api::namespaced(cluster.client(), "mv-end");
+    let finalizers = async |value: serde_json::Value| {
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": value}}));
+        api.patch("web-0", &PatchParams::default(), &patch).await.unwrap();
+    };
+    cluster.nodes.cordon("mv-end-0").await.unwrap();
+    finalizers(json!(["example.com/hold"])).await;
+    api.delete("web-0", &DeleteParams::default()).await.unwrap();
+    let what = "web-0 to be ending";
+    cluster
+        .wait_for_pods("mv-end", "web", what, Duration::from_mins(1), |pods| {
+            pods.get("web-0").is_some_and(|pod| pod.terminating)
+        })
+        .await
+        .unwrap();
+    let args = ["move", "--node", "mv-end-0", "--anywhere", "--yes", "--timeout"];
+    let moved = run(&pool, &[&args[..], &["4s"]].concat()).await;
+    assert_eq!(moved.exit_code, 1, "{moved:?}");
+    let end = "Moved 1 Pod; 1 Pod is not where it should be yet; 1 Pod was left where it is\n";
+    assert!(moved.stdout.ends_with(end), "{moved:?}");
+    for expected in [
+        "note: Pod web-0 is not Ready after 4 s, and Pod web-1 of the same StatefulSet was left alone until it is\n",
+        "note: Pod web-0 has not ended: what has set its finalizers has to remove them: example.com/hold\n",
+        "\nnot on a node yet: web-0; it goes on without this command: kubectl pps explain web-0 -n mv-end\n\
+         still to be moved: web-1\nto go on: kubectl wait --for=condition=Ready --timeout=2m pod/web-0 -n mv-end && ",
+    ] {
+        assert!(moved.stderr.contains(expected), "{expected}: {moved:?}");
+    }
+    assert_ne!(homes(&pool.ready("db", 1).await)["db-0"], "mv-end-0");
+    let now = cluster.pods("mv-end", "web").await.unwrap();
+    assert_eq!((&now["web-1"].uid, now["web-1"].terminating), (&before["web-1"].uid, false));
+    finalizers(serde_json::Value::Null).await;
+    let moved = run(&pool, &[&args[..], &["60s"]].concat()).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    assert!(homes(&pool.ready("web", 2).await).values().all(|node| node != "mv-end-0"));
+}
+
+async fn a_pod_that_waits_for_another_one_is_named_and_comes_after_it(cluster: &Cluster) {
+    let (pool, _) = crowded(cluster, "mv-order", 0, 1).await;
+    let ordered = json!({"spec": {"podManagementPolicy": "OrderedReady"}});
+    pool.object("ord", &required("ord", &[HOSTNAME])).await;
+    for index in 1..3 {
+        cluster.nodes.cordon(&format!("mv-order-{index}")).await.unwrap();
+    }
+    cluster.run_stateful_set(&pool.stateful_set("ord", 2).overrides(&ordered)).await.unwrap();
+    pool.recorded("ord", "ord").await;
+    cluster.nodes.cordon("mv-order-0").await.unwrap();
+    let api: Api<Pod> = Api::namespaced(cluster.client(), "mv-order");
+    for pod in ["ord-1", "ord-0"] {
+        api.delete(pod, &DeleteParams::default()).await.unwrap();
+    }
+    let what = "ord-0 to wait for its Node, and ord-1 for ord-0";
+    cluster
+        .wait_for_pods("mv-order", "ord", what, Duration::from_mins(1), |pods| {
+            pods.len() == 1 && pods.get("ord-0").is_some_and(|pod| pod.node.is_none() && !pod.terminating)
+        })
+        .await
+        .unwrap();
+    for index in 1..3 {
+        cluster.nodes.uncordon(&format!("mv-order-{index}")).await.unwrap();
+    }
+    // What cannot come is named at once, and keeps nothing else from going.
+    let moved = run(&pool, &["move", "ord-1", "db-0", "--anywhere", "--yes"]).await;
+    assert_eq!(moved.exit_code, 1, "{moved:?}");
+    assert!(moved.stdout.ends_with("Moved 1 Pod; 1 Pod is not where it should be yet\n"), "{moved:?}");
+    let why = "note: Pod ord-1 does not exist: it is created once ord-0 is Ready\n\
+               note: what ord-0 waits for: kubectl pps explain ord-0 -n mv-order\n";
+    assert!(moved.stderr.contains(why), "{moved:?}");
+    let moved = run(&pool, &["move", "ord-1", "ord-0", "--anywhere", "--yes"]).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    assert!(moved.stdout.ends_with("Moved 2 Pods\n"), "{moved:?}");
+    assert!(homes(&pool.ready("ord", 2).await).values().all(|node| node != "mv-order-0"));
 }

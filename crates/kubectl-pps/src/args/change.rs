@@ -31,7 +31,7 @@ pub struct Move {
     /// Go on although no node can take a Pod now.
     #[arg(long)]
     pub force: bool,
-    /// How long to wait for a new Pod to get a node, and, before the next Pod of its workload is evicted, to be Ready.
+    /// How long to wait for a new Pod to get a node, and, before a Ready Pod of several is evicted, for the others of its workload.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = value::duration)]
     pub timeout: std::time::Duration,
     /// Consent.

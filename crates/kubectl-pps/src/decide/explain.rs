@@ -10,7 +10,7 @@ mod subject;
 
 use serde::Serialize;
 
-pub use self::absent::wanting;
+pub use self::absent::{blocker, wanting};
 pub use self::groups::Group;
 pub use self::remedies::Remedy;
 use self::subject::Subject;

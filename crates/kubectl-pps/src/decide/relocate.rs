@@ -19,7 +19,9 @@ use self::forecast::Next;
 use self::governing::{governing, is_exempt_by_template};
 pub use self::landed::{brought_back, has_address};
 pub use self::select::{Selected, not_governed, select};
-pub use self::several::{Also, Goal, PodName, Several, also, decide_all, so_far};
+pub use self::several::{
+    Also, Goal, PodName, Progress, Several, Stage, Stuck, also, awaited, decide_all, held_up, stuck,
+};
 pub use self::show::describe;
 use crate::Failure;
 use crate::decide::similar::similar;

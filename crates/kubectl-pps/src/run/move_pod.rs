@@ -3,6 +3,7 @@
 //! Each step leaves the cluster in a state from which the same command goes on: the annotation and the state are as they
 //! shall be already, and a Pod that is gone is created again with that state.
 
+mod in_turn;
 mod mover;
 mod several;
 mod wait;
@@ -177,15 +178,23 @@ impl Job<'_> {
 
     /// Does all that has to be written, and waits.
     async fn carry_out(&self, mover: &Mover<'_>) -> Result<Carried, Failure> {
+        match self.write(mover).await? {
+            Some(carried) => Ok(carried),
+            None => Ok(Carried::Out(mover.wait(self.args.timeout).await?)),
+        }
+    }
+
+    /// Does all that has to be written. None if the Pod goes on by itself then, and can be waited for.
+    async fn write(&self, mover: &Mover<'_>) -> Result<Option<Carried>, Failure> {
         if let Some(what) = mover.write().await? {
-            return Ok(Carried::Overtaken(what));
+            return Ok(Some(Carried::Overtaken(what)));
         }
         let relocation = mover.relocation;
         if relocation.present.as_ref().is_some_and(|present| present.removal == Removal::Stay) {
             let node = self.args.to.as_deref().unwrap_or_default();
             self.print(&format!("Pod {} stays on {node}, and is recorded again", relocation.pod))?;
-            return Ok(Carried::Out(Outcome::Well));
+            return Ok(Some(Carried::Out(Outcome::Well)));
         }
-        Ok(Carried::Out(mover.wait(self.args.timeout).await?))
+        Ok(None)
     }
 }

@@ -134,7 +134,7 @@ fn wanted(question: &Question, index: &Index, workload: &Workload) -> Explanatio
 }
 
 /// The Pod for which an ordered workload waits before it creates this one.
-fn blocker(index: &Index, workload: &Workload, namespace: &str, pod: &str) -> Option<String> {
+pub fn blocker(index: &Index<'_>, workload: &Workload, namespace: &str, pod: &str) -> Option<String> {
     let spec = &workload.object()["spec"];
     let name = workload.name();
     let last = ordinal(name, pod)?;

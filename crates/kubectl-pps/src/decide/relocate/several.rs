@@ -1,12 +1,19 @@
 //! Moves several Pods, one after the other.
 
+mod peers;
+mod progress;
+mod stuck;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+pub use self::peers::{awaited, held_up};
+pub use self::progress::{Progress, Stage};
+pub use self::stuck::{Stuck, stuck};
+
 use super::{Decision, Destination, Relocation, Removal, Request, decide};
 use crate::decide::hand::{Hand, portions};
-use crate::decide::names::list;
-use crate::snapshot::{Index, Node, Pod, Snapshot, WorkloadKey};
+use crate::snapshot::{Index, Node, Pod, Snapshot};
 use crate::{Failure, Outcome};
 
 /// Stands for the Pods in a sentence that is said of several.
@@ -45,6 +52,11 @@ impl<'a> Goal<'a> {
 
     /// The commands that move these Pods, at least one for each namespace.
     pub fn commands(&self, pods: &[PodName], hand: &Hand) -> Vec<String> {
+        self.portions(pods, hand).into_iter().map(|(_, command)| command).collect()
+    }
+
+    /// The same, each with the Pods that it moves.
+    fn portions(&self, pods: &[PodName], hand: &Hand) -> Vec<(Vec<PodName>, String)> {
         let mut flags = match self.destination {
             Some(Destination::Node(node)) => format!(" --to {node}"),
             Some(Destination::Anywhere) => " --anywhere".to_owned(),
@@ -61,7 +73,9 @@ impl<'a> Goal<'a> {
             let own = pods.iter().filter(|(own, _)| own == namespace);
             let names: Vec<&str> = own.map(|(_, pod)| pod.as_str()).collect();
             for names in portions(&names) {
-                commands.push(hand.pps(&format!("move {}{flags}", names.join(" ")), namespace));
+                let command = hand.pps(&format!("move {}{flags}", names.join(" ")), namespace);
+                let pods = names.into_iter().map(|name| (namespace.to_owned(), name.to_owned()));
+                commands.push((pods.collect(), command));
             }
         }
         commands
@@ -79,8 +93,8 @@ pub struct Several {
     pub refused: Vec<(PodName, Failure)>,
 }
 
-/// Decides the moves of several Pods: those that do not run first, since nothing is lost by moving them. Each is decided as
-/// if those before it had landed.
+/// Decides the moves of several Pods: those that do not run first, since nothing is lost by moving them, and of these the one
+/// first that others of its workload may wait for. Each is decided as if those before it had landed.
 ///
 /// # Errors
 ///
@@ -91,7 +105,11 @@ pub fn decide_all(snapshot: &Snapshot, pods: &[PodName], goal: &Goal<'_>) -> Res
     }
     let mut ordered: Vec<&PodName> = pods.iter().collect();
     let index = Index::of(snapshot);
-    ordered.sort_by_cached_key(|(namespace, name)| rank(snapshot, index.pod(namespace, name)));
+    ordered.sort_by_cached_key(|(namespace, name)| {
+        let rank = rank(snapshot, index.pod(namespace, name));
+        // Ready ones are moved in the order that the user wants.
+        (rank, (rank < READY).then(|| by_ordinal(namespace, name)))
+    });
     let mut world = snapshot.clone();
     let mut several = Several::default();
     for pod in ordered {
@@ -111,13 +129,23 @@ pub fn decide_all(snapshot: &Snapshot, pods: &[PodName], goal: &Goal<'_>) -> Res
     Ok(several)
 }
 
+/// The rank of a Pod that is Ready.
+const READY: u8 = 3;
+
+/// Pods of one workload by their ordinals: this is how their controller creates them.
+fn by_ordinal<'a>(namespace: &'a str, name: &'a str) -> (&'a str, &'a str, u64) {
+    let split = name.rsplit_once('-').and_then(|(base, ordinal)| Some((base, ordinal.parse().ok()?)));
+    let (base, ordinal) = split.unwrap_or((name, 0));
+    (namespace, base, ordinal)
+}
+
 fn rank(snapshot: &Snapshot, pod: Option<&Pod>) -> u8 {
     match pod {
         None => 0,
         Some(pod) if pod.node().is_none() => 0,
         Some(pod) if snapshot.is_stranded(pod) || pod.is_terminating() => 1,
         Some(pod) if !pod.is_ready() => 2,
-        Some(_) => 3,
+        Some(_) => READY,
     }
 }
 
@@ -162,17 +190,6 @@ impl Several {
             0 => format!("{moves}?"),
             1 => format!("{moves}, and leave 1 where it is?"),
             count => format!("{moves}, and leave {count} where they are?"),
-        }
-    }
-
-    /// What is said when all is done.
-    pub fn end(&self) -> String {
-        let pods = |count: usize| if count == 1 { "1 Pod".to_owned() } else { format!("{count} Pods") };
-        let moved = format!("Moved {}", pods(self.moves.len()));
-        match self.refused.len() {
-            0 => moved,
-            1 => format!("{moved}; 1 Pod was left where it is"),
-            count => format!("{moved}; {} were left where they are", pods(count)),
         }
     }
 
@@ -230,14 +247,8 @@ impl Several {
             (false, true) => steps.push("the Pods are deleted, and created again".into()),
             (false, false) => {}
         }
-        let serving: Vec<&WorkloadKey> =
-            self.moves.iter().filter(|one| one.is_serving()).map(|one| &one.workload).collect();
-        let waits =
-            serving.iter().any(|key| self.moves.iter().filter(|one| one.workload == **key).count() > 1);
-        if waits {
-            steps.push(
-                "no Ready Pod is evicted before those of its workload that were moved before it are Ready again".into(),
-            );
+        if self.moves.iter().any(Relocation::is_serving) {
+            steps.push("a Ready Pod is evicted only when all other Pods of its workload are Ready".into());
         }
         steps
     }
@@ -316,20 +327,6 @@ pub fn also(shown: &Relocation, now: Result<Decision, Failure>, force: bool) -> 
         return changed(why);
     }
     Ok(Also::Go(now))
-}
-
-/// How far several moves have come: what was moved, what was not, and the commands that go on.
-pub fn so_far(moved: &[PodName], left: &[PodName], goal: &Goal<'_>, hand: &Hand) -> Vec<String> {
-    let names = |pods: &[PodName]| list(&pods.iter().map(|(_, pod)| pod.clone()).collect::<Vec<_>>(), "and");
-    let mut lines = Vec::new();
-    if !moved.is_empty() {
-        lines.push(format!("moved: {}", names(moved)));
-    }
-    if !left.is_empty() {
-        lines.push(format!("still to be moved: {}", names(left)));
-        lines.extend(goal.commands(left, hand).into_iter().map(|command| format!("to go on: {command}")));
-    }
-    lines
 }
 
 impl Relocation {

@@ -1,19 +1,14 @@
-//! Several Pods: one plan, one question, then one move after the other.
+//! Several Pods: one plan and one question.
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
-
-use super::mover::{Mover, PERIOD, read_pod};
-use super::{Carried, DRY_RUN, Job, nodes, until_interrupted};
-use crate::decide::relocate::{
-    Also, PodName, Relocation, Selected, Several, also, decide, decide_all, so_far,
-};
+use super::mover::Mover;
+use super::{DRY_RUN, Job, nodes};
+use crate::decide::relocate::{PodName, Selected, Several, decide_all};
+use crate::print::Table;
 use crate::print::plan::tabled;
-use crate::print::{Table, printable};
 use crate::run::rights;
-use crate::run::states::TRIES;
-use crate::snapshot::{Pod, Scope, Snapshot};
+use crate::snapshot::{Scope, Snapshot};
 use crate::{Failure, Outcome};
 
 impl Job<'_> {
@@ -68,7 +63,13 @@ impl Job<'_> {
         let needed: Vec<_> = movers.iter().flat_map(Mover::needed).collect();
         rights::require(self.client, &needed).await?;
         if let Some(first) = movers.first() {
-            first.check(&[], Duration::ZERO).await?;
+            match first.check(&[], Duration::ZERO).await {
+                // The others may go all the same.
+                Err(Failure::Refused(why)) if movers.len() > 1 => {
+                    why.lines().for_each(|line| self.note(line));
+                }
+                checked => checked?,
+            }
         }
         if self.args.consent.dry_run {
             self.terminal.say(DRY_RUN);
@@ -78,7 +79,7 @@ impl Job<'_> {
             self.terminal.say("nothing was changed");
             return Ok(Outcome::NotWell);
         }
-        self.move_all(&plan).await
+        self.move_all(snapshot, &plan).await
     }
 
     async fn nothing(&self, snapshot: &Snapshot, node: &str) -> Result<(), Failure> {
@@ -113,98 +114,5 @@ impl Job<'_> {
             table.row(&cells);
         }
         tabled(style, &format!("Move {pods}{within}{how}"), &table.render(), &plan.steps())
-    }
-
-    /// Moves them, and stops at the first one that does not land.
-    async fn move_all(&self, plan: &Several) -> Result<Outcome, Failure> {
-        let pods = plan.pods();
-        let goal = self.goal();
-        for (number, shown) in plan.moves.iter().enumerate() {
-            let moved = &pods[..number];
-            match until_interrupted(self.next(shown, &plan.moves[..number])).await {
-                Ok(Outcome::Well) => {}
-                // It has said where it is.
-                Ok(outcome) => {
-                    for line in so_far(moved, &pods[number + 1..], &goal, &self.hand) {
-                        self.terminal.say(&printable(&line));
-                    }
-                    return Ok(outcome);
-                }
-                Err(failure) => {
-                    return Err(failure.with(&so_far(moved, &pods[number..], &goal, &self.hand).join("\n")));
-                }
-            }
-        }
-        self.print(&plan.end())?;
-        Ok(plan.outcome())
-    }
-
-    /// Moves the next one. It is decided again: those before it have landed somewhere, and the user was asked before the first.
-    async fn next(&self, shown: &Relocation, before: &[Relocation]) -> Result<Outcome, Failure> {
-        let mut overtaken = String::new();
-        // Kubernetes deletes the Pods of a node that is gone, and their controllers create them again, meanwhile.
-        for _ in 0..TRIES {
-            match self.try_next(shown, before).await? {
-                Carried::Out(outcome) => return Ok(outcome),
-                Carried::Overtaken(what) => overtaken = what,
-            }
-        }
-        Err(Failure::Refused(format!("{overtaken}: it was left alone")))
-    }
-
-    async fn try_next(&self, shown: &Relocation, before: &[Relocation]) -> Result<Carried, Failure> {
-        let peers: Vec<&Relocation> = before.iter().filter(|one| one.workload == shown.workload).collect();
-        let mut has_waited = peers.is_empty();
-        let (snapshot, now) = loop {
-            let snapshot = self.read().await?;
-            let decision = decide(&snapshot, &self.goal().of(&shown.name()));
-            let now = match also(shown, decision, self.args.force)? {
-                Also::Go(now) => *now,
-                Also::Skip(text) => {
-                    self.print(&text)?;
-                    return Ok(Carried::Out(Outcome::Well));
-                }
-            };
-            // It may have become Ready meanwhile.
-            if has_waited || !now.is_serving() {
-                break (snapshot, now);
-            }
-            for peer in &peers {
-                self.wait_until_ready(peer, &now).await?;
-            }
-            has_waited = true;
-        };
-        let mover = Mover::new(self, &snapshot, &now);
-        let patience = if peers.is_empty() { Duration::ZERO } else { self.args.timeout };
-        mover.check(&[], patience).await?;
-        self.carry_out(&mover).await
-    }
-
-    /// Waits until a Pod that was moved is Ready, before another one of its workload is evicted.
-    async fn wait_until_ready(&self, peer: &Relocation, next: &Relocation) -> Result<(), Failure> {
-        let deadline = Instant::now() + self.args.timeout;
-        let mut has_said = false;
-        loop {
-            let pod = read_pod(self.client, &peer.namespace, &peer.pod).await;
-            match pod.map(|pod| pod.and_then(Pod::read)) {
-                Ok(Some(pod)) if pod.is_ready() && !pod.is_terminating() => return Ok(()),
-                Err(failure) if Instant::now() >= deadline => return Err(failure),
-                _ => {}
-            }
-            if Instant::now() >= deadline {
-                return Err(Failure::Refused(format!(
-                    "Pod {} is not Ready after {} s, and Pod {} of the same {} was left alone until it is",
-                    peer.pod,
-                    self.args.timeout.as_secs(),
-                    next.pod,
-                    next.workload.kind
-                )));
-            }
-            if !has_said {
-                self.terminal.say(&printable(&format!("waiting until Pod {} is Ready …", peer.pod)));
-                has_said = true;
-            }
-            sleep(PERIOD).await;
-        }
     }
 }

@@ -1,0 +1,125 @@
+//! Which Pods have to be Ready before a Ready one of their workload is evicted.
+
+use pps_core::demand::{Demand, Naming, Wanted};
+use pps_core::workload::ordinal;
+
+use super::super::governing::may_come;
+use crate::decide::names::list;
+use crate::decide::relocate::Relocation;
+use crate::snapshot::{Index, Pod, Snapshot, WorkloadKey};
+
+/// So many Pods of a workload are looked for.
+const MOST_REPLICAS: u64 = 10_000;
+/// So many Pods are waited for at once. What is decided afterwards knows of the others.
+const MOST: usize = 10;
+
+/// The other Pods that the workload wants and that are not Ready, in order. One that does not exist is not Ready either: its
+/// controller is about to create it, or waits for another one.
+pub fn awaited(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
+    let index = Index::of(snapshot);
+    let key = &next.workload;
+    let is_up = |pod: &Pod| {
+        pod.is_ready() && !pod.is_terminating() && !pod.is_finished() && !snapshot.is_stranded(pod)
+    };
+    let own = index.pods_of(key).iter();
+    let down = own.filter(|pod| !is_up(pod) && may_come(&index, key, pod.name()));
+    let mut names: Vec<String> = down.map(|pod| pod.name().to_owned()).collect();
+    names.extend(missing(&index, key));
+    names.retain(|name| *name != next.pod);
+    names.sort_by_key(|name| (ordinal(&key.name, name), name.clone()));
+    names.truncate(MOST);
+    names
+}
+
+/// The Pods that a workload wants and that do not exist. Not known of one that was not read.
+fn missing(index: &Index<'_>, key: &WorkloadKey) -> Vec<String> {
+    let Some(workload) = index.workload(key) else { return Vec::new() };
+    let spec = &workload.object()["spec"];
+    let demand = Demand::read(spec, &Naming::StatefulSet);
+    let replicas = demand.replicas().unwrap_or_default().min(MOST_REPLICAS);
+    let start = spec["ordinals"]["start"].as_u64().unwrap_or_default();
+    // Some of the numbers may be reserved.
+    let names = (start..start.saturating_add(MOST_REPLICAS)).map(|number| format!("{}-{number}", key.name));
+    names
+        .filter(|name| demand.wants(&key.name, name, 0) == Wanted::Yes)
+        .take(usize::try_from(replicas).unwrap_or_default())
+        .filter(|name| index.pod(&key.namespace, name).is_none())
+        .collect()
+}
+
+/// Why a Pod was left alone, after so many seconds if it was waited for.
+pub fn held_up(next: &Relocation, awaited: &[String], seconds: Option<u64>) -> String {
+    let (pods, are) = if awaited.len() == 1 { ("Pod", "is") } else { ("Pods", "are") };
+    let they = if awaited.len() == 1 { "it is" } else { "they are" };
+    let after = seconds.map(|seconds| format!(" after {seconds} s")).unwrap_or_default();
+    format!(
+        "{pods} {} {are} not Ready{after}, and Pod {} of the same {} was left alone until {they}",
+        list(awaited, "and"),
+        next.pod,
+        next.workload.kind
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::super::tests::pod;
+    use super::super::tests::{not_ready, relocation, world};
+    use super::*;
+    use crate::snapshot::Workload;
+
+    #[test]
+    fn a_ready_pod_waits_for_all_others_that_its_workload_wants() {
+        let ready = |name: &str| pod(name, Some("node-1"), None);
+        let mut ended = ready("db-2");
+        ended["metadata"]["deletionTimestamp"] = "2026-11-23T00:00:00Z".into();
+        let down =
+            |pods: &[serde_json::Value]| awaited(&world(pods, &[]), &relocation(&world(pods, &[]), "db-0"));
+        assert_eq!(down(&[ready("db-0"), ready("db-1"), ready("db-2"), ready("db-3")]), [""; 0]);
+        // One is not Ready, one ends, and one does not exist. It does not matter who has caused that. No db-7 is wanted.
+        assert_eq!(
+            down(&[not_ready(ready("db-7")), ended, not_ready(ready("db-1")), ready("db-0")]),
+            ["db-1", "db-2", "db-3"]
+        );
+        // It says that it is Ready, and its node is gone.
+        let stranded = pod("db-3", Some("node-9"), None);
+        assert_eq!(down(&[ready("db-0"), ready("db-1"), ready("db-2"), stranded]), ["db-3"]);
+    }
+
+    #[test]
+    fn a_workload_with_other_numbers_wants_these() {
+        let mut world = world(&[pod("db-0", Some("node-1"), None)], &[]);
+        let next = relocation(&world, "db-0");
+        let mut of = |spec: serde_json::Value| {
+            let mut set = world.workloads[0].object().clone();
+            for (field, value) in spec.as_object().unwrap() {
+                set["spec"][field] = value.clone();
+            }
+            world.workloads = Workload::read(set, "apps/v1").into_iter().collect();
+            awaited(&world, &next)
+        };
+        assert_eq!(of(json!({"replicas": 2, "ordinals": {"start": 5}})), ["db-5", "db-6"]);
+        assert_eq!(
+            of(json!({"replicas": 2, "ordinals": {"start": 0}, "reserveOrdinals": ["1-3"]})),
+            ["db-4"]
+        );
+        assert_eq!(of(json!({"replicas": 4_000_000_000_u64})).len(), MOST, "not all at once");
+        world.workloads.clear();
+        assert_eq!(awaited(&world, &next), [""; 0], "it was not read");
+    }
+
+    #[test]
+    fn who_is_left_alone_is_told_for_whom() {
+        let next = relocation(&world(&[pod("db-0", Some("node-1"), None)], &[]), "db-0");
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            held_up(&next, &names(&["db-1"]), Some(4)),
+            "Pod db-1 is not Ready after 4 s, and Pod db-0 of the same StatefulSet was left alone until it is"
+        );
+        assert_eq!(
+            held_up(&next, &names(&["db-1", "db-2"]), None),
+            "Pods db-1 and db-2 are not Ready, and Pod db-0 of the same StatefulSet was left alone until they are"
+        );
+    }
+}
