@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::budget::is_ready;
 use crate::cluster::{Cluster, Lifecycle, Pod, Workload};
 use crate::result::EventKind;
+use crate::shared::Shared;
 
 /// The label with the revision of a Pod's template.
 const REVISION: &str = "controller-revision-hash";
@@ -29,8 +30,8 @@ pub(crate) fn controller_of(cluster: &Cluster, pod: &Value) -> Option<String> {
 }
 
 /// Lets workloads exist from the beginning, with these Pods, each with the name of its workload.
-pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Value)>) {
-    let mut by_workload: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Shared)>) {
+    let mut by_workload: BTreeMap<String, Vec<Shared>> = BTreeMap::new();
     if cluster.is_live {
         by_workload.extend(cluster.workloads.keys().map(|name| (name.clone(), Vec::new())));
     }
@@ -45,20 +46,20 @@ pub(crate) fn adopt(cluster: &mut Cluster, pods: Vec<(String, Value)>) {
     }
 }
 
-fn adopt_workload(cluster: &mut Cluster, name: &str, pods: &[Value]) {
+fn adopt_workload(cluster: &mut Cluster, name: &str, pods: &[Shared]) {
     let uid = uid_of(cluster, name, pods);
     let uid = uid.unwrap_or_else(|| cluster.new_uid());
     let Some(workload) = cluster.workloads.get_mut(name) else { return };
     workload.lifecycle = Lifecycle::Exists;
     workload.uid = uid;
     workload.current = workload.update_revision();
-    let of = |pod: &Value| revision_of(pod).map(str::to_owned);
+    let of = |pod: &Shared| revision_of(pod).map(str::to_owned);
     let running: Vec<String> = pods.iter().filter_map(of).collect();
     workload.adopt_revisions(|newest| running.iter().any(|one| one != newest));
 }
 
 /// Its UID, else the one that its Pods name, else the one that its states were recorded for.
-fn uid_of(cluster: &Cluster, name: &str, pods: &[Value]) -> Option<String> {
+fn uid_of(cluster: &Cluster, name: &str, pods: &[Shared]) -> Option<String> {
     let workload = cluster.workloads.get(name)?;
     let given = workload.object["metadata"]["uid"].as_str();
     let named = || {
@@ -79,7 +80,7 @@ fn revision_of(pod: &Value) -> Option<&str> {
     pod["metadata"]["labels"][REVISION].as_str()
 }
 
-fn adopt_pod(cluster: &mut Cluster, workload: &str, object: Value) {
+fn adopt_pod(cluster: &mut Cluster, workload: &str, object: Shared) {
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let node = object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()).map(str::to_owned);
     let ips = addresses(&object);

@@ -23,6 +23,7 @@ use crate::limits::Limits;
 use crate::result::{Displaced, Event, EventKind, Refusal};
 use crate::scenario::Scenario;
 use crate::scheduler::Volumes;
+use crate::shared::Shared;
 
 /// The label that says in which zone a node is.
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -188,7 +189,10 @@ impl Cluster {
         let (nodes, pods, others) = (&self.nodes, &self.pods, &self.others);
         self.sight.refresh(
             |name| nodes.get(name).filter(|node| node.exists).map(|node| &node.object),
-            |name| pods.on(name).map(|(_, pod)| &pod.object).chain(others.on(name)).collect::<Vec<_>>(),
+            |name| {
+                let own = pods.on(name).map(|(_, pod)| pod.object.value());
+                own.chain(others.on(name).iter().map(Shared::value)).collect::<Vec<_>>()
+            },
         );
     }
 
@@ -244,7 +248,7 @@ impl Cluster {
         &self.others
     }
 
-    pub(crate) fn add_other(&mut self, pod: Value) {
+    pub(crate) fn add_other(&mut self, pod: Shared) {
         self.sight.mark(pod["spec"]["nodeName"].as_str().unwrap_or_default(), Change::Pods);
         self.others.insert(pod, &self.namespace);
     }

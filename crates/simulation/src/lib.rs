@@ -41,6 +41,7 @@ mod run;
 mod scenario;
 pub mod scheduler;
 mod settle;
+mod shared;
 mod sidecar;
 mod start;
 pub mod template;
@@ -54,5 +55,5 @@ pub use result::{
     Displaced, Event, EventKind, Exclusion, Manifest, NodeState, NodeVerdict, Phase, PodView, PpsView,
     Problem, Refusal, Room, RunResult, Severity, Source, Step, WorkloadView, World,
 };
-pub use run::{run, run_within};
+pub use run::{run, run_live, run_within};
 pub use scenario::{Action, Scenario};

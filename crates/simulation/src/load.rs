@@ -1,6 +1,7 @@
 //! Puts the objects of a scenario into a cluster.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use persistent_pod_state_policy::Settings;
 use pps_core::pps::KIND;
@@ -12,23 +13,34 @@ use crate::adopt::{adopt, controller_of};
 use crate::budget::Budget;
 use crate::cluster::{Cluster, Node, Pps, Workload};
 use crate::finding::Finding;
-use crate::read::{Document, Parsed, Scope, expand, namespace_of, parse};
+use crate::read::{Document, Parsed, Scope, expand, namespace_of, parse, parse_shared_pod};
 use crate::refusal::{field_in, reason_of};
 use crate::result::{Problem, Refusal, Severity, Source};
+use crate::shared::Shared;
 
-/// Puts all objects of a scenario into an empty cluster. Returns what is wrong with them.
-pub(crate) fn load(cluster: &mut Cluster, objects: &[Value]) -> Vec<Problem> {
-    let documents = expand(objects);
+/// Puts all objects of a scenario, and then these Pods, into an empty cluster. Returns what is wrong with them.
+pub(crate) fn load(cluster: &mut Cluster, objects: &[Value], shared: &[Arc<Value>]) -> Vec<Problem> {
+    let mut documents = expand(objects);
     if cluster.namespace.is_empty() {
         cluster.namespace = namespace_of(&documents);
     }
     let mut problems = Vec::new();
+    let shared_documents: Vec<Document<'_>> = shared
+        .iter()
+        .enumerate()
+        .map(|(index, object)| Document {
+            index: objects.len() + index,
+            prefix: String::new(),
+            object,
+            kind: "Pod",
+        })
+        .collect();
     let mut pods = Vec::new();
     let mut limits = BTreeSet::new();
     for document in &documents {
         let (parsed, mut findings) = parse(document.object, &scope(cluster));
         match parsed {
-            Some(Parsed::Pod(pod)) => pods.push((document, pod)),
+            Some(Parsed::Pod(pod)) => pods.push((document, pod.into())),
             Some(parsed) => {
                 // A limit is the same for all objects that are beyond it.
                 let mut added = add(cluster, parsed);
@@ -39,7 +51,13 @@ pub(crate) fn load(cluster: &mut Cluster, objects: &[Value]) -> Vec<Problem> {
         }
         problems.extend(findings.into_iter().map(|finding| problem(document, finding)));
     }
+    for (document, pod) in shared_documents.iter().zip(shared) {
+        let (parsed, findings) = parse_shared_pod(pod, &scope(cluster));
+        pods.extend(parsed.map(|pod| (document, pod)));
+        problems.extend(findings.into_iter().map(|finding| problem(document, finding)));
+    }
     problems.extend(load_pods(cluster, pods));
+    documents.extend(shared_documents.iter().cloned());
     let related = check_relations(cluster, &documents);
     problems.extend(related.into_iter().map(|(document, finding)| problem(document, finding)));
     problems
@@ -51,7 +69,7 @@ pub(crate) fn scope(cluster: &Cluster) -> Scope<'_> {
 }
 
 /// Adds all Pods, those of workloads and the others. Returns what is wrong with them.
-fn load_pods(cluster: &mut Cluster, pods: Vec<(&Document<'_>, Value)>) -> Vec<Problem> {
+fn load_pods(cluster: &mut Cluster, pods: Vec<(&Document<'_>, Shared)>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut adopted = Vec::new();
     for (document, pod) in pods {
@@ -86,7 +104,7 @@ pub(crate) fn add(cluster: &mut Cluster, parsed: Parsed) -> Vec<Finding> {
         Parsed::Node(node) => add_node(cluster, node).err().into_iter().collect(),
         Parsed::Workload(workload) => add_workload(cluster, workload).err().into_iter().collect(),
         Parsed::Pod(pod) => {
-            cluster.add_other(pod);
+            cluster.add_other(pod.into());
             Vec::new()
         }
         Parsed::Pps(pps) => add_pps(cluster, pps),
@@ -240,7 +258,7 @@ fn check_relations<'a, 'b>(
     }
     let there: BTreeSet<(&str, &str)> = documents
         .iter()
-        .map(|document| (text(&document.object["kind"]), text(&document.object["metadata"]["name"])))
+        .map(|document| (document.kind, text(&document.object["metadata"]["name"])))
         .collect();
     let wanted: BTreeSet<&String> =
         cluster.workloads.values().flat_map(|workload| &workload.wanted).collect();
@@ -250,7 +268,7 @@ fn check_relations<'a, 'b>(
             return check_target(cluster, name, &there)
                 .or_else(|| check_namespace(cluster, object, documents));
         }
-        let is_in_the_way = object["kind"] == "Pod"
+        let is_in_the_way = document.kind == "Pod"
             && cluster.others().has(name)
             && wanted.contains(&name.to_owned())
             && !cluster.pods.contains(name);

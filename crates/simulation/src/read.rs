@@ -5,6 +5,8 @@ mod labels;
 mod pod_template;
 mod stateful_set;
 
+use std::sync::Arc;
+
 use pps_core::owner::has_stable_names;
 use pps_core::pps::{API_VERSIONS, GROUP, KIND, group_of};
 use pps_core::{is_dns_subdomain, shorten};
@@ -14,6 +16,7 @@ pub(crate) use self::labels::{is_label_key, is_label_value};
 pub(crate) use self::stateful_set::is_allowed_change;
 use crate::finding::{Finding, check_strings};
 use crate::result::Severity;
+use crate::shared::Shared;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
@@ -49,20 +52,28 @@ pub(crate) struct Document<'a> {
     pub(crate) index: usize,
     pub(crate) prefix: String,
     pub(crate) object: &'a Value,
+    /// Its kind, which a Pod of a live cluster does not say.
+    pub(crate) kind: &'a str,
+}
+
+/// The kind that an object says that it is of.
+fn kind_of(object: &Value) -> &str {
+    object["kind"].as_str().unwrap_or_default()
 }
 
 /// All objects of a list of documents. A `List` counts as its items.
 pub(crate) fn expand(objects: &[Value]) -> Vec<Document<'_>> {
     let mut documents = Vec::new();
     for (index, object) in objects.iter().enumerate().filter(|(_, object)| !object.is_null()) {
-        let kind = object["kind"].as_str().unwrap_or_default();
+        let kind = kind_of(object);
         match object["items"].as_array().filter(|_| kind.ends_with("List")) {
             Some(items) => documents.extend(items.iter().enumerate().map(|(item, object)| Document {
                 index,
                 prefix: format!("items[{item}]."),
                 object,
+                kind: kind_of(object),
             })),
-            None => documents.push(Document { index, prefix: String::new(), object }),
+            None => documents.push(Document { index, prefix: String::new(), object, kind }),
         }
     }
     documents
@@ -118,8 +129,7 @@ pub(crate) fn parse(object: &Value, scope: &Scope<'_>) -> (Option<Parsed>, Vec<F
             Some(Parsed::Pps(in_namespace(object, namespace, &mut findings)))
         }
         ("", "Pod") => {
-            check_metadata(object, &mut findings);
-            check_maps(object, &["spec", "status"], &mut findings);
+            check_pod(object, &mut findings);
             Some(Parsed::Pod(in_scope(object, scope, &mut findings)))
         }
         ("", "PersistentVolume") => {
@@ -167,8 +177,28 @@ pub(crate) fn parse(object: &Value, scope: &Scope<'_>) -> (Option<Parsed>, Vec<F
             return (None, vec![Finding::warning("kind", message)]);
         }
     };
-    let is_usable = findings.iter().all(|finding| finding.severity == Severity::Warning);
-    (parsed.filter(|_| is_usable), findings)
+    (parsed.filter(|_| is_usable(&findings)), findings)
+}
+
+fn is_usable(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.severity == Severity::Warning)
+}
+
+/// Reads a Pod of a live cluster, which is shared.
+pub(crate) fn parse_shared_pod(pod: &Arc<Value>, scope: &Scope<'_>) -> (Option<Shared>, Vec<Finding>) {
+    let mut findings = Vec::new();
+    check_pod(pod, &mut findings);
+    let shared = if is_as_it_is(pod, scope) {
+        Arc::clone(pod).into()
+    } else {
+        in_namespace(pod, scope.namespace, &mut findings).into()
+    };
+    (Some(shared).filter(|_| is_usable(&findings)), findings)
+}
+
+fn check_pod(pod: &Value, findings: &mut Vec<Finding>) {
+    check_metadata(pod, findings);
+    check_maps(pod, &["spec", "status"], findings);
 }
 
 /// Checks the metadata of any object.
@@ -207,10 +237,15 @@ fn check_maps(object: &Value, fields: &[&str], findings: &mut Vec<Finding>) {
 
 /// The object with its namespace. Objects of a live cluster may have another one than the workloads.
 fn in_scope(object: &Value, scope: &Scope<'_>, findings: &mut Vec<Finding>) -> Value {
-    if scope.is_live && object["metadata"]["namespace"].is_string() {
+    if is_as_it_is(object, scope) {
         return object.clone();
     }
     in_namespace(object, scope.namespace, findings)
+}
+
+/// Whether an object keeps the namespace that it has.
+fn is_as_it_is(object: &Value, scope: &Scope<'_>) -> bool {
+    scope.is_live && object["metadata"]["namespace"].is_string()
 }
 
 /// The object with its namespace.

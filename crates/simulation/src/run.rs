@@ -1,7 +1,10 @@
 //! Replays a scenario.
 
+use std::sync::Arc;
+
 use persistent_pod_state_policy::Settings;
 use persistent_pod_state_policy::settings::SettingsError;
+use serde_json::Value;
 
 use crate::actions::apply;
 use crate::cluster::Cluster;
@@ -22,12 +25,18 @@ pub fn run(scenario: &Scenario) -> RunResult {
 
 /// Replays a scenario within other limits.
 pub fn run_within(scenario: &Scenario, limits: &Limits) -> RunResult {
-    if let Some(problem) = check_size(scenario, limits) {
+    run_live(scenario, &[], limits)
+}
+
+/// Replays a scenario with these Pods beside its objects, as if they came after them. They need no `apiVersion` and `kind`,
+/// and are not copied, unless they change: most Pods of a live cluster only take room.
+pub fn run_live(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> RunResult {
+    if let Some(problem) = check_size(scenario, pods, limits) {
         return RunResult { problems: vec![problem], steps: Vec::new() };
     }
     let mut cluster = Cluster::new(scenario, *limits);
     let mut problems = check_settings(scenario);
-    problems.extend(load(&mut cluster, &scenario.objects));
+    problems.extend(load(&mut cluster, &scenario.objects, pods));
     let view = |cluster: &Cluster, is_last: bool| {
         if is_last || limits.keeps_all { view(cluster, is_last) } else { World::default() }
     };
@@ -122,7 +131,7 @@ fn check_settings(scenario: &Scenario) -> Vec<Problem> {
 }
 
 /// What makes a scenario too large.
-fn check_size(scenario: &Scenario, limits: &Limits) -> Option<Problem> {
+fn check_size(scenario: &Scenario, pods: &[Arc<Value>], limits: &Limits) -> Option<Problem> {
     let mut rest = limits.bytes;
     let mut is_too_large = |value| match measure(value, rest) {
         Some(size) => {
@@ -137,7 +146,7 @@ fn check_size(scenario: &Scenario, limits: &Limits) -> Option<Problem> {
             limits.bytes / 1024
         )
     };
-    for (index, object) in scenario.objects.iter().enumerate() {
+    for (index, object) in scenario.objects.iter().chain(pods.iter().map(Arc::as_ref)).enumerate() {
         if is_too_large(object) {
             let source = Source::Objects { object: Some(index) };
             return Some(problem(source, Finding::of_all(too_large("the objects are too large"))));
@@ -146,7 +155,7 @@ fn check_size(scenario: &Scenario, limits: &Limits) -> Option<Problem> {
     if is_too_large(&scenario.settings) {
         return Some(problem(Source::Settings, Finding::of_all(too_large("the settings are too large"))));
     }
-    let objects = expand(&scenario.objects).len();
+    let objects = expand(&scenario.objects).len() + pods.len();
     if objects > limits.objects {
         let message = format!("there are {objects} objects: use at most {}", limits.objects);
         return Some(problem(Source::Objects { object: None }, Finding::of_all(message)));

@@ -106,7 +106,7 @@ fn create(cluster: &mut Cluster, workload: &str, name: &str, revision: usize) {
     let mut object = admitted.object.clone();
     object["metadata"]["uid"] = uid.into();
     let pod = Pod {
-        object,
+        object: object.into(),
         before,
         workload: workload.to_owned(),
         revision,

@@ -128,7 +128,7 @@ fn view_pod(cluster: &Cluster, workload: &Workload, name: &str, is_last: bool) -
 fn view_manifest(cluster: &Cluster, workload: &Workload, name: &str, pod: &Pod) -> Manifest {
     if pod.is_adopted {
         let before = new_pod(workload, &cluster.namespace, name, pod.revision);
-        return Manifest { before, after: pod.object.clone() };
+        return Manifest { before, after: pod.object.value().clone() };
     }
     Manifest { before: pod.before.clone(), after: pod.after.clone() }
 }

@@ -15,9 +15,10 @@ mod why;
 
 use std::collections::BTreeSet;
 
-use pps_simulation::{Limits, Severity, Source, run_within};
+use pps_simulation::{Limits, Severity, Source, run_live};
 use serde::Serialize;
 
+use self::answer::Asked;
 pub use self::question::Question;
 use super::hand::Hand;
 use super::names::list;
@@ -216,8 +217,8 @@ pub fn forecast(
         let said = (forecast.notes.len(), forecast.forgotten.len());
         let changes = question.changes(snapshot, namespace);
         forecast.notes.extend(changes.notes);
-        let scenario = scenario::of(snapshot, namespace, changes.actions, &gone, &placed(&forecast));
-        let result = run_within(&scenario, &Limits::CLUSTER);
+        let (scenario, pods) = scenario::of(snapshot, namespace, changes.actions, &gone, &placed(&forecast));
+        let result = run_live(&scenario, &pods, &Limits::CLUSTER);
         if let Some(refused) = result.problems.iter().find(|problem| {
             problem.severity == Severity::Error
                 && (result.steps.is_empty()
@@ -225,7 +226,7 @@ pub fn forecast(
         }) {
             return Err(Failure::Refused(refused.message.clone()));
         }
-        answer::add(&mut forecast, snapshot, namespace, &scenario, &result);
+        answer::add(&mut forecast, snapshot, namespace, &Asked { scenario: &scenario, pods: &pods }, &result);
         if !is_meant {
             forecast.notes.truncate(said.0);
             forecast.forgotten.truncate(said.1);

@@ -1,5 +1,7 @@
 //! A Pod.
 
+use std::sync::Arc;
+
 use k8s_openapi::jiff::Timestamp;
 use pps_core::owner::OwnerReference;
 use pps_core::{INJECTED_ANNOTATION, TargetReference};
@@ -8,7 +10,7 @@ use serde_json::{Map, Value};
 /// A Pod, with what the scheduler, the policy and the sidecar look at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pod {
-    object: Value,
+    object: Arc<Value>,
 }
 
 /// The fields of a container that say where it can run.
@@ -46,11 +48,16 @@ impl Pod {
                 ],
             );
         }
-        Some(Self { object: without_nulls(object) })
+        Some(Self { object: Arc::new(without_nulls(object)) })
     }
 
     /// What is kept of the object.
     pub fn object(&self) -> &Value {
+        &self.object
+    }
+
+    /// The same, which a simulation shares: Pods are most of a cluster.
+    pub fn shared(&self) -> &Arc<Value> {
         &self.object
     }
 

@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::shared::Shared;
+
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Others {
-    by_node: BTreeMap<String, Vec<Value>>,
+    by_node: BTreeMap<String, Vec<Shared>>,
     /// How many have a name, in the namespace of the workloads.
     names: BTreeMap<String, usize>,
 }
 
 impl Others {
-    pub(super) fn insert(&mut self, pod: Value, namespace: &str) {
+    pub(super) fn insert(&mut self, pod: Shared, namespace: &str) {
         if let Some(name) = name_in(&pod, namespace) {
             *self.names.entry(name.to_owned()).or_default() += 1;
         }
@@ -27,13 +29,13 @@ impl Others {
     }
 
     /// Those on a node.
-    pub(crate) fn on(&self, node: &str) -> &[Value] {
+    pub(crate) fn on(&self, node: &str) -> &[Shared] {
         self.by_node.get(node).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Value> {
-        self.by_node.values().flatten()
+        self.by_node.values().flatten().map(Shared::value)
     }
 
     /// Removes those on a node for which this holds.
@@ -42,9 +44,9 @@ impl Others {
         node: &str,
         namespace: &str,
         is_removed: impl Fn(&Value) -> bool,
-    ) -> Vec<Value> {
+    ) -> Vec<Shared> {
         let all = self.by_node.remove(node).unwrap_or_default();
-        let (removed, kept): (Vec<Value>, Vec<Value>) = all.into_iter().partition(is_removed);
+        let (removed, kept): (Vec<Shared>, Vec<Shared>) = all.into_iter().partition(|pod| is_removed(pod));
         if !kept.is_empty() {
             self.by_node.insert(node.to_owned(), kept);
         }

@@ -6,12 +6,13 @@ use pps_core::PodState;
 use serde_json::Value;
 
 use crate::scheduler::Selection;
+use crate::shared::Shared;
 
 /// A Pod of a workload.
 #[derive(Debug, Default)]
 pub(crate) struct Pod {
     /// The Pod as it is now.
-    pub(crate) object: Value,
+    pub(crate) object: Shared,
     /// As the controller created it; null if it ran already.
     pub(crate) before: Value,
     /// As the API server stored it; null if it ran already.

@@ -11,6 +11,7 @@ use crate::limits::Limits;
 use crate::load::load;
 use crate::scenario::{Action, Scenario};
 use crate::scheduler::Node;
+use crate::shared::Shared;
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
@@ -62,14 +63,14 @@ proptest! {
     #[test]
     fn what_the_scheduler_sees_is_what_is_there(actions in vec(any_action(), 0..12)) {
         let mut cluster = Cluster::new(&Scenario::default(), Limits::PAGE);
-        prop_assert_eq!(load(&mut cluster, &objects()), []);
+        prop_assert_eq!(load(&mut cluster, &objects(), &[]), []);
         for action in [json!({"do": "rollOut"})].into_iter().chain(actions) {
             let action: Action = serde_json::from_value(action).unwrap();
             drop(apply(&mut cluster, &action));
             cluster.look();
             let pods = |name: &str| {
-                let own = cluster.pods.on(name).map(|(_, pod)| &pod.object);
-                own.chain(cluster.others().on(name)).collect::<Vec<_>>()
+                let own = cluster.pods.on(name).map(|(_, pod)| pod.object.value());
+                own.chain(cluster.others().on(name).iter().map(Shared::value)).collect::<Vec<_>>()
             };
             let there = cluster.existing_nodes().map(|(name, node)| Node::of(&node.object, pods(name)));
             prop_assert_eq!(cluster.sight().nodes(), there.collect::<Vec<_>>());

@@ -1,9 +1,12 @@
 //! Reads from the result of a simulation what would happen.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use pps_core::pps::KIND;
 use pps_simulation::{Event, EventKind, Phase, PodView, RunResult, Scenario, Severity, Source, Step};
+
+use serde_json::Value;
 
 use super::why::{why_pending, why_there};
 use super::{Displaced, Forecast, Forgotten, PodForecast, Then, reasons, rollout};
@@ -20,14 +23,35 @@ const TOUCHES: [EventKind; 6] = [
     EventKind::Created,
 ];
 
+/// What was simulated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) scenario: &'a Scenario,
+    /// The Pods, which come after the objects of the scenario.
+    pub(super) pods: &'a [Arc<Value>],
+}
+
+impl Asked<'_> {
+    /// The kind and the name of an object.
+    fn named(&self, index: usize) -> Option<(&str, &str)> {
+        let objects = &self.scenario.objects;
+        let (object, kind) = match objects.get(index) {
+            Some(object) => (object, object["kind"].as_str().unwrap_or_default()),
+            None => (self.pods.get(index - objects.len())?.as_ref(), "Pod"),
+        };
+        Some((kind, object["metadata"]["name"].as_str().unwrap_or_default()))
+    }
+}
+
 /// Adds what happens in one namespace.
 pub(super) fn add(
     forecast: &mut Forecast,
     snapshot: &Snapshot,
     namespace: &str,
-    scenario: &Scenario,
+    simulated: &Asked<'_>,
     result: &RunResult,
 ) {
+    let actions = &simulated.scenario.actions;
     let Some(last) = result.steps.last() else { return };
     // The first action is what happens without the question.
     let (anyway, asked) = result.steps.split_at(result.steps.len().min(2));
@@ -37,7 +61,7 @@ pub(super) fn add(
     let now = |pod: &str| snapshot.pod(namespace, pod).and_then(|pod| pod.node()).map(str::to_owned);
     let mut workloads = BTreeSet::new();
     let mut there = BTreeSet::new();
-    let asked_workloads = rollout::asked(&scenario.actions);
+    let asked_workloads = rollout::asked(actions);
     for view in &last.world.pods {
         there.insert(view.name.as_str());
         let is_concerned = touched.contains(view.name.as_str())
@@ -63,14 +87,14 @@ pub(super) fn add(
     }
     add_forgotten(forecast, snapshot, namespace, last);
     add_displaced(forecast, snapshot, asked);
-    add_notes(forecast, scenario, result, &workloads);
+    add_notes(forecast, simulated, result, &workloads);
     let anyway = touched_names(anyway, &touched);
     if !anyway.is_empty() {
         let verb = if anyway.len() == 1 { "is" } else { "are" };
         let names = list(&anyway, "and");
         forecast.notes.push(format!("{names} {verb} being created or replaced now, with or without this"));
     }
-    forecast.stopped_rollouts.extend(rollout::stopped(namespace, &scenario.actions, &last.world));
+    forecast.stopped_rollouts.extend(rollout::stopped(namespace, actions, &last.world));
 }
 
 /// The Pods to which something happens in these steps.
@@ -273,16 +297,14 @@ fn add_displaced(forecast: &mut Forecast, snapshot: &Snapshot, steps: &[Step]) {
 }
 
 /// What is not simulated of the workloads that something happens to, and what the product says.
-fn add_notes(forecast: &mut Forecast, scenario: &Scenario, result: &RunResult, workloads: &BTreeSet<&str>) {
+fn add_notes(forecast: &mut Forecast, simulated: &Asked<'_>, result: &RunResult, workloads: &BTreeSet<&str>) {
     for problem in &result.problems {
         let Source::Objects { object: Some(index) } = problem.source else { continue };
-        let Some(object) = scenario.objects.get(index) else { continue };
-        let (kind, name) = (&object["kind"], object["metadata"]["name"].as_str().unwrap_or_default());
+        let Some((kind, name)) = simulated.named(index) else { continue };
         let is_theirs = workloads.contains(name) && (kind == "StatefulSet" || kind == KIND);
         // Such an object is left out.
         forecast.incomplete |= problem.severity == Severity::Error;
         if is_theirs || problem.severity == Severity::Error {
-            let kind = kind.as_str().unwrap_or_default();
             forecast.notes.push(format!("{kind} {name}: {}", problem.message));
         }
     }

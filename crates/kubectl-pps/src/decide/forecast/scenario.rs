@@ -1,6 +1,7 @@
 //! Makes a scenario from what was read.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pps_core::pps::{API_VERSION, KIND};
 use pps_simulation::{Action, Scenario};
@@ -11,7 +12,7 @@ use crate::snapshot::Snapshot;
 /// Where Pods, by namespace and name, would be instead; none if they would have no node.
 pub(super) type Placed = BTreeMap<(String, String), Option<String>>;
 
-/// A scenario of the workloads of one namespace. All other Pods take room. `gone` are nodes that do not exist any more, and
+/// A scenario of the workloads of one namespace, and the Pods of all. Those of others take room. `gone` are nodes that do not exist any more, and
 /// whose loss is the question.
 pub(super) fn of(
     snapshot: &Snapshot,
@@ -19,7 +20,7 @@ pub(super) fn of(
     actions: Vec<Action>,
     gone: &[String],
     placed: &Placed,
-) -> Scenario {
+) -> (Scenario, Vec<Arc<Value>>) {
     let is_here = |object: &Value| object["metadata"]["namespace"] == namespace;
     let mut objects = Vec::new();
     let nodes = snapshot.nodes.iter().flat_map(|nodes| nodes.values());
@@ -34,18 +35,21 @@ pub(super) fn of(
     objects.extend(workloads.map(|workload| workload.object().clone()));
     let pps = snapshot.pps.iter().filter(|pps| pps.namespace() == namespace);
     objects.extend(pps.map(|pps| named(pps.object(), API_VERSION, KIND)));
-    objects.extend(snapshot.pods.iter().filter_map(|pod| {
+    let pods = snapshot.pods.iter().filter_map(|pod| {
         let place = placed.get(&(pod.namespace().to_owned(), pod.name().to_owned()));
-        let mut pod = named(pod.object(), "v1", "Pod");
+        // It is copied only if it is changed.
+        let mut pod = Arc::clone(pod.shared());
         match place {
             Some(None) => return None,
             Some(Some(node)) => {
+                let pod = Arc::make_mut(&mut pod);
                 pod["spec"]["nodeName"] = node.as_str().into();
                 pod["status"] = json!({"phase": "Running"});
             }
             None => {}
         }
         if is_gone(&pod) {
+            let pod = Arc::make_mut(&mut pod);
             // Its deletion is a part of the loss.
             if let Some(metadata) = pod["metadata"].as_object_mut() {
                 metadata.remove("deletionTimestamp");
@@ -56,7 +60,8 @@ pub(super) fn of(
             }
         }
         Some(pod)
-    }));
+    });
+    let pods = pods.collect();
     let claims = snapshot.claims.iter().filter(|claim| is_here(claim));
     objects.extend(claims.map(|claim| named(claim, "v1", "PersistentVolumeClaim")));
     objects.extend(snapshot.volumes.iter().map(|volume| named(volume, "v1", "PersistentVolume")));
@@ -65,14 +70,15 @@ pub(super) fn of(
     // The first action lets happen what would happen anyway, so that it is not taken for an effect of the others.
     let mut all = vec![Action::RollOut {}];
     all.extend(actions);
-    Scenario {
+    let scenario = Scenario {
         objects,
         live: true,
         namespace: namespace.to_owned(),
         with_pps: true,
         actions: all,
         ..Scenario::default()
-    }
+    };
+    (scenario, pods)
 }
 
 /// The items of a list carry no type.
