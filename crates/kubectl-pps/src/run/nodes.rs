@@ -13,9 +13,17 @@ use crate::snapshot::{Node, Snapshot};
 ///
 /// If it cannot be read. The text names a missing right.
 pub(super) async fn read(client: &Client, name: &str) -> Result<Option<Node>, Failure> {
-    let object =
-        get(client, Right::new("get", "", "nodes").named(name), &format!("/api/v1/nodes/{name}")).await?;
-    Ok(object.and_then(Node::read))
+    let path = format!("/api/v1/nodes/{name}");
+    let failure = match get(client, Right::new("get", "", "nodes").named(name), &path).await {
+        Ok(object) => return Ok(object.and_then(Node::read)),
+        Err(failure) => failure,
+    };
+    // Who may list nodes and not get them may ask for a list of this one.
+    let path = format!("/api/v1/nodes?fieldSelector=metadata.name%3D{name}");
+    let list = get(client, Right::new("list", "", "nodes"), &path).await.map_err(|_| failure)?;
+    let items = list.unwrap_or_default()["items"].take();
+    let first = items.as_array().and_then(|items| items.first()).cloned();
+    Ok(first.and_then(Node::read))
 }
 
 /// Reads each node again that a Pod is bound to and that is not in the list: it may be newer than the list. What is not in
