@@ -32,6 +32,8 @@ pub struct Drops {
     pub ready: Vec<(String, String)>,
     /// Pods without a node that were created with what is dropped, by namespace and name: it still holds for them.
     pub pending: Vec<(String, String)>,
+    /// Pods that run and are not Ready, by namespace and name: they are recorded again once they are.
+    pub unready: Vec<(String, String)>,
     /// Pods that are bound to a node that is gone, by namespace and name: the sidecar does not record them any more.
     pub stranded: Vec<(String, String)>,
     /// Pods without a recorded state.
@@ -72,6 +74,10 @@ pub fn decide(snapshot: &Snapshot, which: Which<'_>) -> Result<Drops, Failure> {
             }
             if pod.is_some_and(|pod| pod.node().is_none() && pod.injected_from().is_some()) {
                 drops.pending.push(key);
+            } else if pod.is_some_and(|pod| {
+                pod.node().is_some() && !pod.is_ready() && !pod.is_terminating() && !snapshot.is_stranded(pod)
+            }) {
+                drops.unready.push(key);
             }
             let object = (pps.namespace().to_owned(), pps.name().to_owned());
             drops.objects.entry(object).or_default().insert(name, state);
@@ -205,6 +211,13 @@ impl Drops {
                  again: {}",
                 hand.kubectl_in(&format!("delete pod {}", pods.join(" ")), namespace),
                 them_were = if pods.len() == 1 { "it was" } else { "they were" },
+            ));
+        }
+        for pods in by_namespace(&self.unready).into_values() {
+            let (names, are, them) = words(&pods);
+            let they = if pods.len() == 1 { "it is" } else { "they are" };
+            notes.push(format!(
+                "{names} {are} bound to a node and not Ready: what is recorded of {them} is dropped until {they} Ready again"
             ));
         }
         for pods in by_namespace(&self.stranded).into_values() {

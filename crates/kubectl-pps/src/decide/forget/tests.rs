@@ -114,6 +114,22 @@ fn a_node_stands_for_all_that_was_recorded_on_it() {
 }
 
 #[test]
+fn a_pod_that_runs_and_is_not_ready_is_said_to_be_there() {
+    let mut running = pod("db-1", false, &json!({})).object().clone();
+    running["spec"]["nodeName"] = "node-1".into();
+    let mut world = snapshot();
+    world.pods = vec![Pod::read(running).unwrap()];
+    let drops = decide(&world, Which::Pods(&["db-1".to_owned()])).unwrap();
+    assert_eq!((dropped(&drops), drops.is_complete()), (vec!["db-1"], true));
+    assert_eq!(
+        drops.notes(&Hand::default()),
+        [
+            "Pod db-1 is bound to a node and not Ready: what is recorded of it is dropped until it is Ready again"
+        ]
+    );
+}
+
+#[test]
 fn nothing_is_dropped_while_it_is_not_known_whether_pods_run() {
     for what in ["list pods in namespace prod", "list persistentpodstates.apps.kruise.io in namespace prod"] {
         let mut snapshot = snapshot();
