@@ -1,14 +1,16 @@
 //! Which Pods a node stands for.
 
+use std::collections::BTreeSet;
+
 use pps_core::PodState;
 
 use super::{Goal, PodName, governing};
 use crate::Failure;
-use crate::decide::hand::Hand;
+use crate::decide::hand::{Hand, portions};
 use crate::decide::injected::{Injected, injected};
 use crate::decide::names::list;
 use crate::decide::unread;
-use crate::snapshot::{Index, Pod, Snapshot, WorkloadKey};
+use crate::snapshot::{Index, Node, Pod, Snapshot, WorkloadKey};
 
 /// The label of a node that is its name, as a rule.
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -20,6 +22,8 @@ pub struct Selected {
     pub pods: Vec<PodName>,
     /// The Pods that are there as well, and that no PersistentPodState governs: they are not moved.
     pub others: Vec<PodName>,
+    /// The Pods without a node that wait for it, and that no PersistentPodState governs any more.
+    pub unpinned: Vec<PodName>,
     /// The Pods that wait for a place that is not recorded of them any more. Whether it was this node is not known: its labels
     /// cannot be seen.
     pub unsure: Vec<PodName>,
@@ -56,12 +60,13 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Failure> {
                 place(snapshot, node, injected.as_ref(), recorded.as_ref())
             }
             (None, None) => match injected(pod, workload(), None, None) {
-                Some(injected) if requires(&injected, node) => Place::Here,
+                Some(injected) if requires(snapshot, &injected, node) => Place::Here,
                 _ => Place::Elsewhere,
             },
         };
         let list = match (place, pps) {
             (Place::Here, Some(_)) => &mut selected.pods,
+            (Place::Here, None) if pod.node().is_none() => &mut selected.unpinned,
             (Place::Here, None) => &mut selected.others,
             (Place::Unsure, _) => &mut selected.unsure,
             (Place::Elsewhere, _) => continue,
@@ -82,16 +87,13 @@ pub fn select(snapshot: &Snapshot, node: &str) -> Result<Selected, Failure> {
 
 /// Where a Pod belongs that has no node.
 fn place(snapshot: &Snapshot, node: &str, injected: Option<&Injected>, recorded: Option<&PodState>) -> Place {
-    if recorded.is_some_and(|state| state.node_name == node) {
+    let names_it = |injected: &Injected| is_named(snapshot, injected, node);
+    if recorded.is_some_and(|state| state.node_name == node) || injected.is_some_and(names_it) {
         return Place::Here;
     }
     let Some(injected) = injected.filter(|injected| !injected.required.is_empty()) else {
         return Place::Elsewhere;
     };
-    // A move that was interrupted may have changed what is recorded, and the Pod waits for the node all the same.
-    if requires(injected, node) {
-        return Place::Here;
-    }
     let is_recorded = |key: &str, value: &str| {
         recorded.and_then(|state| state.node_topology_labels.get(key)).is_some_and(|own| own == value)
     };
@@ -100,22 +102,57 @@ fn place(snapshot: &Snapshot, node: &str, injected: Option<&Injected>, recorded:
         return Place::Elsewhere;
     }
     // What it waits for is not what is recorded: a zone, of which the node may be one.
-    let Some(node) = snapshot.node(node) else { return Place::Unsure };
-    let fits = injected.required.iter().all(|one| node.label(&one.key) == Some(&one.value));
-    if fits { Place::Here } else { Place::Elsewhere }
+    match snapshot.node(node) {
+        None => Place::Unsure,
+        Some(_) if requires(snapshot, injected, node) => Place::Here,
+        Some(_) => Place::Elsewhere,
+    }
 }
 
-/// Whether what was injected into a Pod requires this node.
-fn requires(injected: &Injected, node: &str) -> bool {
-    injected.required.iter().any(|one| one.key == HOSTNAME && one.value == node)
+/// Whether what was injected into a Pod names this node by its label. A move that was interrupted may have changed what is
+/// recorded, and the Pod waits for the node all the same.
+fn is_named(snapshot: &Snapshot, injected: &Injected, node: &str) -> bool {
+    let label = snapshot.node(node).and_then(|node| node.label(HOSTNAME)).unwrap_or(node);
+    injected.required.iter().any(|one| one.key == HOSTNAME && one.value == label)
+}
+
+/// Whether this node has all that was injected into a Pod.
+fn requires(snapshot: &Snapshot, injected: &Injected, node: &str) -> bool {
+    let has = |node: &Node| injected.required.iter().all(|one| node.label(&one.key) == Some(&one.value));
+    let is_it = snapshot.node(node).is_some_and(has) && !injected.required.is_empty();
+    is_it || is_named(snapshot, injected, node)
 }
 
 impl Selected {
+    /// Whether all Pods that are there, or wait for it, are moved or run.
+    pub fn is_complete(&self) -> bool {
+        self.unpinned.is_empty() && self.unsure.is_empty()
+    }
+
     /// What the user should know of the Pods that are not moved.
     pub fn notes(&self, node: &str, goal: &Goal<'_>, hand: &Hand) -> Vec<String> {
         let mut notes = Vec::new();
         if !self.others.is_empty() {
             notes.push(format!("{}: not moved", not_governed(&self.others)));
+        }
+        let namespaces: BTreeSet<&str> =
+            self.unpinned.iter().map(|(namespace, _)| namespace.as_str()).collect();
+        for namespace in namespaces {
+            let own = self.unpinned.iter().filter(|(own, _)| own == namespace);
+            let names: Vec<&str> = own.map(|(_, pod)| pod.as_str()).collect();
+            for names in portions(&names) {
+                let (pods, wait, their, them) = if names.len() == 1 {
+                    ("Pod", "waits", "its", "it")
+                } else {
+                    ("Pods", "wait", "their", "them")
+                };
+                notes.push(format!(
+                    "{pods} {} {wait} for {node} with what was injected, and no PersistentPodState names {their} workload any more; to \
+                     have {them} created again without that: {}",
+                    names.join(", "),
+                    hand.kubectl_in(&format!("delete pod {}", names.join(" ")), namespace)
+                ));
+            }
         }
         if !self.unsure.is_empty() {
             let names: Vec<String> = self.unsure.iter().map(|(_, pod)| pod.clone()).collect();

@@ -25,7 +25,7 @@ impl Job<'_> {
             for text in &notes {
                 self.note(text);
             }
-            return Ok(if selected.unsure.is_empty() { Outcome::Well } else { Outcome::NotWell });
+            return Ok(if selected.is_complete() { Outcome::Well } else { Outcome::NotWell });
         }
         self.several(snapshot, &selected.pods, &notes).await
     }

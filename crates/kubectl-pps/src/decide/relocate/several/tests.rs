@@ -58,7 +58,7 @@ fn a_node_stands_for_the_pods_that_are_on_it_and_those_that_wait_for_it() {
     let selected = |pods: &[&str], others: &[&str]| Selected {
         pods: named(pods),
         others: named(others),
-        unsure: Vec::new(),
+        ..Selected::default()
     };
     assert_eq!(select(&world, "node-9").unwrap(), selected(&["db-0", "db-1", "db-3"], &["load-0"]));
     let waiting = super::tests::world(&[pod("db-0", None, None)], &[("db-0", "node-9")]);
@@ -68,7 +68,21 @@ fn a_node_stands_for_the_pods_that_are_on_it_and_those_that_wait_for_it() {
     let mut unpinned = waiting.clone();
     unpinned.pods = [pod("db-0", None, Some("node-9"))].into_iter().filter_map(Pod::read).collect();
     unpinned.pps.clear();
-    assert_eq!(select(&unpinned, "node-9").unwrap(), selected(&[], &["db-0"]));
+    let waits = select(&unpinned, "node-9").unwrap();
+    assert_eq!(waits, Selected { unpinned: named(&["db-0"]), ..Selected::default() });
+    assert!(!waits.is_complete());
+    assert_eq!(
+        waits.notes("node-9", &ANYWHERE, &Hand::default()),
+        [
+            "Pod db-0 waits for node-9 with what was injected, and no PersistentPodState names its workload any more; to have it \
+             created again without that: kubectl delete pod db-0 -n prod"
+        ]
+    );
+    // The label of a node may be another one than its name, and so may what is required.
+    let mut rack = unpinned.clone();
+    let node = json!({"metadata": {"name": "node-8", "labels": {"kubernetes.io/hostname": "node-9"}}});
+    rack.nodes.as_mut().unwrap().insert("node-8".into(), Node::read(node).unwrap());
+    assert_eq!(select(&rack, "node-8").unwrap().unpinned, named(&["db-0"]));
     let error = decide(&unpinned, &ANYWHERE.of(&named(&["db-0"])[0])).unwrap_err().to_string();
     assert!(error.starts_with("Pod db-0 waits for what was injected when it was created"), "{error}");
     let mut unseen = waiting;
