@@ -29,6 +29,7 @@ async fn pods_move() {
         a_pod_moves_whose_state_is_in_the_compact_form,
         a_pod_with_preferred_topologies_moves,
         what_is_in_the_way_is_said_and_nothing_is_changed,
+        an_eviction_that_is_refused_only_after_the_question_costs_no_state,
         a_move_that_was_interrupted_goes_on,
         a_move_that_is_killed_goes_on,
         a_move_beside_another_writer_overwrites_nothing,
@@ -196,6 +197,30 @@ async fn a_pod_with_preferred_topologies_moves(cluster: &Cluster) {
     let moved = run(&pool, &["move", "web-0", "--to", &to, "--yes"]).await;
     assert_eq!(moved.exit_code, 0, "{moved:?}");
     assert_on(&pool, &to, 1).await;
+}
+
+async fn an_eviction_that_is_refused_only_after_the_question_costs_no_state(cluster: &Cluster) {
+    let (pool, before) = pinned(cluster, "mv-late", 1).await;
+    let home = homes(&before)["web-0"].clone();
+    let version = cluster.control_plane.version();
+    let policy = if version >= Version::minor(21) { "policy/v1" } else { "policy/v1beta1" };
+    // The API server evicts no Pod that has two budgets, from the moment when they exist.
+    let budgets = ["one", "two"].map(|name| {
+        json!({"apiVersion": policy, "kind": "PodDisruptionBudget",
+            "metadata": {"namespace": "mv-late", "name": name},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}})
+    });
+    let meanwhile = async {
+        cluster.apply_objects(&budgets).await.unwrap();
+    };
+    let args = ["move", "web-0", "--anywhere", "--namespace", "mv-late"];
+    let answer = plugin(cluster, ADMIN).run_while(&args, meanwhile).await.unwrap();
+    assert_ne!(answer.exit_code, 0, "{answer:?}");
+    assert!(answer.stdout.contains("Pod web-0 was left alone: nothing was changed"), "{answer:?}");
+    let now = web_0(&pool).await;
+    assert_eq!(now.uid, before["web-0"].uid);
+    assert!(!now.annotations.contains_key(RECORD_ANNOTATION), "{:?}", now.annotations);
+    assert_eq!(pool.states("web").await["web-0"]["nodeName"], home);
 }
 
 async fn what_is_in_the_way_is_said_and_nothing_is_changed(cluster: &Cluster) {

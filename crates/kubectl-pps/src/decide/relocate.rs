@@ -151,6 +151,22 @@ pub struct Relocation {
 }
 
 impl Relocation {
+    /// What is other than it was shown, if this is what is decided now: somebody has changed what is recorded, or the
+    /// PersistentPodState.
+    pub fn changed(&self, now: &Self) -> Option<String> {
+        let (before, after) = (self.wish.state(self.before.as_ref()), now.wish.state(now.before.as_ref()));
+        if self.pps != now.pps {
+            return Some(format!("PersistentPodState {} governs Pod {} meanwhile", now.pps, self.pod));
+        }
+        (before != after).then(|| {
+            format!(
+                "what would be recorded of Pod {} has changed meanwhile, and is now {}",
+                self.pod,
+                describe(after.as_ref())
+            )
+        })
+    }
+
     /// What has become of the Pod since this was decided, if that makes it another move: it may have got a node while the
     /// user was asked, and is to be evicted then and not deleted.
     pub fn overtaken_by(&self, now: Option<&Pod>) -> Option<String> {
@@ -236,7 +252,12 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Decision, Fa
     let present = pod.map(|pod| Present {
         uid: pod.uid().to_owned(),
         node: pod.node().map(str::to_owned),
-        removal: if is_there(pod) { Removal::Stay } else { removal(pod, successor.as_ref()) },
+        removal: if is_there(pod) {
+            Removal::Stay
+        } else {
+            let is_former = next.as_ref().is_some_and(Next::is_of_former_template);
+            removal(pod, successor.as_ref().filter(|_| !is_former), &wish)
+        },
         is_left_over,
         is_recorded: pod.node().is_some() && !is_exempt(pod),
         is_ready: pod.is_ready(),
@@ -258,7 +279,7 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Decision, Fa
     })))
 }
 
-fn removal(pod: &Pod, successor: Option<&Value>) -> Removal {
+fn removal(pod: &Pod, successor: Option<&Value>, wish: &Wish) -> Removal {
     if pod.is_terminating() {
         Removal::None
     } else if pod.node().is_some() {
@@ -266,7 +287,17 @@ fn removal(pod: &Pod, successor: Option<&Value>) -> Removal {
     } else {
         // A Pod that was created after the state had been changed may wait for a node. Its successor would be the same.
         let affinity = |pod: &Value| pod["spec"]["affinity"]["nodeAffinity"].clone();
-        let is_same = successor.is_some_and(|successor| affinity(successor) == affinity(pod.object()));
+        let has_dropped = |successor: &Value| {
+            let keys = wish.spec.persistent_pod_annotations.iter().map(|annotation| annotation.key.as_str());
+            let is_dropped = |key: &str| {
+                let own = pod.annotation(key);
+                own.is_some() && own != successor["metadata"]["annotations"][key].as_str()
+            };
+            wish.drop_annotations && pod.injected_from().is_some() && keys.into_iter().any(is_dropped)
+        };
+        let is_same = successor.is_some_and(|successor| {
+            affinity(successor) == affinity(pod.object()) && !has_dropped(successor)
+        });
         if is_same { Removal::None } else { Removal::Delete }
     }
 }

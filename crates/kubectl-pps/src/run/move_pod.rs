@@ -19,7 +19,9 @@ use crate::args::{Connection, Move};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
 use crate::decide::hand::Hand;
-use crate::decide::relocate::{Decision, Destination, Goal, PodName, Removal, decide, select};
+use crate::decide::relocate::{
+    Also, Decision, Destination, Goal, PodName, Present, Relocation, Removal, also, decide, select,
+};
 use crate::print::plan::titled;
 use crate::print::{Terminal, printable};
 use crate::snapshot::{Node, Scope, Snapshot};
@@ -72,6 +74,10 @@ enum Carried {
     Out(Outcome),
     /// Nothing was written: the Pod has changed so that this is another move.
     Overtaken(String),
+}
+
+fn overtaken(what: &str) -> Failure {
+    Failure::Refused(format!("{what}: nothing was changed; run the command again"))
 }
 
 /// Does this until the user presses Ctrl-C.
@@ -164,16 +170,65 @@ impl Job<'_> {
             self.terminal.say("nothing was changed");
             return Ok(Outcome::NotWell);
         }
+        let now = match self.again(&mover).await? {
+            Also::Go(now) => now,
+            Also::Skip(text) => {
+                self.print(&text)?;
+                return Ok(Outcome::Well);
+            }
+        };
+        let mover = Mover::new(self, snapshot, &now);
         match until_interrupted(self.carry_out(&mover)).await {
             Ok(Carried::Out(outcome)) => Ok(outcome),
-            Ok(Carried::Overtaken(what)) => {
-                Err(Failure::Refused(format!("{what}: nothing was changed; run the command again")))
-            }
+            Ok(Carried::Overtaken(what)) => Err(overtaken(&what)),
             Err(Failure::Refused(text)) if text == INTERRUPTED => {
-                Err(Failure::Refused(format!("{text}: the same command goes on")))
+                Err(Failure::Refused(format!("{text}: {}", self.how_to_go_on(&mover).await)))
             }
             Err(failure) => Err(failure),
         }
+    }
+
+    /// What the user can do after an interrupt. A Pod that is gone needs nothing more: the same command would evict the next one.
+    async fn how_to_go_on(&self, mover: &Mover<'_>) -> String {
+        let Relocation { namespace, pod, present, .. } = mover.relocation;
+        let now = mover.read_pod().await;
+        let is_gone = |present: &Present| {
+            let is_other = |now: &serde_json::Value| {
+                now["metadata"]["uid"] != *present.uid || now["metadata"]["deletionTimestamp"].is_string()
+            };
+            // What is recorded is changed before the Pod is removed, unless something else removes it.
+            let is_removed =
+                matches!(present.removal, Removal::Evict | Removal::Delete) && !present.is_stranded;
+            is_removed && now.as_ref().is_ok_and(|now| now.as_ref().is_none_or(is_other))
+        };
+        if present.as_ref().is_some_and(is_gone) {
+            let explain = self.hand.pps(&format!("explain {pod}"), namespace);
+            return format!(
+                "Pod {pod} has been removed, and its successor starts by itself; to see where: {explain}"
+            );
+        }
+        "the same command goes on".to_owned()
+    }
+
+    /// Decides again and asks again whether the Pod may be evicted, since the answer may have come long after the question.
+    async fn again(&self, mover: &Mover<'_>) -> Result<Also, Failure> {
+        let shown = mover.relocation;
+        if self.args.consent.yes {
+            return Ok(Also::Go(Box::new(shown.clone())));
+        }
+        if let Some(what) = mover.overtaken().await? {
+            return Err(overtaken(&what));
+        }
+        let snapshot = self.read().await?;
+        let decision = decide(&snapshot, &self.goal().of(&shown.name()));
+        let also = also(shown, decision, self.args.force)?;
+        if let Also::Go(now) = &also {
+            if let Some(what) = shown.changed(now) {
+                return Err(overtaken(&what));
+            }
+            Mover::new(self, &snapshot, now).check(&[], Duration::ZERO).await?;
+        }
+        Ok(also)
     }
 
     /// Does all that has to be written, and waits.

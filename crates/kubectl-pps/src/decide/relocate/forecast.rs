@@ -10,6 +10,9 @@ use crate::decide::landing::Landing;
 use crate::decide::placement::{Nodes, unbound};
 use crate::snapshot::{Index, Pod, Snapshot, Workload, WorkloadKey};
 
+/// The label of a Pod that names the template from which it was made.
+const REVISION: &str = "controller-revision-hash";
+
 /// What the scheduler would do with a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forecast {
@@ -40,6 +43,7 @@ pub(super) struct Next<'a> {
     pod: &'a Pod,
     own: Value,
     selector: Option<&'a Value>,
+    workload: Option<&'a Workload>,
 }
 
 impl<'a> Next<'a> {
@@ -47,7 +51,15 @@ impl<'a> Next<'a> {
         let workload =
             pod.owner().and_then(|(owner, _)| index.workload(&WorkloadKey::of(pod.namespace(), &owner)));
         let selector = workload.map(|workload| &workload.object()["spec"]["selector"]);
-        Self { pod, own: own(workload, pod, spec, before), selector }
+        Self { pod, own: own(workload, pod, spec, before), selector, workload }
+    }
+
+    /// Whether the Pod was made from another template than its successor will be.
+    pub(super) fn is_of_former_template(&self) -> bool {
+        let workload = self.workload.filter(|workload| !is_held_back(workload, self.pod));
+        let newest = workload.and_then(|workload| workload.object()["status"]["updateRevision"].as_str());
+        let own = self.pod.object()["metadata"]["labels"][REVISION].as_str();
+        newest.zip(own).is_some_and(|(newest, own)| newest != own)
     }
 
     /// The Pod as the policy lets it pass with this state.

@@ -3,6 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::snapshot::{Node, Pps, Scope, Unseen, Workload};
 
+mod again;
+
 const HOST: &str = "kubernetes.io/hostname";
 
 fn node(name: &str, zone: &str) -> Node {

@@ -34,7 +34,7 @@ pub(super) async fn read_pod(client: &Client, namespace: &str, name: &str) -> Re
 
 /// Moves one Pod.
 pub(super) struct Mover<'a> {
-    client: &'a Client,
+    pub(super) client: &'a Client,
     pub(super) terminal: &'a Terminal,
     /// How the commands are written that an answer names.
     pub(super) hand: &'a Hand,
@@ -159,10 +159,15 @@ impl<'a> Mover<'a> {
         }
     }
 
+    /// What has become of the Pod since the move was decided, if that makes it another move.
+    pub(super) async fn overtaken(&self) -> Result<Option<String>, Failure> {
+        let now = self.read_pod().await?.and_then(Pod::read);
+        Ok(self.relocation.overtaken_by(now.as_ref()))
+    }
+
     /// Does all that has to be written. Returns what has become of the Pod if nothing was written, since that is another move.
     pub(super) async fn write(&self) -> Result<Option<String>, Failure> {
-        let now = self.read_pod().await?.and_then(Pod::read);
-        if let Some(what) = self.relocation.overtaken_by(now.as_ref()) {
+        if let Some(what) = self.overtaken().await? {
             return Ok(Some(what));
         }
         // A node may have come back while the user was asked, and what runs on it is not to be given up.

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::mover::{Mover, PERIOD};
 use crate::decide::relocate::{Relocation, Removal, brought_back, has_address};
 use crate::print::{Role, printable};
+use crate::run::nodes;
 use crate::snapshot::Pod;
 use crate::{Failure, Outcome};
 
@@ -56,6 +57,10 @@ impl Mover<'_> {
             } else {
                 unschedulable = None;
             }
+            let is_left = pod.as_ref().is_some_and(|pod| successor.is_none() && !pod.is_terminating());
+            if self.is_stranded() && is_left {
+                self.refuse_if_node_is_back().await?;
+            }
             if Instant::now() >= deadline {
                 return Err(Failure::Refused(self.timed_out(pod.as_ref(), successor.is_some(), timeout)));
             }
@@ -68,6 +73,20 @@ impl Mover<'_> {
             }
             sleep(PERIOD).await;
         }
+    }
+
+    /// Fails if the node exists again, so that Kubernetes leaves the Pod on it. A budget may have refused its eviction.
+    async fn refuse_if_node_is_back(&self) -> Result<(), Failure> {
+        let Relocation { namespace, pod, present, .. } = self.relocation;
+        let Some(node) = present.as_ref().and_then(|present| present.node.as_deref()) else { return Ok(()) };
+        if !matches!(nodes::read(self.client, node).await, Ok(Some(_))) {
+            return Ok(());
+        }
+        let back = self.hand.pps(&format!("move {pod} --to {node}"), namespace);
+        Err(Failure::Refused(format!(
+            "node {node} has come back, and Pod {pod} is still on it; to call the move off, so that it is recorded again: {back}; to \
+             evict it: run the same command again"
+        )))
     }
 
     /// The recorded annotations that the new Pod should have.
