@@ -219,7 +219,7 @@ pub enum Command {
     ///
     /// Shows where the Pods may go, asks, and shows where they have started. Without a destination, it names the nodes that could take
     /// the Pod. Several Pods are moved one after the other, those that do not run first, which are waited for at the end. Of several,
-    /// a Ready Pod is evicted only when all other Pods of its workload are Ready; if they are not in time, it is left alone, and
+    /// a Ready Pod is evicted only when all other Pods of its workload are Ready and recorded; if they are not in time, it is left alone, and
     /// named. Ends at the first Ready Pod that was evicted and gets no node. It names the command that goes on.
     #[command(after_help = examples::MOVE)]
     Move(Move),

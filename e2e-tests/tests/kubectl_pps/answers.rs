@@ -8,7 +8,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use super::{explain, pin, status, watch, watch_lost};
+use super::{explain, move_several, pin, status, watch, watch_lost};
 use crate::support::{self, Pool, TIMEOUT, list, wait_for_review};
 
 /// A user who may read the objects of one namespace, and nothing else.
@@ -50,6 +50,7 @@ async fn half_an_installation_is_noticed() {
     status::nothing_is_recorded_without_a_sidecar(&cluster).await;
     explain::a_refused_pod_is_explained(&cluster).await;
     pin::an_object_that_nobody_deletes_is_named(&cluster).await;
+    move_several::no_place_is_given_up_while_nobody_records(&cluster).await;
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
     for args in [&["status"][..], &["status", "-A"], &["explain", "db-0"], &["watch"]] {
         let answer = plugin(&cluster, "admin").run(args).await.unwrap();

@@ -96,6 +96,31 @@ async fn the_pods_of_a_lost_node_move(cluster: &Cluster) {
     );
 }
 
+/// Without a sidecar, the Pod that has moved is not recorded again: the next one keeps its place.
+pub(super) async fn no_place_is_given_up_while_nobody_records(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "mv-alone", 2, 1).await;
+    let pods = cluster.run_stateful_set(&pool.stateful_set("web", 2)).await.unwrap();
+    pool.object("web", &required("web", &[HOSTNAME])).await;
+    let state = |pod: &str| {
+        let node = pods[pod].node.as_deref().unwrap();
+        json!({"nodeName": node, "nodeTopologyLabels": {HOSTNAME: node}})
+    };
+    let states = json!({"status": {"podStates": {"web-0": state("web-0"), "web-1": state("web-1")}}});
+    let objects = cluster.pps_api(pool.namespace);
+    objects.patch_status("web", &PatchParams::default(), &Patch::Merge(&states)).await.unwrap();
+
+    let args = ["move", "web-0", "web-1", "--anywhere", "--timeout", "6s", "--yes"];
+    let moved = run(&pool, &args).await;
+    assert_eq!(moved.exit_code, 1, "{moved:?}");
+    let said = moved.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = "Pod web-0 is not recorded after 6 s, and Pod web-1 of the same StatefulSet was left alone until it is; to \
+                    find out why it is not: kubectl pps check";
+    assert!(said.contains(expected), "{said}");
+    assert!(moved.stdout.ends_with("Moved 1 Pod; 1 Pod was left where it is\n"), "{moved:?}");
+    assert_eq!(pool.ready("web", 2).await["web-1"].uid, pods["web-1"].uid);
+    assert_eq!(pool.states("web").await["web-1"], state("web-1"));
+}
+
 async fn what_was_recorded_on_a_lost_node_is_forgotten(cluster: &Cluster) {
     let (pool, before) = crowded(cluster, "fg-lost", 1, 0).await;
     lose(&pool, "fg-lost-0").await;

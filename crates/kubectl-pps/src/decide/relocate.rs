@@ -20,7 +20,8 @@ use self::governing::{governing, is_exempt_by_template};
 pub use self::landed::{brought_back, has_address};
 pub use self::select::{Selected, not_governed, select};
 pub use self::several::{
-    Also, Goal, PodName, Progress, Several, Stage, Stuck, also, awaited, decide_all, held_up, stuck,
+    Also, Goal, PodName, Progress, Several, Stage, Stuck, Wait, also, awaited, decide_all, held_up, stuck,
+    unrecorded,
 };
 pub use self::show::describe;
 use crate::Failure;

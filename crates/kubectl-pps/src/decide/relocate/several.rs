@@ -7,7 +7,7 @@ mod stuck;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-pub use self::peers::{awaited, held_up};
+pub use self::peers::{Wait, awaited, held_up, unrecorded};
 pub use self::progress::{Progress, Stage};
 pub use self::stuck::{Stuck, stuck};
 
@@ -248,7 +248,10 @@ impl Several {
             (false, false) => {}
         }
         if self.moves.iter().any(Relocation::is_serving) {
-            steps.push("a Ready Pod is evicted only when all other Pods of its workload are Ready".into());
+            steps.push(
+                "a Ready Pod is evicted only when all other Pods of its workload are Ready and recorded"
+                    .into(),
+            );
         }
         steps
     }

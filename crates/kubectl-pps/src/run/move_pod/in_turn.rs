@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::mover::{Mover, PERIOD, read_pod};
 use super::{Carried, Job, until_interrupted};
 use crate::decide::relocate::{
-    Also, Progress, Relocation, Several, Stage, also, awaited, decide, held_up, stuck,
+    Also, Progress, Relocation, Several, Stage, Wait, also, awaited, decide, held_up, stuck, unrecorded,
 };
 use crate::print::printable;
 use crate::run::states::TRIES;
@@ -36,6 +36,15 @@ enum Next {
     Left(String),
     /// Nothing was written: the Pod has changed so that this is another move.
     Overtaken(String),
+}
+
+/// The Pods that a Pod waits for before it is evicted, and for what.
+fn peers(snapshot: &Snapshot, now: &Relocation) -> Option<(Wait, Vec<String>)> {
+    if !now.is_serving() {
+        return None;
+    }
+    let all = [(Wait::Ready, awaited(snapshot, now)), (Wait::Recorded, unrecorded(snapshot, now))];
+    all.into_iter().find(|(_, pods)| !pods.is_empty())
 }
 
 impl Job<'_> {
@@ -116,20 +125,17 @@ impl Job<'_> {
                 Err(failure) => return Err(failure),
             };
             // It may have become Ready meanwhile.
-            let peers = if now.is_serving() { awaited(&snapshot, &now) } else { Vec::new() };
-            if peers.is_empty() {
-                break (snapshot, now);
-            }
+            let Some((wait, peers)) = peers(&snapshot, &now) else { break (snapshot, now) };
             progress.awaits(number, &peers);
             if has_held_up {
-                return Ok(Next::Left(held_up(&now, &peers, None)));
+                return Ok(Next::Left(self.left(&now, wait, &peers, None)));
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(Next::Left(held_up(&now, &peers, Some(self.args.timeout.as_secs()))));
+                return Ok(Next::Left(self.left(&now, wait, &peers, Some(self.args.timeout.as_secs()))));
             }
             if deadline.is_none() {
                 let (pods, are) = if peers.len() == 1 { ("Pod", "is") } else { ("Pods", "are") };
-                let text = format!("waiting until {pods} {} {are} Ready …", peers.join(", "));
+                let text = format!("waiting until {pods} {} {are} {} …", peers.join(", "), wait.as_str());
                 self.terminal.say(&printable(&text));
             }
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.args.timeout);
@@ -157,6 +163,15 @@ impl Job<'_> {
                     _ => Next::Elsewhere,
                 })
             }
+        }
+    }
+
+    /// Why a Pod was left alone.
+    fn left(&self, now: &Relocation, wait: Wait, peers: &[String], seconds: Option<u64>) -> String {
+        let why = held_up(now, wait, peers, seconds);
+        match wait {
+            Wait::Ready => why,
+            Wait::Recorded => format!("{why}; to find out why it is not: {}", self.hand.check()),
         }
     }
 

@@ -27,7 +27,8 @@ impl Job<'_> {
             }
             return Ok(if selected.is_complete() { Outcome::Well } else { Outcome::NotWell });
         }
-        self.several(snapshot, &selected.pods, &notes).await
+        let outcome = self.several(snapshot, &selected.pods, &notes).await?;
+        Ok(if selected.is_complete() { outcome } else { Outcome::NotWell })
     }
 
     /// Moves these Pods. `notes` are said beside the plan.

@@ -44,7 +44,9 @@ impl Mover<'_> {
                     continue;
                 }
             };
-            let successor = pod.as_ref().filter(|pod| former.is_none_or(|former| former.uid != pod.uid()));
+            // One that has ended, and that a finalizer keeps, is no successor.
+            let is_other = |pod: &&Pod| former.is_none_or(|former| former.uid != pod.uid());
+            let successor = pod.as_ref().filter(is_other).filter(|pod| !pod.is_finished());
             if let Some(successor) = successor.filter(|pod| pod.node().is_some()) {
                 return self.landed(&self.with_address(successor, deadline).await);
             }

@@ -1,9 +1,10 @@
-//! Which Pods have to be Ready before a Ready one of their workload is evicted.
+//! Which Pods have to be Ready, and recorded, before a Ready one of their workload is evicted.
 
 use pps_core::demand::{Demand, Naming, Wanted};
 use pps_core::workload::ordinal;
+use pps_core::{RECORD_ANNOTATION, forbids_recording};
 
-use super::super::governing::may_come;
+use super::super::governing::{is_exempt_by_template, may_come};
 use crate::decide::names::list;
 use crate::decide::relocate::Relocation;
 use crate::snapshot::{Index, Pod, Snapshot, WorkloadKey};
@@ -31,6 +32,27 @@ pub fn awaited(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
     names
 }
 
+/// The other Pods that are Ready, and whose nodes are not recorded: the sidecar is late, or does not run. If it does not run,
+/// a workload would lose the place of one Pod after the other. A Pod that somebody wants not to be recorded is none of them.
+pub fn unrecorded(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
+    let index = Index::of(snapshot);
+    let Some(pps) = index.governing(&next.workload) else { return Vec::new() };
+    let is_late = |pod: &&Pod| {
+        let is_exempt = pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording)
+            || is_exempt_by_template(&index, pod);
+        // What cannot be read is told elsewhere.
+        let has_none =
+            pps.state(pod.name()).is_ok_and(|state| state.is_none_or(|state| state.node_name.is_empty()));
+        pod.is_ready() && !pod.is_terminating() && !is_exempt && has_none
+    };
+    let late = index.pods_of(&next.workload).iter().filter(|pod| is_late(pod));
+    let mut names: Vec<String> =
+        late.map(|pod| pod.name().to_owned()).filter(|name| *name != next.pod).collect();
+    names.sort_by_key(|name| (ordinal(&next.workload.name, name), name.clone()));
+    names.truncate(MOST);
+    names
+}
+
 /// The Pods that a workload wants and that do not exist. Not known of one that was not read.
 fn missing(index: &Index<'_>, key: &WorkloadKey) -> Vec<String> {
     let Some(workload) = index.workload(key) else { return Vec::new() };
@@ -47,14 +69,34 @@ fn missing(index: &Index<'_>, key: &WorkloadKey) -> Vec<String> {
         .collect()
 }
 
+/// What other Pods have to be before a Ready one is evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Ready.
+    Ready,
+    /// Recorded.
+    Recorded,
+}
+
+impl Wait {
+    /// As a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "Ready",
+            Self::Recorded => "recorded",
+        }
+    }
+}
+
 /// Why a Pod was left alone, after so many seconds if it was waited for.
-pub fn held_up(next: &Relocation, awaited: &[String], seconds: Option<u64>) -> String {
+pub fn held_up(next: &Relocation, wait: Wait, awaited: &[String], seconds: Option<u64>) -> String {
     let (pods, are) = if awaited.len() == 1 { ("Pod", "is") } else { ("Pods", "are") };
     let they = if awaited.len() == 1 { "it is" } else { "they are" };
     let after = seconds.map(|seconds| format!(" after {seconds} s")).unwrap_or_default();
     format!(
-        "{pods} {} {are} not Ready{after}, and Pod {} of the same {} was left alone until {they}",
+        "{pods} {} {are} not {}{after}, and Pod {} of the same {} was left alone until {they}",
         list(awaited, "and"),
+        wait.as_str(),
         next.pod,
         next.workload.kind
     )
@@ -110,15 +152,34 @@ mod tests {
     }
 
     #[test]
+    fn a_ready_pod_waits_until_what_was_moved_before_is_recorded_again() {
+        let pods = ["db-0", "db-1", "db-2"].map(|name| pod(name, Some("node-1"), None));
+        let late = |pods: &[serde_json::Value], states: &[(&str, &str)]| {
+            unrecorded(&world(pods, states), &relocation(&world(pods, states), "db-0"))
+        };
+        assert_eq!(
+            late(&pods, &[("db-1", "node-1"), ("db-2", "node-1")]),
+            [""; 0],
+            "its own state goes anyway"
+        );
+        assert_eq!(late(&pods, &[("db-0", "node-1"), ("db-2", "node-1")]), ["db-1"]);
+        // It is waited for until it is Ready, and nobody wants that one recorded.
+        let mut exempt = pods.clone();
+        exempt[1] = not_ready(exempt[1].clone());
+        exempt[2]["metadata"]["annotations"][RECORD_ANNOTATION] = "false".into();
+        assert_eq!(late(&exempt, &[]), [""; 0]);
+    }
+
+    #[test]
     fn who_is_left_alone_is_told_for_whom() {
         let next = relocation(&world(&[pod("db-0", Some("node-1"), None)], &[]), "db-0");
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert_eq!(
-            held_up(&next, &names(&["db-1"]), Some(4)),
+            held_up(&next, Wait::Ready, &names(&["db-1"]), Some(4)),
             "Pod db-1 is not Ready after 4 s, and Pod db-0 of the same StatefulSet was left alone until it is"
         );
         assert_eq!(
-            held_up(&next, &names(&["db-1", "db-2"]), None),
+            held_up(&next, Wait::Ready, &names(&["db-1", "db-2"]), None),
             "Pods db-1 and db-2 are not Ready, and Pod db-0 of the same StatefulSet was left alone until they are"
         );
     }

@@ -226,7 +226,7 @@ fn the_plan_says_what_is_done_and_in_which_order() {
         [
             "the recorded nodes and their labels are dropped until the Pods are Ready again; recorded annotations stay",
             "Pods that have a node are evicted, the others deleted, and created again",
-            "a Ready Pod is evicted only when all other Pods of its workload are Ready",
+            "a Ready Pod is evicted only when all other Pods of its workload are Ready and recorded",
         ]
     );
     let hand = Hand::default();
