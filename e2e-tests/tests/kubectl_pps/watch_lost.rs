@@ -172,7 +172,7 @@ async fn next(lines: &mut Lines<BufReader<impl AsyncRead + Unpin>>, expected: &s
     line.unwrap_or_else(|_| panic!("no line with {expected:?}")).unwrap().unwrap_or_default()
 }
 
-/// A poll that fails, in part or as a whole, shows no Pod as deleted, and is told once, as is its end.
+/// A poll that fails, partly or completely, shows no Pod as deleted. It is reported once, and so is its end.
 pub(super) async fn goes_on_when_a_poll_has_failed(cluster: &Cluster) {
     let pool = pool(cluster, "watch-polls").await;
     let lists = [

@@ -18,7 +18,7 @@ pub(super) async fn read(client: &Client, name: &str) -> Result<Option<Node>, Fa
         Ok(object) => return Ok(object.and_then(Node::read)),
         Err(failure) => failure,
     };
-    // Who may list nodes and not get them may ask for a list of this one.
+    // A user who may list nodes, but not get them, may list this one.
     let path = format!("/api/v1/nodes?fieldSelector=metadata.name%3D{name}");
     let list = get(client, Right::new("list", "", "nodes"), &path).await.map_err(|_| failure)?;
     let items = list.unwrap_or_default()["items"].take();

@@ -18,7 +18,7 @@ pub(super) fn advice(
     advice
 }
 
-/// Pods that wait for what was injected into them and of which nothing is recorded: their successors get nothing injected.
+/// Pods without a recorded state that wait because of an injected one: their successors get nothing injected.
 fn injected(pods: &[PodForecast], hand: &Hand) -> Vec<Advice> {
     let injected = pods.iter().filter(|pod| pod.is_injected_only);
     let mut namespaces: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

@@ -101,7 +101,7 @@ fn place(snapshot: &Snapshot, node: &str, injected: Option<&Injected>, recorded:
     if requires_other || injected.required.iter().all(|one| is_recorded(&one.key, &one.value)) {
         return Place::Elsewhere;
     }
-    // What it waits for is not what is recorded: a zone, of which the node may be one.
+    // It does not wait for the recorded place, but for a zone, for example, in which the node may be.
     match snapshot.node(node) {
         None => Place::Unsure,
         Some(_) if requires(snapshot, injected, node) => Place::Here,

@@ -204,7 +204,7 @@ fn lost_node(status: &Status, hand: &Hand) -> Option<Advice> {
     Some(Advice { text, command })
 }
 
-/// Nothing but to create them again helps Pods that wait for a node that is gone, and of which nothing is recorded any more.
+/// Pods that wait for a node that is gone, and whose states are not recorded any more: they have to be created again.
 fn left_behind(status: &Status, hand: &Hand) -> Option<Advice> {
     let is_meant = |row: &&Row| {
         let waits = row.drift.iter().any(|drift| drift.kind == DriftKind::NodeGone);

@@ -50,7 +50,7 @@ impl Job<'_> {
         for text in notes {
             self.note(text);
         }
-        // Who empties a node wants what can go to go. Who names Pods wants these.
+        // A user who empties a node wants to move as many Pods as possible. A user who names Pods wants all of them moved.
         let leaves_some = self.args.node.is_some() && plan.may_leave_some();
         if let Some(refusal) = plan.refusal(&goal, &self.hand).filter(|_| !leaves_some) {
             return Err(refusal);

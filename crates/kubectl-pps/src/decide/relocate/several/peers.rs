@@ -40,7 +40,7 @@ pub fn unrecorded(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
     let is_late = |pod: &&Pod| {
         let is_exempt = pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording)
             || is_exempt_by_template(&index, pod);
-        // What cannot be read is told elsewhere.
+        // A state that cannot be read is reported elsewhere.
         let has_none =
             pps.state(pod.name()).is_ok_and(|state| state.is_none_or(|state| state.node_name.is_empty()));
         pod.is_ready() && !pod.is_terminating() && !is_exempt && has_none

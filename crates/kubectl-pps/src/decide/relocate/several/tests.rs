@@ -164,7 +164,7 @@ fn pods_that_do_not_run_are_moved_first_and_each_takes_room_for_the_next() {
     let expected = "nothing was changed\nto move the others: kubectl pps move db-3 db-1 db-0 --anywhere -n prod --context blue";
     assert!(refusal.to_string().ends_with(expected), "{refusal}");
     assert_eq!(refusal.exit_code(), 1);
-    // Who empties a node is told which Pods stay.
+    // A user who empties a node is told which Pods stay.
     assert!(plan.may_leave_some());
     assert_eq!(plan.question(), "Move these 3 Pods, and leave 1 where it is?");
     assert_eq!(plan.outcome(), Outcome::NotWell);
