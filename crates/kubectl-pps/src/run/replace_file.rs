@@ -12,8 +12,20 @@ enum Target {
     Nothing,
     /// A regular file, here: links are followed.
     File(PathBuf),
-    /// A device or a pipe, such as `/dev/stdout`. It is never replaced by a file.
+    /// A terminal or a pipe, such as `/dev/stdout`. It is never replaced by a file.
     Stream,
+}
+
+/// Whether bytes are written to it one after the other. A disk is none: that would destroy what is on it.
+#[cfg(unix)]
+fn is_stream(found: fs::FileType) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    found.is_char_device() || found.is_fifo()
+}
+
+#[cfg(not(unix))]
+fn is_stream(_: fs::FileType) -> bool {
+    true
 }
 
 impl Target {
@@ -21,7 +33,8 @@ impl Target {
         match fs::metadata(file) {
             Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
             Ok(found) if found.is_file() => Ok(Self::File(fs::canonicalize(file)?)),
-            Ok(_) => Ok(Self::Stream),
+            Ok(found) if is_stream(found.file_type()) => Ok(Self::Stream),
+            Ok(_) => Err(io::Error::other("it is neither a file nor a stream")),
             Err(_) if fs::symlink_metadata(file).is_ok() => {
                 Err(io::Error::new(io::ErrorKind::NotFound, "it is a link to a file that does not exist"))
             }
@@ -166,6 +179,22 @@ mod tests {
         check_absent(Path::new("/dev/null")).unwrap();
         write_file(Path::new("/dev/null"), "x", true).unwrap();
         assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_neither_a_file_nor_a_stream_is_refused() {
+        let folder = folder("socket");
+        let socket = folder.join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for overwrite in [false, true] {
+            let error = write_file(&socket, "x", overwrite).unwrap_err().to_string();
+            assert!(error.ends_with("it is neither a file nor a stream"), "{error}");
+        }
+        assert!(check_absent(&socket).is_err());
+        let error = write_file(&folder, "x", true).unwrap_err().to_string();
+        assert!(error.starts_with("cannot write "), "{error}");
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
