@@ -243,9 +243,9 @@ mod tests {
             [(REQUIRED_TOPOLOGY, MAX_TOPOLOGY_KEYS), (PREFERRED_TOPOLOGY, 64), (POD_ANNOTATIONS, 128)]
         {
             let start = std::time::Instant::now();
-            let error = asked(&[(AUTO_GENERATE, "true"), (annotation, &list(64_000))]).unwrap_err();
-            assert_eq!(error, format!("annotation {annotation} lists 64000 keys; list at most {limit}"));
-            // Comparing each key with all others takes minutes.
+            let error = asked(&[(AUTO_GENERATE, "true"), (annotation, &list(128_000))]).unwrap_err();
+            assert_eq!(error, format!("annotation {annotation} lists 128000 keys; list at most {limit}"));
+            // Room for a busy machine: comparing each key with all others takes far longer.
             assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
             assert!(asked(&[(AUTO_GENERATE, "true"), (annotation, &list(limit))]).is_ok());
         }

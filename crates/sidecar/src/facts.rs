@@ -188,7 +188,7 @@ mod tests {
         let start = Instant::now();
         let keys = (0..120_000).map(|number| format!("k{number:05}"));
         assert_eq!(keys.filter(|key| node.label(key).is_some()).count(), 60_000);
-        // Comparing each key with all labels takes minutes.
+        // Room for a busy machine: comparing each key with all labels takes far longer.
         assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     }
 }
