@@ -57,6 +57,9 @@ pub struct ControlPlane {
 
 impl ControlPlane {
     /// Starts everything and waits until the API server is ready.
+    ///
+    /// A program that ends meanwhile, because its port was taken or because the machine is so busy that it gave up, is
+    /// started again, as a kubelet would do.
     pub async fn start(supervisor: Arc<Supervisor>, options: Options) -> Result<Self> {
         // This fails if a provider is installed already. All callers install ring.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -64,6 +67,7 @@ impl ControlPlane {
         let version = binaries.kubernetes_version()?;
         let credentials = Credentials::write(supervisor.folder(), &options.users)?;
         let _turn = STARTING.acquire().await?;
+        let deadline = Instant::now() + options.timeout;
         let mut attempt = 1;
         loop {
             let flags = Flags {
@@ -76,7 +80,7 @@ impl ControlPlane {
             let url = format!("https://127.0.0.1:{}", flags.api_port);
             credentials.write_kubeconfig(&url, ADMIN, credentials.token(ADMIN)?)?;
             let specs = flags.specs(&binaries)?;
-            match bring_up(&supervisor, &specs, &flags, &credentials, &url).await {
+            match bring_up(&supervisor, &specs, &flags, &credentials, (&url, deadline)).await {
                 Ok(admin) => {
                     let etcd_url = format!("http://127.0.0.1:{}", flags.etcd_port);
                     return Ok(Self {
@@ -90,8 +94,8 @@ impl ControlPlane {
                         admin,
                     });
                 }
-                Err(error) if attempt < 3 && a_port_was_taken(&supervisor) => {
-                    tracing::warn!("starting again with other ports: {error:#}");
+                Err(error) if attempt < 3 && Instant::now() < deadline => {
+                    tracing::warn!("starting again: {error:#}");
                     attempt += 1;
                     tear_down(&supervisor, &specs).await?;
                 }
@@ -256,9 +260,8 @@ async fn bring_up(
     specs: &[Spec],
     flags: &Flags<'_>,
     credentials: &Credentials,
-    url: &str,
+    (url, deadline): (&str, Instant),
 ) -> Result<Client> {
-    let deadline = Instant::now() + flags.options.timeout;
     let left = || deadline.saturating_duration_since(Instant::now());
     let mut rest = Vec::new();
     for spec in specs {
@@ -270,6 +273,7 @@ async fn bring_up(
             program::API_SERVER => {
                 supervisor.spawn(spec.clone())?;
             }
+            _ if !flags.options.controllers => {}
             _ => rest.push(spec.clone()),
         }
     }
@@ -279,9 +283,13 @@ async fn bring_up(
     for spec in &rest {
         supervisor.spawn(spec.clone())?;
     }
+    let spawned = Instant::now();
     wait_until_ready(supervisor, &admin, left()).await?;
     for spec in rest {
-        // They exit after some seconds without an API server. On a busy machine it may take longer to start.
+        // They exit after ten seconds without an API server. On a busy machine it may take longer to start.
+        if spawned.elapsed() > Duration::from_secs(7) {
+            supervisor.kill(&spec.name).await?;
+        }
         if !supervisor.status(&spec.name)?.running {
             supervisor.spawn(spec)?;
         }
@@ -344,12 +352,6 @@ async fn wait_until_ready(supervisor: &Supervisor, admin: &Client, timeout: Dura
         }
         (None, Ok(())) => Ok(()),
     }
-}
-
-fn a_port_was_taken(supervisor: &Supervisor) -> bool {
-    [program::ETCD, program::API_SERVER]
-        .iter()
-        .any(|name| supervisor.log_tail(name, 30).contains("address already in use"))
 }
 
 async fn tear_down(supervisor: &Supervisor, specs: &[Spec]) -> Result<()> {

@@ -106,7 +106,7 @@ impl Supervisor {
     /// Sends SIGKILL to the named program and waits until it has ended.
     pub async fn kill(&self, name: &str) -> Result<ProcessStatus> {
         self.signal(name, Signal::SIGKILL)?;
-        self.wait_exit(name, Duration::from_secs(10)).await
+        self.wait_exit(name, Duration::from_mins(1)).await
     }
 
     /// The file with the named program's output.

@@ -202,7 +202,15 @@ impl World {
 fn enter(root: &Path) -> io::Result<File> {
     let path = root.join("lock");
     loop {
-        fs::create_dir_all(root)?;
+        match fs::create_dir_all(root) {
+            // It was there, and the last supervisor to leave has removed it since.
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists && fs::symlink_metadata(root).is_err() =>
+            {
+                continue;
+            }
+            made => made?,
+        }
         let gate = match File::create(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             gate => gate?,

@@ -27,6 +27,8 @@ pub struct Options {
     pub api_server_flags: Vec<String>,
     /// Further flags of the controller manager.
     pub controller_manager_flags: Vec<String>,
+    /// Whether to start the controller manager and the scheduler, too.
+    pub controllers: bool,
     /// How long the start may take.
     pub timeout: Duration,
 }
@@ -38,7 +40,8 @@ impl Default for Options {
             audit_log: false,
             api_server_flags: Vec::new(),
             controller_manager_flags: Vec::new(),
-            timeout: Duration::from_mins(1),
+            controllers: true,
+            timeout: Duration::from_mins(3),
         }
     }
 }

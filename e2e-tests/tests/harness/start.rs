@@ -1,12 +1,16 @@
 //! Control planes start, enforce permissions and survive restarts.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{Api, api::ListParams};
 use pps_e2e::{
     cluster::{Cluster, StatefulSetSpec},
-    control_plane::{User, program},
+    control_plane::{ControlPlane, Options, User, program},
+    supervisor::Supervisor,
     wait::{Progress, wait_for},
 };
 
@@ -69,6 +73,22 @@ async fn stops_freezes_and_restarts_the_api_server() {
     })
     .await
     .unwrap();
+}
+
+#[tokio::test]
+async fn a_program_that_ends_during_the_start_is_started_again() {
+    let supervisor = Arc::new(Supervisor::start().unwrap());
+    let kill = async {
+        while !supervisor.status(program::API_SERVER).is_ok_and(|status| status.running) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        supervisor.kill(program::API_SERVER).await.unwrap()
+    };
+    let options = Options { controllers: false, ..Options::default() };
+    let (killed, started) = tokio::join!(kill, ControlPlane::start(supervisor.clone(), options));
+    let control_plane = started.unwrap();
+    assert_ne!(supervisor.status(program::API_SERVER).unwrap().pid, killed.pid);
+    control_plane.kubectl(&["get", "namespace", "default"]).await.unwrap();
 }
 
 #[tokio::test]
