@@ -37,7 +37,7 @@ check: ## Check format, lints and unit tests: what needs no control plane and no
 .PHONY: test
 test: setup test-tools ## Run all tests: units, properties, corpus, and scenarios on a real control plane
 	@$(BUILD) $(TEST_PROGRAMS) --tests
-	$(WITH_TOOLS) $(TEST)
+	$(WITH_TOOLS) $(TEST) $(T)
 
 .PHONY: unit-tests
 unit-tests: ## Run the tests that need no control plane and no Wasm (T=name to choose)
