@@ -217,8 +217,15 @@ pub fn forecast(
         let said = (forecast.notes.len(), forecast.forgotten.len());
         let changes = question.changes(snapshot, namespace);
         forecast.notes.extend(changes.notes);
-        let (scenario, pods) = scenario::of(snapshot, namespace, changes.actions, &gone, &placed(&forecast));
-        let result = run_live(&scenario, &pods, &Limits::CLUSTER);
+        let (mut scenario, pods) =
+            scenario::of(snapshot, namespace, changes.actions, &gone, &placed(&forecast));
+        let mut result = run_live(&scenario, &pods, &Limits::CLUSTER);
+        // What a Pod without a node gets before the event, it would not have got.
+        let is_at_once = answer::is_placed_in_vain(snapshot, namespace, &result)
+            && scenario::shut(&mut scenario, |node| question.concerns(snapshot, node));
+        if is_at_once {
+            result = run_live(&scenario, &pods, &Limits::CLUSTER);
+        }
         if let Some(refused) = result.problems.iter().find(|problem| {
             problem.severity == Severity::Error
                 && (result.steps.is_empty()
@@ -226,7 +233,8 @@ pub fn forecast(
         }) {
             return Err(Failure::Refused(refused.message.clone()));
         }
-        answer::add(&mut forecast, snapshot, namespace, &Asked { scenario: &scenario, pods: &pods }, &result);
+        let asked = Asked { scenario: &scenario, pods: &pods, is_at_once };
+        answer::add(&mut forecast, snapshot, namespace, &asked, &result);
         if !is_meant {
             forecast.notes.truncate(said.0);
             forecast.forgotten.truncate(said.1);

@@ -29,6 +29,8 @@ pub(super) struct Asked<'a> {
     pub(super) scenario: &'a Scenario,
     /// The Pods, which come after the objects of the scenario.
     pub(super) pods: &'a [Arc<Value>],
+    /// Whether the nodes are shut before anything happens: then what happens anyway is a part of the answer.
+    pub(super) is_at_once: bool,
 }
 
 impl Asked<'_> {
@@ -55,8 +57,8 @@ pub(super) fn add(
     let Some(last) = result.steps.last() else { return };
     // The first action is what happens without the question.
     let (anyway, asked) = result.steps.split_at(result.steps.len().min(2));
-    let touched = touched(asked);
-    let told = Told::of(asked);
+    let mut touched = touched(asked);
+    let told = Told::of(if simulated.is_at_once { &result.steps } else { asked });
     let recorded = recorded(snapshot, namespace);
     let now = |pod: &str| snapshot.pod(namespace, pod).and_then(|pod| pod.node()).map(str::to_owned);
     let mut workloads = BTreeSet::new();
@@ -64,6 +66,9 @@ pub(super) fn add(
     let asked_workloads = rollout::asked(actions);
     for view in &last.world.pods {
         there.insert(view.name.as_str());
+        if simulated.is_at_once && view.node != now(&view.name) {
+            touched.insert(&view.name);
+        }
         let is_concerned = touched.contains(view.name.as_str())
             || view.kept_by.is_some()
             || told.waits.contains_key(view.workload.as_str()) && matches!(view.phase, Phase::NotCreated);
@@ -95,6 +100,30 @@ pub(super) fn add(
         forecast.notes.push(format!("{names} {verb} being created or replaced now, with or without this"));
     }
     forecast.stopped_rollouts.extend(rollout::stopped(namespace, actions, &last.world));
+}
+
+/// Whether a Pod that has no node now, or of which nothing is recorded, gets a node and loses it in the event, or is kept on
+/// it: it would be said to be kept by what is recorded in the simulation only.
+pub(super) fn is_placed_in_vain(snapshot: &Snapshot, namespace: &str, result: &RunResult) -> bool {
+    let (anyway, asked) = result.steps.split_at(result.steps.len().min(2));
+    let touched = touched(asked);
+    let pods = result.steps.last().into_iter().flat_map(|last| &last.world.pods);
+    let kept: BTreeSet<&str> =
+        pods.filter(|view| view.kept_by.is_some()).map(|view| view.name.as_str()).collect();
+    let events = anyway.iter().flat_map(|step| &step.events);
+    let placed = events.filter(|event| event.kind == EventKind::Scheduled);
+    let mut lost = placed
+        .filter_map(|event| event.object.strip_prefix("Pod/"))
+        .filter(|pod| touched.contains(pod) || kept.contains(pod))
+        .peekable();
+    if lost.peek().is_none() {
+        return false;
+    }
+    let recorded = recorded(snapshot, namespace);
+    lost.any(|pod| {
+        let has_node = snapshot.pod(namespace, pod).is_some_and(|pod| pod.node().is_some());
+        !has_node || !recorded.contains_key(pod)
+    })
 }
 
 /// The Pods to which something happens in these steps.
@@ -161,6 +190,9 @@ fn describe(
     // The simulation records it, and restarts it: that says nothing about what is recorded now.
     let is_new = node_now.is_none() && recorded_node.is_none();
     let why = match then {
+        Then::Running if is_new && view.is_adopted => {
+            "it is Pending now, and nothing is recorded of it yet".into()
+        }
         Then::Running if is_new => "it is new: nothing is recorded of it yet".into(),
         Then::NotEvicted => view.kept_by.clone().unwrap_or_default(),
         Then::Running => why_there(view, told),

@@ -81,6 +81,22 @@ pub(super) fn of(
     (scenario, pods)
 }
 
+/// Shuts these nodes from the beginning, so that no Pod gets one of them before the event. Returns whether there are any.
+pub(super) fn shut(scenario: &mut Scenario, is_concerned: impl Fn(&str) -> bool) -> bool {
+    let mut has_any = false;
+    for node in scenario.objects.iter_mut().filter(|object| object["kind"] == "Node") {
+        if node["metadata"]["name"].as_str().is_some_and(&is_concerned) {
+            has_any = true;
+            if let Some(node) = node.as_object_mut() {
+                let spec = node.entry("spec").or_insert_with(|| json!({}));
+                spec["unschedulable"] = true.into();
+            }
+        }
+    }
+    scenario.actions.retain(|action| !matches!(action, Action::Cordon { .. }));
+    has_any
+}
+
 /// The items of a list carry no type.
 fn named(object: &Value, api_version: &str, kind: &str) -> Value {
     let mut object = object.clone();

@@ -11,6 +11,7 @@ use crate::{Failure, Outcome};
 
 mod rooms;
 mod specs;
+mod waiting;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
