@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 use pps_core::pps::GROUP;
 use serde_json::Value;
 
+#[cfg(test)]
+pub(crate) use self::index::BUILT;
 pub use self::index::{FoundBy, Index, WorkloadKey};
 pub use self::live::{Live, Report, Watched};
 pub use self::node::Node;

@@ -207,14 +207,24 @@ pub enum Decision {
 ///
 /// If it is not possible, or too little could be read.
 pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Decision, Failure> {
+    decide_in(&Index::of(snapshot), snapshot, snapshot, request)
+}
+
+/// The same with the index of the snapshot, which is built once for many moves. `landed` is the snapshot with the Pods that are
+/// moved before where they probably land.
+fn decide_in(
+    index: &Index<'_>,
+    snapshot: &Snapshot,
+    landed: &Snapshot,
+    request: &Request<'_>,
+) -> Result<Decision, Failure> {
     let (namespace, name) = (request.namespace, request.pod);
-    let index = Index::of(snapshot);
     let pod = index.pod(namespace, name).filter(|pod| !pod.is_finished());
     if pod.is_none() {
         unread::require(snapshot, "pods")?;
     }
     unread::require(snapshot, unread::PPS)?;
-    let (workload, pps) = governing(&index, namespace, name, pod)?;
+    let (workload, pps) = governing(index, namespace, name, pod)?;
     let spec = pps.spec().map_err(|error| {
         Failure::Refused(format!("PersistentPodState {} cannot be read: {error}", pps.name()))
     })?;
@@ -228,13 +238,13 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Decision, Fa
         };
         Ok(Wish { node, drop_annotations: request.drop_annotations, spec: spec.clone(), is_bound })
     };
-    let next = pod.map(|pod| Next::of(&index, pod, &spec, before.as_ref()));
+    let next = pod.map(|pod| Next::of(index, pod, &spec, before.as_ref()));
     let successor =
         |after: Option<&PodState>| next.as_ref().map(|next| next.with_state(pps.name(), &spec, after));
     let Some(destination) = request.destination else {
         let after = wish(Destination::Anywhere)?.state(before.as_ref());
         let forecast = next.as_ref().zip(successor(after.as_ref()));
-        let forecast = forecast.and_then(|(next, successor)| next.forecast(snapshot, &successor));
+        let forecast = forecast.and_then(|(next, successor)| next.forecast(landed, &successor));
         return Err(Failure::Usage(show::ask_where(name, snapshot.nodes.is_some(), forecast.as_ref())));
     };
     let wish = wish(destination)?;
@@ -245,7 +255,7 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Decision, Fa
     };
     let is_exempt = |pod: &Pod| pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording);
     let is_there = |pod: &Pod| to.is_some() && pod.node() == to.as_deref() && !pod.is_terminating();
-    let is_left_over = pod.is_some_and(|pod| is_exempt(pod) && !is_exempt_by_template(&index, pod));
+    let is_left_over = pod.is_some_and(|pod| is_exempt(pod) && !is_exempt_by_template(index, pod));
     if pod.is_some_and(is_there) && !is_left_over && !wish.changes(before.as_ref()) {
         return Ok(Decision::Done(format!("Pod {name} is on {} already", to.unwrap_or_default())));
     }
@@ -265,7 +275,7 @@ pub fn decide(snapshot: &Snapshot, request: &Request<'_>) -> Result<Decision, Fa
         is_stranded: snapshot.is_stranded(pod),
     });
     let forecast = next.as_ref().zip(successor.as_ref());
-    let forecast = forecast.and_then(|(next, successor)| next.forecast(snapshot, successor));
+    let forecast = forecast.and_then(|(next, successor)| next.forecast(landed, successor));
     Ok(Decision::Move(Box::new(Relocation {
         namespace: namespace.to_owned(),
         pod: name.to_owned(),

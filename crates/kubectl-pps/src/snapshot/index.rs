@@ -9,7 +9,7 @@ use pps_core::{TargetReference, owner};
 use super::{Pod, Pps, Snapshot, Workload};
 
 /// Group, kind and name of a workload in its namespace. The version does not count.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkloadKey {
     /// Its namespace.
     pub namespace: String,
@@ -43,9 +43,17 @@ pub struct Index<'a> {
     pps: HashMap<(&'a str, &'a str), &'a Pps>,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How many of them this thread has built.
+    pub(crate) static BUILT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 impl<'a> Index<'a> {
     /// Of a snapshot.
     pub fn of(snapshot: &'a Snapshot) -> Self {
+        #[cfg(test)]
+        BUILT.set(BUILT.get() + 1);
         let mut index = Self::default();
         for pps in &snapshot.pps {
             index.pps.insert((pps.namespace(), pps.name()), pps);
@@ -87,6 +95,13 @@ impl<'a> Index<'a> {
     /// All workloads that a PersistentPodState names, in order, each with those that name it: the first one governs.
     pub fn targeted(&self) -> impl Iterator<Item = (&WorkloadKey, &[&'a Pps])> {
         self.targeting.iter().map(|(key, all)| (key, all.as_slice()))
+    }
+
+    /// The same of one namespace.
+    pub fn targeted_in(&self, namespace: &str) -> impl Iterator<Item = (&WorkloadKey, &[&'a Pps])> {
+        let first = WorkloadKey { namespace: namespace.to_owned(), ..WorkloadKey::default() };
+        let own = self.targeting.range(first..).map(|(key, all)| (key, all.as_slice()));
+        own.take_while(move |(key, _)| key.namespace == namespace)
     }
 
     /// The PersistentPodState that governs a workload.

@@ -17,8 +17,7 @@ pub(super) fn governing<'a>(
 ) -> Result<(WorkloadKey, &'a Pps), Failure> {
     let Some(pod) = pod else {
         let mut candidates: Vec<(&WorkloadKey, &'a Pps)> = index
-            .targeted()
-            .filter(|(key, _)| key.namespace == namespace)
+            .targeted_in(namespace)
             .filter_map(|(key, all)| Some((key, *all.first()?)))
             .filter(|(key, pps)| {
                 ordinal(&key.name, name).is_some() || pps.state(name).is_ok_and(|state| state.is_some())

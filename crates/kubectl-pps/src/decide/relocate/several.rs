@@ -11,7 +11,7 @@ pub use self::peers::{Wait, awaited, held_up, unrecorded};
 pub use self::progress::{Progress, Stage};
 pub use self::stuck::{Stuck, stuck};
 
-use super::{Decision, Destination, Relocation, Removal, Request, decide};
+use super::{Decision, Destination, Relocation, Removal, Request, decide_in};
 use crate::decide::hand::{Hand, portions};
 use crate::snapshot::{Index, Node, Pod, Snapshot};
 use crate::{Failure, Outcome};
@@ -110,16 +110,16 @@ pub fn decide_all(snapshot: &Snapshot, pods: &[PodName], goal: &Goal<'_>) -> Res
         // Ready ones are moved in the order that the user wants.
         (rank, (rank < READY).then(|| by_ordinal(namespace, name)))
     });
-    let mut world = snapshot.clone();
+    let mut landed = snapshot.clone();
     let mut several = Several::default();
     for pod in ordered {
-        match decide(&world, &goal.of(pod)) {
+        match decide_in(&index, snapshot, &landed, &goal.of(pod)) {
             Ok(Decision::Done(text)) => several.done.push(text),
             Ok(Decision::Move(relocation)) => {
                 if let Some(why) = relocation.obstacle().filter(|_| !goal.force) {
                     several.refused.push((pod.clone(), Failure::Refused(why)));
                 } else {
-                    relocation.land_in(&mut world);
+                    relocation.land_in(&mut landed);
                     several.moves.push(*relocation);
                 }
             }
@@ -258,12 +258,9 @@ impl Several {
 
     /// What the user should know beside the plan, each once.
     pub fn notes(&self, left: Option<&str>, hand: &Hand) -> Vec<String> {
-        let mut notes: Vec<String> = Vec::new();
-        for note in self.moves.iter().flat_map(Relocation::notes) {
-            if !notes.contains(&note) {
-                notes.push(note);
-            }
-        }
+        let mut said = BTreeSet::new();
+        let mut notes: Vec<String> = self.moves.iter().flat_map(Relocation::notes).collect();
+        notes.retain(|note| said.insert(note.clone()));
         notes.extend(
             left.filter(|node| self.moves.iter().any(|one| one.may_return_to(node)))
                 .map(|node| stay_away(node, hand)),

@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 
 use super::super::tests::{pod, pps, snapshot, state};
-use super::super::{Selected, select};
+use super::super::{Selected, decide, select};
 use super::*;
-use crate::snapshot::Workload;
+use crate::snapshot::{BUILT, Workload};
 
 /// The Pods of `db`, which wants four, and their recorded nodes.
 pub(super) fn world(pods: &[Value], recorded: &[(&str, &str)]) -> Snapshot {
@@ -292,4 +292,18 @@ fn pods_that_do_not_run_are_moved_in_the_order_in_which_they_are_created() {
         named(&["db-0", "db-2", "db-3", "db-1"]),
         "db-2 waits for db-0; Ready ones as named"
     );
+}
+
+#[test]
+fn the_plan_for_any_number_of_pods_builds_one_index() {
+    let pods: Vec<String> = (0..50).map(|number| format!("db-{number}")).collect();
+    let states: Vec<(&str, &str)> = pods.iter().map(|pod| (pod.as_str(), "node-9")).collect();
+    let mut world = world(&[pod("db-0", Some("node-9"), None)], &states);
+    let mut set = world.workloads[0].object().clone();
+    set["spec"]["replicas"] = 50.into();
+    world.workloads = Workload::read(set, "apps/v1").into_iter().collect();
+    let selected = select(&world, "node-9").unwrap();
+    let before = BUILT.get();
+    assert_eq!(decide_all(&world, &selected.pods, &ANYWHERE).unwrap().moves.len(), 50);
+    assert_eq!(BUILT.get() - before, 1);
 }
