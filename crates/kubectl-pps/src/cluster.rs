@@ -3,6 +3,8 @@
 mod connection;
 mod namespace;
 pub mod read;
+#[cfg(test)]
+pub(crate) mod stub;
 pub mod watch;
 pub mod write;
 

@@ -69,3 +69,52 @@ pub(super) async fn exists(client: &Client, snapshot: &Snapshot, name: &str) -> 
     }
     read(client, name).await.ok().map(|node| node.is_some())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cluster::stub::serve;
+    use crate::snapshot::{Pod, Scope};
+
+    const NODE: &str = "GET /api/v1/nodes/node-9";
+    const LIST: &str = "GET /api/v1/nodes?fieldSelector=metadata.name%3Dnode-9";
+
+    /// Nobody may get node-9, and a list of it is answered so.
+    fn without_get(status: u16, items: &Value) -> Client {
+        let list = json!({"metadata": {}, "items": items});
+        serve(move |request| match request {
+            NODE => (403, json!({})),
+            LIST => (status, list.clone()),
+            other => panic!("{other}"),
+        })
+    }
+
+    #[tokio::test]
+    async fn a_user_who_may_only_list_nodes_learns_whether_one_is_gone() {
+        let node = json!([{"metadata": {"name": "node-9"}}]);
+        let there = read(&without_get(200, &node), "node-9").await.unwrap();
+        assert_eq!(there.map(|node| node.name().to_owned()), Some("node-9".to_owned()));
+        assert_eq!(read(&without_get(200, &json!([])), "node-9").await, Ok(None));
+        let Err(failure) = read(&without_get(403, &json!([])), "node-9").await else {
+            panic!("it is not known")
+        };
+        assert_eq!(failure.to_string(), "you have no permission to get nodes node-9");
+    }
+
+    #[tokio::test]
+    async fn a_pod_is_stranded_only_if_its_node_is_gone_for_certain() {
+        let mut snapshot = Snapshot::empty(Scope::All);
+        let pod = json!({"metadata": {"name": "db-0", "namespace": "prod"}, "spec": {"nodeName": "node-9"}});
+        snapshot.pods = Pod::read(pod).into_iter().collect();
+        snapshot.nodes = Some(std::collections::BTreeMap::new());
+        let mut of = async |client: Client| {
+            snapshot.nodes = snapshot.nodes.take().map(|_| std::collections::BTreeMap::new());
+            confirm(&client, &mut snapshot).await.map(|()| snapshot.is_stranded(&snapshot.pods[0]))
+        };
+        assert_eq!(of(without_get(200, &json!([]))).await, Ok(true));
+        assert_eq!(of(without_get(200, &json!([{"metadata": {"name": "node-9"}}]))).await, Ok(false));
+        assert!(of(without_get(403, &json!([]))).await.is_err(), "nothing is done on a guess");
+    }
+}
