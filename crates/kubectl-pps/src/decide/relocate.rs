@@ -2,6 +2,7 @@
 
 mod forecast;
 mod governing;
+mod interrupted;
 mod landed;
 mod select;
 mod several;
@@ -17,7 +18,7 @@ use serde_json::Value;
 pub use self::forecast::Forecast;
 use self::forecast::Next;
 use self::governing::{governing, is_exempt_by_template};
-pub use self::landed::{brought_back, has_address};
+pub use self::landed::{Record, brought_back, has_address, not_recorded};
 pub use self::select::{Selected, not_governed, select};
 pub use self::several::{
     Also, Goal, PodName, Progress, Several, Stage, Stuck, Wait, also, awaited, decide_all, held_up, stuck,

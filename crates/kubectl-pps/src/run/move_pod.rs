@@ -11,8 +11,9 @@ mod wait;
 use std::time::Duration;
 
 use kube::Client;
+use tokio::time::sleep;
 
-use self::mover::Mover;
+use self::mover::{Mover, PERIOD, read_pod};
 use super::nodes;
 use super::status::{hand, scope};
 use crate::args::{Connection, Move};
@@ -20,11 +21,11 @@ use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
 use crate::decide::hand::Hand;
 use crate::decide::relocate::{
-    Also, Decision, Destination, Goal, PodName, Present, Relocation, Removal, also, decide, select,
+    Also, Decision, Destination, Goal, PodName, Relocation, Removal, also, decide, select,
 };
 use crate::print::plan::titled;
 use crate::print::{Terminal, printable};
-use crate::snapshot::{Node, Scope, Snapshot};
+use crate::snapshot::{Node, Pod, Scope, Snapshot};
 use crate::{Failure, Outcome};
 
 /// What is said in place of doing it.
@@ -182,32 +183,18 @@ impl Job<'_> {
             Ok(Carried::Out(outcome)) => Ok(outcome),
             Ok(Carried::Overtaken(what)) => Err(overtaken(&what)),
             Err(Failure::Refused(text)) if text == INTERRUPTED => {
-                Err(Failure::Refused(format!("{text}: {}", self.how_to_go_on(&mover).await)))
+                let next = now.how_to_go_on(self.has_removed(&now).await, &self.hand);
+                Err(Failure::Refused(format!("{text}: {next}")))
             }
             Err(failure) => Err(failure),
         }
     }
 
-    /// What the user can do after an interrupt. A Pod that is gone needs nothing more: the same command would evict the next one.
-    async fn how_to_go_on(&self, mover: &Mover<'_>) -> String {
-        let Relocation { namespace, pod, present, .. } = mover.relocation;
-        let now = mover.read_pod().await;
-        let is_gone = |present: &Present| {
-            let is_other = |now: &serde_json::Value| {
-                now["metadata"]["uid"] != *present.uid || now["metadata"]["deletionTimestamp"].is_string()
-            };
-            // What is recorded is changed before the Pod is removed, unless something else removes it.
-            let is_removed =
-                matches!(present.removal, Removal::Evict | Removal::Delete) && !present.is_stranded;
-            is_removed && now.as_ref().is_ok_and(|now| now.as_ref().is_none_or(is_other))
-        };
-        if present.as_ref().is_some_and(is_gone) {
-            let explain = self.hand.pps(&format!("explain {pod}"), namespace);
-            return format!(
-                "Pod {pod} has been removed, and its successor starts by itself; to see where: {explain}"
-            );
-        }
-        "the same command goes on".to_owned()
+    /// Whether a move that has not ended has removed its Pod. The API server may have been about to do it.
+    async fn has_removed(&self, moved: &Relocation) -> bool {
+        sleep(PERIOD).await;
+        let now = read_pod(self.client, &moved.namespace, &moved.pod).await;
+        now.is_ok_and(|now| moved.has_removed(now.and_then(Pod::read).as_ref()))
     }
 
     /// Decides again and asks again whether the Pod may be evicted, since the answer may have come long after the question.
@@ -235,7 +222,10 @@ impl Job<'_> {
     async fn carry_out(&self, mover: &Mover<'_>) -> Result<Carried, Failure> {
         match self.write(mover).await? {
             Some(carried) => Ok(carried),
-            None => Ok(Carried::Out(mover.wait(self.args.timeout).await?)),
+            None => Ok(Carried::Out(match mover.wait(self.args.timeout).await? {
+                Outcome::Well => mover.wait_for_record(self.args.timeout).await,
+                outcome => outcome,
+            })),
         }
     }
 
@@ -253,3 +243,6 @@ impl Job<'_> {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,42 @@
-//! What a Pod that has landed got back of what was recorded.
+//! What a Pod that has landed got back of what was recorded, and whether it is recorded again.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use pps_core::{PodState, RECORD_ANNOTATION, forbids_recording};
+
+use crate::decide::hand::Hand;
 use crate::snapshot::Pod;
+
+/// Whether the node of a Pod is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// It is, or nobody wants it to be.
+    Done,
+    /// It is once the Pod is Ready.
+    NotReady,
+    /// It should be: the sidecar is late, or does not run.
+    Late,
+}
+
+impl Record {
+    /// That of a Pod of which this is recorded.
+    pub fn of(pod: &Pod, state: Option<&PodState>) -> Self {
+        let is_exempt = pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording);
+        if is_exempt || state.is_some_and(|state| !state.node_name.is_empty()) {
+            Self::Done
+        } else if pod.is_ready() && !pod.is_terminating() {
+            Self::Late
+        } else {
+            Self::NotReady
+        }
+    }
+}
+
+/// That a Pod is not recorded after so many seconds.
+pub fn not_recorded(pod: &str, seconds: u64, hand: &Hand) -> String {
+    format!("Pod {pod} is not recorded after {seconds} s; to find out why it is not: {}", hand.check())
+}
 
 /// Whether what is recorded names an address, which a Pod has only when it starts.
 pub fn has_address(recorded: &BTreeMap<String, String>) -> bool {
@@ -69,6 +102,27 @@ mod tests {
         assert_eq!(lines(json!({"cni/ip": "10.0.0.9"}), "10.0.0.9"), [other]);
         let none = (false, "annotation cni/ip is not there; recorded was 10.0.0.7".to_owned());
         assert_eq!(lines(json!({}), "10.0.0.7"), [none]);
+    }
+
+    #[test]
+    fn a_ready_pod_is_recorded_sooner_or_later() {
+        let at = |node: &str| PodState { node_name: node.into(), ..PodState::default() };
+        let of = |annotations: serde_json::Value, ready: &str, state: Option<&PodState>| {
+            let mut object = pod(&annotations, "").object().clone();
+            object["status"]["conditions"] = json!([{"type": "Ready", "status": ready}]);
+            Record::of(&Pod::read(object).unwrap(), state)
+        };
+        assert_eq!(of(json!({}), "True", Some(&at("node-1"))), Record::Done);
+        assert_eq!(of(json!({}), "False", Some(&at("node-1"))), Record::Done, "nothing was given up");
+        for state in [None, Some(&at(""))] {
+            assert_eq!(of(json!({}), "True", state), Record::Late);
+            assert_eq!(of(json!({}), "False", state), Record::NotReady);
+            assert_eq!(of(json!({RECORD_ANNOTATION: "false"}), "True", state), Record::Done);
+        }
+        assert_eq!(
+            not_recorded("db-0", 10, &Hand::default()),
+            "Pod db-0 is not recorded after 10 s; to find out why it is not: kubectl pps check"
+        );
     }
 
     #[test]

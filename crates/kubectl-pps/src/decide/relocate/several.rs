@@ -372,4 +372,4 @@ impl Relocation {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

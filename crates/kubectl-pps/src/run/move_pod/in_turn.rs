@@ -52,6 +52,11 @@ impl Job<'_> {
     pub(super) async fn move_all(&self, snapshot: &Snapshot, plan: &Several) -> Result<Outcome, Failure> {
         let mut progress = Progress::of(plan);
         let result = until_interrupted(self.go(snapshot, plan, &mut progress)).await;
+        if let Some((number, moved)) = progress.begun().filter(|_| result.is_err())
+            && self.has_removed(moved).await
+        {
+            progress.set(number, Stage::OnTheWay);
+        }
         let rest = progress.rest(&self.goal(), &self.hand);
         match result {
             Ok(()) => {
@@ -149,7 +154,10 @@ impl Job<'_> {
             Err(Failure::Refused(why)) => return Ok(Next::Left(why)),
             checked => checked?,
         }
-        match self.write(&mover).await? {
+        progress.begin(number, &now);
+        let written = self.write(&mover).await?;
+        progress.finish();
+        match written {
             Some(Carried::Overtaken(what)) => Ok(Next::Overtaken(what)),
             Some(Carried::Out(_)) => Ok(Next::There),
             None => {

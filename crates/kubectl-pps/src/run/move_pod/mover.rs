@@ -68,6 +68,12 @@ impl<'a> Mover<'a> {
         read_pod(self.client, &self.relocation.namespace, &self.relocation.pod).await
     }
 
+    /// What is recorded of the Pod now.
+    pub(super) async fn read_state(&self) -> Result<Option<PodState>, Failure> {
+        let object = self.address.read(self.client).await?;
+        recorded_state(&object["status"], &self.relocation.pod).map_err(|error| self.address.refused(&error))
+    }
+
     /// The rights that the steps need, each with what needs it.
     pub(super) fn needed(&self) -> Vec<(Right, &'static str)> {
         let relocation = self.relocation;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::mover::{Mover, PERIOD};
-use crate::decide::relocate::{Relocation, Removal, brought_back, has_address};
+use crate::decide::relocate::{Record, Relocation, Removal, brought_back, has_address, not_recorded};
 use crate::print::{Role, printable};
 use crate::run::nodes;
 use crate::snapshot::Pod;
@@ -17,6 +17,14 @@ use crate::{Failure, Outcome};
 const PATIENCE: Duration = Duration::from_secs(3);
 /// For how long a Pod that has a node is waited for to get an address.
 const FOR_ADDRESS: Duration = Duration::from_secs(10);
+/// For how long a Pod that has a node is waited for to become Ready: one that takes longer is recorded later.
+const FOR_READY: Duration = Duration::from_secs(5);
+/// For how long a Ready Pod is waited for to be recorded: another sidecar takes over within that time.
+const FOR_RECORD: Duration = Duration::from_secs(20);
+/// How often it is looked for: this is what a move takes longer at most.
+const GLANCE: Duration = Duration::from_millis(200);
+/// After this time it is said what is waited for.
+const UNSAID: Duration = Duration::from_secs(2);
 
 impl Mover<'_> {
     /// Waits for the new Pod, and shows where it landed, or why it is Pending.
@@ -74,6 +82,40 @@ impl Mover<'_> {
                 has_said = true;
             }
             sleep(PERIOD).await;
+        }
+    }
+
+    /// Waits until a Pod that has landed, and whose place was given up before, is recorded again. Without a sidecar, its
+    /// successor would start anywhere.
+    pub(super) async fn wait_for_record(&self, timeout: Duration) -> Outcome {
+        let Relocation { pod: name, to: None, .. } = self.relocation else { return Outcome::Well };
+        let ready_by = Instant::now() + FOR_READY.min(timeout);
+        let (mut ready, mut has_said) = (None, false);
+        loop {
+            // What cannot be read is not known to be missing.
+            let Ok(state) = self.read_state().await else { return Outcome::Well };
+            let Ok(Some(pod)) = self.read_pod().await.map(|pod| pod.and_then(Pod::read)) else {
+                return Outcome::Well;
+            };
+            match Record::of(&pod, state.as_ref()) {
+                Record::Done => return Outcome::Well,
+                Record::NotReady if Instant::now() >= ready_by => return Outcome::Well,
+                Record::NotReady => {}
+                Record::Late => {
+                    let since: Instant = *ready.get_or_insert_with(Instant::now);
+                    let patience = FOR_RECORD.min(timeout);
+                    if since.elapsed() >= patience {
+                        let text = not_recorded(name, patience.as_secs(), self.hand);
+                        self.terminal.say(&self.terminal.style_of_errors().note(&text));
+                        return Outcome::NotWell;
+                    }
+                    if !has_said && since.elapsed() >= UNSAID {
+                        self.terminal.say(&printable(&format!("waiting until Pod {name} is recorded …")));
+                        has_said = true;
+                    }
+                }
+            }
+            sleep(GLANCE).await;
         }
     }
 

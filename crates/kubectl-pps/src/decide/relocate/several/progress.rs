@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Goal, PodName, Several};
+use super::{Goal, PodName, Relocation, Several};
 use crate::Outcome;
 use crate::decide::hand::Hand;
 use crate::decide::names::list;
@@ -37,18 +37,20 @@ pub struct Progress {
     steps: Vec<Step>,
     /// How many Pods the plan leaves where they are.
     refused: usize,
+    /// The move that is being written.
+    begun: Option<(usize, Relocation)>,
 }
 
 impl Progress {
     /// Nothing is done yet.
     pub fn of(plan: &Several) -> Self {
-        let step = |one: &super::Relocation| Step {
+        let step = |one: &Relocation| Step {
             pod: one.name(),
             workload: one.workload.clone(),
             stage: Stage::Untouched,
             awaited: Vec::new(),
         };
-        Self { steps: plan.moves.iter().map(step).collect(), refused: plan.refused.len() }
+        Self { steps: plan.moves.iter().map(step).collect(), refused: plan.refused.len(), begun: None }
     }
 
     /// Notes where the move of this number is.
@@ -56,6 +58,21 @@ impl Progress {
         if let Some(step) = self.steps.get_mut(number) {
             step.stage = stage;
         }
+    }
+
+    /// Notes that the move of this number is being written.
+    pub fn begin(&mut self, number: usize, relocation: &Relocation) {
+        self.begun = Some((number, relocation.clone()));
+    }
+
+    /// Notes that it was written, or that nothing was.
+    pub fn finish(&mut self) {
+        self.begun = None;
+    }
+
+    /// The move that was being written, if that has not ended.
+    pub fn begun(&self) -> Option<(usize, &Relocation)> {
+        self.begun.as_ref().map(|(number, relocation)| (*number, relocation))
     }
 
     /// Notes which Pods have to be Ready before the Pod of this number is evicted.
@@ -247,6 +264,6 @@ mod tests {
             progress.end(),
             "Moved 1 Pod; 2 Pods are not where they should be yet; 2 Pods were left where they are"
         );
-        assert_eq!(Progress { steps: Vec::new(), refused: 1 }.outcome(), Outcome::NotWell);
+        assert_eq!(Progress { refused: 1, ..Progress::default() }.outcome(), Outcome::NotWell);
     }
 }

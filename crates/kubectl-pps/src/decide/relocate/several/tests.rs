@@ -6,7 +6,7 @@ use super::*;
 use crate::snapshot::{BUILT, Workload};
 
 /// The Pods of `db`, which wants four, and their recorded nodes.
-pub(super) fn world(pods: &[Value], recorded: &[(&str, &str)]) -> Snapshot {
+pub(in super::super) fn world(pods: &[Value], recorded: &[(&str, &str)]) -> Snapshot {
     let states: serde_json::Map<String, Value> =
         recorded.iter().map(|(pod, node)| ((*pod).to_owned(), state(node))).collect();
     let mut world = snapshot(pods, &[pps(&states.into())]);
@@ -28,7 +28,7 @@ pub(super) fn not_ready(mut pod: Value) -> Value {
     pod
 }
 
-pub(super) fn relocation(world: &Snapshot, name: &str) -> Relocation {
+pub(in super::super) fn relocation(world: &Snapshot, name: &str) -> Relocation {
     match decide(world, &ANYWHERE.of(&named(&[name])[0])).unwrap() {
         Decision::Move(relocation) => *relocation,
         Decision::Done(text) => panic!("{text}"),

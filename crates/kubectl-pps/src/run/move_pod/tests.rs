@@ -1,0 +1,135 @@
+//! What a move does when the cluster changes under it.
+
+use pps_core::PodState;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::args::{ColorChoice, Consent};
+use crate::cluster::stub::serve;
+use crate::snapshot::{Pps, Workload};
+
+const POD: &str = "GET /api/v1/namespaces/prod/pods/db-0";
+const NODE: &str = "GET /api/v1/nodes/node-9";
+const OBJECT: &str = "GET /apis/apps.kruise.io/v1alpha1/namespaces/prod/persistentpodstates/db";
+
+fn pod(node: &str) -> Value {
+    json!({
+        "metadata": {"name": "db-0", "namespace": "prod", "uid": "uid-0", "resourceVersion": "5",
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "s", "controller": true}]},
+        "spec": {"nodeName": node, "containers": [{"name": "c"}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    })
+}
+
+fn object(states: &Value) -> Value {
+    json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
+        "metadata": {"name": "db", "namespace": "prod", "uid": "uid-p", "resourceVersion": "9"},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"},
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["kubernetes.io/hostname"]}},
+        "status": {"podStates": states},
+    })
+}
+
+/// A Pod on this node, of two nodes of which node-9 is none.
+fn snapshot(node: &str) -> Snapshot {
+    let mut snapshot = Snapshot::empty(Scope::Namespace("prod".into()));
+    snapshot.pods = Pod::read(pod(node)).into_iter().collect();
+    snapshot.pps = Pps::read(object(&json!({}))).into_iter().collect();
+    let set = json!({"metadata": {"name": "db", "namespace": "prod", "uid": "s"},
+        "spec": {"replicas": 1, "template": {"spec": {"containers": [{"name": "c"}]}}}});
+    snapshot.workloads = Workload::read(set, "apps/v1").into_iter().collect();
+    let nodes = ["node-1", "node-2"].map(|name| {
+        let node = json!({"metadata": {"name": name}, "status": {"allocatable": {"pods": "9"}}});
+        (name.to_owned(), Node::read(node).unwrap())
+    });
+    snapshot.nodes = Some(nodes.into());
+    snapshot
+}
+
+/// Does this with the move of the Pod on this node, which goes anywhere.
+async fn with_mover<T>(client: Client, node: &str, act: impl AsyncFnOnce(&Job<'_>, &Mover<'_>) -> T) -> T {
+    let consent = Consent { dry_run: false, yes: true };
+    let args = Move {
+        pods: vec!["db-0".into()],
+        node: None,
+        all_namespaces: false,
+        to: None,
+        anywhere: true,
+        drop_annotations: false,
+        force: false,
+        timeout: Duration::from_mins(1),
+        consent,
+    };
+    let terminal = Terminal::of_process(ColorChoice::Never);
+    let scope = Scope::Namespace("prod".into());
+    let job =
+        Job { args: &args, client: &client, terminal: &terminal, hand: Hand::default(), scope, node: None };
+    let snapshot = snapshot(node);
+    let pod = ("prod".to_owned(), "db-0".to_owned());
+    let Ok(Decision::Move(relocation)) = decide(&snapshot, &job.goal().of(&pod)) else { panic!("no move") };
+    act(&job, &Mover::new(&job, &snapshot, &relocation)).await
+}
+
+#[tokio::test]
+async fn a_node_that_comes_back_while_its_pod_is_waited_for_is_named() {
+    let mut looks = 0;
+    let client = serve(move |request| match request {
+        POD => (200, pod("node-9")),
+        NODE => {
+            looks += 1;
+            if looks == 1 { (404, json!({})) } else { (200, json!({"metadata": {"name": "node-9"}})) }
+        }
+        other => panic!("{other}"),
+    });
+    let waited = with_mover(client, "node-9", async |job, mover| mover.wait(job.args.timeout).await).await;
+    assert_eq!(
+        waited,
+        Err(Failure::Refused(
+            "node node-9 has come back, and Pod db-0 is still on it; to call the move off, so that it is recorded again: kubectl pps \
+             move db-0 --to node-9 -n prod; to evict it: run the same command again"
+                .into()
+        ))
+    );
+}
+
+/// How a wait for the record ends, if it may take so long.
+async fn recorded(ready: &'static str, states: &[Value], timeout: Duration) -> Outcome {
+    let mut states = states.to_vec();
+    let client = serve(move |request| match request {
+        POD => {
+            let mut pod = pod("node-1");
+            pod["status"]["conditions"][0]["status"] = ready.into();
+            (200, pod)
+        }
+        OBJECT => {
+            let now = if states.len() > 1 { states.remove(0) } else { states[0].clone() };
+            (200, object(&now))
+        }
+        other => panic!("{other}"),
+    });
+    with_mover(client, "node-2", async |_, mover| mover.wait_for_record(timeout).await).await
+}
+
+#[tokio::test]
+async fn a_pod_that_has_moved_is_waited_for_until_it_is_recorded() {
+    let given_up = json!({"db-0": PodState::default()});
+    let again = json!({"db-0": {"nodeName": "node-1"}});
+    let states = [given_up.clone(), given_up.clone(), again];
+    assert_eq!(recorded("True", &states, Duration::from_mins(1)).await, Outcome::Well);
+    assert_eq!(recorded("True", std::slice::from_ref(&given_up), Duration::ZERO).await, Outcome::NotWell);
+    assert_eq!(recorded("False", &[given_up], Duration::ZERO).await, Outcome::Well, "it is recorded later");
+}
+
+#[tokio::test]
+async fn an_interrupt_asks_whether_the_pod_was_removed() {
+    let mut ending = pod("node-1");
+    ending["metadata"]["deletionTimestamp"] = "2026-11-23T00:00:00Z".into();
+    for (status, now, expected) in
+        [(200, ending, true), (404, json!({}), true), (200, pod("node-1"), false), (403, json!({}), false)]
+    {
+        let client = serve(move |_| (status, now.clone()));
+        let removed = async |job: &Job<'_>, mover: &Mover<'_>| job.has_removed(mover.relocation).await;
+        assert_eq!(with_mover(client, "node-1", removed).await, expected, "{status}");
+    }
+}
