@@ -95,29 +95,31 @@ impl Plugin {
 
     /// Runs a command on a terminal, and answers its question with yes once something else has happened.
     pub async fn run_while(&self, args: &[&str], meanwhile: impl Future<Output = ()>) -> Result<Answer> {
-        let mut child = self.start_on_terminal(args, 80)?;
-        let mut stdin = child.stdin.take().context("no input")?;
-        let mut stdout = child.stdout.take().context("no output")?;
-        let mut shown = Vec::new();
-        let asked = async {
-            while !shown.ends_with(b"[y/N] ") {
-                if stdout.read_buf(&mut shown).await? == 0 {
-                    bail!("it does not ask: {}", String::from_utf8_lossy(&shown));
-                }
-            }
-            Ok(())
-        };
-        timeout(TIMEOUT, asked).await.context("it does not ask")??;
-        meanwhile.await;
-        stdin.write_all(b"y\n").await?;
-        let (rest, answer) = tokio::join!(stdout.read_to_end(&mut shown), finish(child, args));
-        rest?;
-        drop(stdin);
-        Ok(Answer { stdout: String::from_utf8_lossy(&shown).into_owned(), ..answer? })
+        self.act_after(args, "[y/N] ", meanwhile, "y\n").await
     }
 
     /// Runs a command on a terminal, and types this as soon as its output has that text.
     pub async fn type_after(&self, args: &[&str], text: &str, typed: &str) -> Result<Answer> {
+        self.act_after(args, text, async {}, typed).await
+    }
+
+    /// Runs a command on a terminal, and lets something happen as soon as its output has that text.
+    pub async fn run_until(
+        &self,
+        args: &[&str],
+        text: &str,
+        then: impl Future<Output = ()>,
+    ) -> Result<Answer> {
+        self.act_after(args, text, then, "").await
+    }
+
+    async fn act_after(
+        &self,
+        args: &[&str],
+        text: &str,
+        then: impl Future<Output = ()>,
+        typed: &str,
+    ) -> Result<Answer> {
         let mut child = self.start_on_terminal(args, 80)?;
         let mut stdin = child.stdin.take().context("no input")?;
         let mut stdout = child.stdout.take().context("no output")?;
@@ -131,6 +133,7 @@ impl Plugin {
             Ok(())
         };
         timeout(TIMEOUT, seen).await.with_context(|| format!("it does not show {text:?}"))??;
+        then.await;
         stdin.write_all(typed.as_bytes()).await?;
         let (rest, answer) = tokio::join!(stdout.read_to_end(&mut shown), finish(child, args));
         rest?;

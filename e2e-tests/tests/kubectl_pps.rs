@@ -9,6 +9,7 @@ mod files;
 mod forget;
 mod move_pod;
 mod move_several;
+mod move_waits;
 mod picture;
 mod pin;
 mod rights;

@@ -14,6 +14,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
+use super::move_waits;
 use crate::support::{self, HOSTNAME, Pool, TIMEOUT, ZONE, homes, required, spec_for};
 
 /// Has the rights of a namespace user.
@@ -34,6 +35,8 @@ async fn pods_move() {
         a_move_that_is_killed_goes_on,
         a_move_beside_another_writer_overwrites_nothing,
         a_move_needs_no_more_rights_than_its_steps,
+        move_waits::a_node_that_comes_back_while_its_pod_is_waited_for_is_named,
+        move_waits::an_interrupt_leaves_a_pod_that_was_removed_alone,
     ])
     .await
     .unwrap();
@@ -199,20 +202,22 @@ async fn a_pod_with_preferred_topologies_moves(cluster: &Cluster) {
     assert_on(&pool, &to, 1).await;
 }
 
+/// The API server evicts no Pod that has two budgets, from the moment when they exist.
+pub(super) async fn forbid_evictions(pool: &Pool<'_>) {
+    let version = pool.cluster.control_plane.version();
+    let policy = if version >= Version::minor(21) { "policy/v1" } else { "policy/v1beta1" };
+    let budgets = ["one", "two"].map(|name| {
+        json!({"apiVersion": policy, "kind": "PodDisruptionBudget",
+            "metadata": {"namespace": pool.namespace, "name": name},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}})
+    });
+    pool.cluster.apply_objects(&budgets).await.unwrap();
+}
+
 async fn an_eviction_that_is_refused_only_after_the_question_costs_no_state(cluster: &Cluster) {
     let (pool, before) = pinned(cluster, "mv-late", 1).await;
     let home = homes(&before)["web-0"].clone();
-    let version = cluster.control_plane.version();
-    let policy = if version >= Version::minor(21) { "policy/v1" } else { "policy/v1beta1" };
-    // The API server evicts no Pod that has two budgets, from the moment when they exist.
-    let budgets = ["one", "two"].map(|name| {
-        json!({"apiVersion": policy, "kind": "PodDisruptionBudget",
-            "metadata": {"namespace": "mv-late", "name": name},
-            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}})
-    });
-    let meanwhile = async {
-        cluster.apply_objects(&budgets).await.unwrap();
-    };
+    let meanwhile = forbid_evictions(&pool);
     let args = ["move", "web-0", "--anywhere", "--namespace", "mv-late"];
     let answer = plugin(cluster, ADMIN).run_while(&args, meanwhile).await.unwrap();
     assert_ne!(answer.exit_code, 0, "{answer:?}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use pps_core::RECORD_ANNOTATION;
 use pps_e2e::{
@@ -58,10 +58,15 @@ async fn crowded<'a>(
     (pool, pods)
 }
 
-/// The Node and what runs on it are lost, and the Pods are not deleted yet.
-async fn lose(pool: &Pool<'_>, node: &str) {
-    pool.cluster.kubelet.stop_node(node);
-    pool.cluster.nodes.delete(node).await.unwrap();
+/// The Node and what runs on it are lost, and the Pods are not deleted yet. Returns the Node that comes back when it is created.
+pub(super) async fn lose(pool: &Pool<'_>, name: &str) -> Node {
+    let mut node = pool.cluster.nodes.api().get(name).await.unwrap();
+    node.metadata.uid = None;
+    node.metadata.resource_version = None;
+    node.metadata.managed_fields = None;
+    pool.cluster.kubelet.stop_node(name);
+    pool.cluster.nodes.delete(name).await.unwrap();
+    node
 }
 
 async fn the_pods_of_a_lost_node_move(cluster: &Cluster) {
@@ -119,6 +124,16 @@ pub(super) async fn no_place_is_given_up_while_nobody_records(cluster: &Cluster)
     assert!(moved.stdout.ends_with("Moved 1 Pod; 1 Pod was left where it is\n"), "{moved:?}");
     assert_eq!(pool.ready("web", 2).await["web-1"].uid, pods["web-1"].uid);
     assert_eq!(pool.states("web").await["web-1"], state("web-1"));
+
+    // The move of one Pod looks for its record, too, unless the Pod takes long to become Ready.
+    let expected = "Pod web-1 is not recorded after 6 s; to find out why it is not: kubectl pps check";
+    wait_for("the move of one Pod to miss its record", TIMEOUT, async || {
+        let moved = run(&pool, &["move", "web-1", "--anywhere", "--timeout", "6s", "--yes"]).await;
+        let has_said = moved.stderr.contains(expected) && moved.exit_code == 1;
+        Ok(Progress::when(has_said, (), format!("{moved:?}")))
+    })
+    .await
+    .unwrap();
 }
 
 async fn what_was_recorded_on_a_lost_node_is_forgotten(cluster: &Cluster) {
@@ -151,11 +166,7 @@ async fn nothing_is_given_up_on_a_node_that_comes_back_before_the_answer(cluster
         &["move", "--node", "mv-back-0", "--anywhere"],
         &["forget", "--node", "mv-back-0"],
     ] {
-        let mut node = api.get("mv-back-0").await.unwrap();
-        node.metadata.uid = None;
-        node.metadata.resource_version = None;
-        node.metadata.managed_fields = None;
-        lose(&pool, "mv-back-0").await;
+        let node = lose(&pool, "mv-back-0").await;
         let args = [args, &["--namespace", "mv-back"]].concat();
         let back = async {
             api.create(&PostParams::default(), &node).await.unwrap();
