@@ -337,7 +337,8 @@ async fn a_pod_that_waits_for_another_one_is_named_and_comes_after_it(cluster: &
     pool.recorded("ord", "ord").await;
     cluster.nodes.cordon("mv-order-0").await.unwrap();
     let api: Api<Pod> = Api::namespaced(cluster.client(), "mv-order");
-    for pod in ["ord-1", "ord-0"] {
+    // The controller creates ord-1 again only while ord-0 is Ready.
+    for pod in ["ord-0", "ord-1"] {
         api.delete(pod, &DeleteParams::default()).await.unwrap();
     }
     let what = "ord-0 to wait for its Node, and ord-1 for ord-0";
