@@ -57,6 +57,12 @@ fn assert_exit(answer: &Answer, code: i32) {
     assert_eq!(answer.exit_code, code, "{}\n{}", answer.stdout, answer.stderr);
 }
 
+/// Whether an error has a text, wherever its lines end.
+fn assert_says(answer: &Answer, text: &str) {
+    let said = answer.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains(text), "{said}");
+}
+
 async fn workload(pool: &Pool<'_>, name: &str) -> Value {
     serde_json::to_value(pool.cluster.stateful_sets(pool.namespace).get(name).await.unwrap()).unwrap()
 }
@@ -105,7 +111,11 @@ async fn pins_by_annotations_and_unpins(cluster: &Cluster) {
 
     let answer = run(&pool, &args).await;
     assert_exit(&answer, 0);
-    assert_eq!(answer.stdout, "StatefulSet web is pinned like this already\n");
+    assert_eq!(answer.stdout, "StatefulSet web is pinned like this already, by its annotations\n");
+    let answer = run(&pool, &[&args[..], &["--object"]].concat()).await;
+    assert_exit(&answer, 1);
+    assert_says(&answer, "pinned by its annotations, from which PersistentPodState web is generated");
+    assert_says(&answer, "kubectl pps unpin web -n pin-annotations");
     // What is not named stays.
     assert_exit(&run(&pool, &["pin", "sts/web", "--required", "zone,hostname", "-y"]).await, 0);
     let pps = pool
@@ -147,9 +157,8 @@ pub(super) async fn an_object_that_nobody_deletes_is_named(cluster: &Cluster) {
         let answer = run(&pool, &["unpin", "web", "--yes"]).await;
         assert_exit(&answer, 1);
         assert!(!answer.stdout.contains("no longer pinned"), "{}", answer.stdout);
-        let said = answer.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains("PersistentPodState web is still there after 15 s"), "{said}");
-        assert!(said.contains("kubectl pps check"), "{said}");
+        assert_says(&answer, "PersistentPodState web is still there after 15 s");
+        assert_says(&answer, "kubectl pps check");
     }
 }
 

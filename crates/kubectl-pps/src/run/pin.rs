@@ -37,7 +37,8 @@ pub(super) async fn run(
     }
     let complete = std::mem::take(&mut plan.complete);
     if plan.changes.is_empty() && complete.is_empty() {
-        terminal.print(&format!("{} is pinned like this already\n", printable(&world.workload_name())))?;
+        let text = format!("{} is pinned like this already, by {}", world.workload_name(), plan.by);
+        terminal.print(&format!("{}\n", printable(&text)))?;
         return Ok(Outcome::Well);
     }
     if !complete.is_empty() {

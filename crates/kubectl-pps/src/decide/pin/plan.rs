@@ -35,6 +35,15 @@ impl World {
         format!("{} {}", self.target.kind, self.target.name)
     }
 
+    /// How a command line names the workload.
+    fn argument(&self) -> String {
+        let TargetReference { kind, name, .. } = &self.target;
+        match self.target.group() {
+            "apps" if kind == "StatefulSet" => name.clone(),
+            group => format!("{}.{group}/{name}", kind.to_lowercase()),
+        }
+    }
+
     pub(super) fn namespace(&self) -> &str {
         self.workload["metadata"]["namespace"].as_str().unwrap_or_default()
     }
@@ -62,6 +71,8 @@ impl World {
 /// What is done, in this order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
+    /// What pins the Pods, if it is there already.
+    pub by: String,
     /// The writes. Without any, there is nothing to do.
     pub changes: Vec<Change>,
     /// Fields to set on the object that the sidecar will generate, once it is there.
@@ -153,15 +164,32 @@ pub fn plan(ask: &Ask, world: &World) -> Result<Plan, String> {
     }
     match found.first() {
         Some(object) if !is_generated(object) => change_object(ask, world, object),
-        Some(object) if ask.as_object => Err(format!(
-            "the annotations of {} have generated PersistentPodState {}: leave out --object, or run unpin first",
-            world.workload_name(),
-            name(object)
-        )),
+        Some(object) if ask.as_object => {
+            Err(annotated(world, &format!("PersistentPodState {} is generated", name(object))))
+        }
+        // The sidecar has not come to it yet.
+        None if ask.as_object && asks(&world.annotations()) => {
+            Err(annotated(world, "the sidecar generates a PersistentPodState"))
+        }
         Some(object) => annotate(ask, world, Some(object)),
         None if ask.as_object => create_object(ask, world),
         None => annotate(ask, world, None),
     }
+}
+
+/// Why no object is written beside annotations.
+fn annotated(world: &World, generated: &str) -> String {
+    let unpin = world.hand.pps(&format!("unpin {}", world.argument()), world.namespace());
+    format!(
+        "{} is pinned by its annotations, from which {generated}: to change what they ask for, leave out --object; to have an object \
+         of your own instead, run this first, which says how to keep a copy of what is recorded: {unpin}",
+        world.workload_name()
+    )
+}
+
+/// Whether annotations of a workload ask for an object.
+pub(super) fn asks(annotations: &BTreeMap<String, String>) -> bool {
+    annotations.get(AUTO_GENERATE).is_some_and(|value| value.trim() == "true")
 }
 
 /// Changes the PersistentPodState that a user has written.
@@ -169,8 +197,9 @@ fn change_object(ask: &Ask, world: &World, object: &Value) -> Result<Plan, Strin
     let spec = spec_patch(ask, &object["spec"]);
     let patch = json!({"spec": spec});
     let after = merged(object, &patch);
+    let by = format!("PersistentPodState {}", name(object));
     if after["spec"] == object["spec"] {
-        return Ok(Plan::default());
+        return Ok(Plan { by, ..Plan::default() });
     }
     let mut warnings = check(&after, Some(object))?;
     warnings.extend(dropped_keys(&object["spec"], &after["spec"]));
@@ -182,7 +211,7 @@ fn change_object(ask: &Ask, world: &World, object: &Value) -> Result<Plan, Strin
         lost: Some(0),
         step: Step::PatchPps { name: name(object).to_owned(), patch: guarded(patch, object) },
     };
-    Ok(Plan { changes: vec![change], warnings, notes: vec![recorded_soon(world)], ..Plan::default() })
+    Ok(Plan { by, changes: vec![change], warnings, notes: vec![recorded_soon(world)], ..Plan::default() })
 }
 
 /// The fields of a spec that are asked for, in the spelling of the object.
@@ -243,7 +272,8 @@ fn annotate(ask: &Ask, world: &World, generated: Option<&Value>) -> Result<Plan,
     // What is written must mean what was asked for, to the reader that counts.
     let request = read_request(&world.target, &after)?.ok_or("the annotations name nothing to record")?;
     check_read_back(ask, &request)?;
-    let mut plan = Plan { warnings: request.warnings.clone(), ..Plan::default() };
+    let mut plan =
+        Plan { by: "its annotations".into(), warnings: request.warnings.clone(), ..Plan::default() };
     let spec = json!(request.spec);
     let body = json!({
         "apiVersion": API_VERSION, "kind": KIND,

@@ -158,7 +158,10 @@ fn what_is_not_named_stays_and_what_is_there_is_not_written_again() {
     });
     let generated = || vec![pps("db", &required(&[ZONE]), true)];
     let same = plan(&ask(&["--required", "zone"]).unwrap(), &world(&annotations, generated())).unwrap();
-    assert_eq!(same.changes, []);
+    assert_eq!((same.changes.as_slice(), same.by.as_str()), (&[][..], "its annotations"));
+    let own = vec![pps("mine", &required(&[ZONE]), false)];
+    let same = plan(&ask(&["--required", "zone", "--object"]).unwrap(), &world(&Value::Null, own)).unwrap();
+    assert_eq!((same.changes.as_slice(), same.by.as_str()), (&[][..], "PersistentPodState mine"));
     let changed = plan(&ask(&["--required", "region"]).unwrap(), &world(&annotations, generated())).unwrap();
     let [Change { step: Step::PatchWorkload { patch }, .. }] = changed.changes.as_slice() else {
         panic!("{changed:?}")
@@ -268,7 +271,22 @@ fn a_new_object_takes_a_free_name_and_the_policy_decides_whether_it_is_right() {
 fn a_generated_object_is_not_replaced_and_one_that_goes_is_waited_for() {
     let asked = ask(&["--required", "zone", "--object"]).unwrap();
     let error = plan(&asked, &world(&Value::Null, vec![pps("db", &required(&[ZONE]), true)])).unwrap_err();
-    assert!(error.contains("leave out --object"), "{error}");
+    assert_eq!(
+        error,
+        "StatefulSet db is pinned by its annotations, from which PersistentPodState db is generated: to change what they ask for, \
+         leave out --object; to have an object of your own instead, run this first, which says how to keep a copy of what is \
+         recorded: kubectl pps unpin db -n shop --context blue"
+    );
+    // Before the sidecar has generated it.
+    let annotations = json!({"kruise.io/auto-generate-persistent-pod-state": " true"});
+    let error = plan(&asked, &world(&annotations, Vec::new())).unwrap_err();
+    let begin = "StatefulSet db is pinned by its annotations, from which the sidecar generates a PersistentPodState: ";
+    assert!(error.starts_with(begin), "{error}");
+    let mut custom = world(&annotations, Vec::new());
+    custom.target.api_version = "a.io/v1".into();
+    custom.target.kind = "Database".into();
+    let error = plan(&asked, &custom).unwrap_err();
+    assert!(error.ends_with("kubectl pps unpin database.a.io/db -n shop --context blue"), "{error}");
     let mut going = pps("db", &required(&[ZONE]), false);
     going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let error = plan(&asked, &world(&Value::Null, vec![going])).unwrap_err();

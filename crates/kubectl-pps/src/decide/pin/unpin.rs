@@ -1,11 +1,11 @@
 //! What `unpin` writes.
 
-use pps_core::generate::{AUTO_GENERATE, WORKLOAD_ANNOTATIONS};
+use pps_core::generate::WORKLOAD_ANNOTATIONS;
 use pps_core::protect::refuse_deletion;
 use serde_json::{Map, Value};
 
 use super::object::{is_generated, is_terminating, name, pods, shown, targeting};
-use super::plan::{Change, Plan, Step, World};
+use super::plan::{Change, Plan, Step, World, asks};
 use crate::decide::hand::portions;
 use crate::snapshot::{Pod, Pps};
 
@@ -22,7 +22,7 @@ pub fn unpin(world: &World) -> Result<Plan, String> {
         .filter(|key| before.contains_key(**key))
         .map(|key| ((*key).to_owned(), Value::Null))
         .collect();
-    let asks = before.get(AUTO_GENERATE).is_some_and(|value| value.trim() == "true");
+    let asks = asks(&before);
     // First, since the sidecar would generate an object as soon as no other one is there.
     if !annotations.is_empty() {
         plan.changes.push(world.annotate(&annotations));
