@@ -143,15 +143,26 @@ async fn pins_by_annotations_and_unpins(cluster: &Cluster) {
     assert_eq!(answer.stdout, "nothing pins the Pods of StatefulSet web\n");
 }
 
-/// Without a sidecar nobody deletes the object that was generated: the Pods stay pinned.
-pub(super) async fn an_object_that_nobody_deletes_is_named(cluster: &Cluster) {
-    let pool = Pool::new(cluster, "undeleted", 1, 1).await;
-    cluster.run_stateful_set(&pool.stateful_set("web", 1).persistent(ZONE, "", "")).await.unwrap();
+/// Without a sidecar nobody generates the object that annotations ask for, and nobody deletes it: the Pods are pinned too late,
+/// and too long.
+pub(super) async fn an_object_that_nobody_generates_or_deletes_is_named(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "no-sidecar", 1, 1).await;
+    cluster.create_stateful_set(&pool.stateful_set("web", 0)).await.unwrap();
+    let pin = ["pin", "web", "--required", "zone", "--yes"];
+    let answer = run(&pool, &pin).await;
+    assert_exit(&answer, 1);
+    assert!(answer.stdout.ends_with("StatefulSet web is annotated\n"), "{}", answer.stdout);
+    assert_says(&answer, "there is no PersistentPodState after 30 s");
+    assert_says(&answer, "kubectl pps check");
+    assert_eq!(workload(&pool, "web").await["metadata"]["annotations"][REQUIRED], ZONE);
     let generated = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "PersistentPodState",
         "metadata": {"name": "web", "labels": {MANAGED_BY_LABEL: FIELD_MANAGER}}, "spec": required("web", &[ZONE])});
     let manager = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let object = serde_json::from_value(generated).unwrap();
     cluster.pps_api(pool.namespace).create(&manager, &object).await.unwrap();
+    let answer = run(&pool, &pin).await;
+    assert_exit(&answer, 0);
+    assert_eq!(answer.stdout, "StatefulSet web is pinned like this already, by its annotations\n");
     // The second time, the annotations are gone already.
     for _ in 0..2 {
         let answer = run(&pool, &["unpin", "web", "--yes"]).await;

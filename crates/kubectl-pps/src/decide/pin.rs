@@ -2,6 +2,7 @@
 
 mod ask;
 mod dropped;
+mod generated;
 mod labels;
 mod object;
 mod plan;
@@ -9,8 +10,9 @@ mod unpin;
 mod workload;
 
 pub use self::ask::Ask;
+pub use self::generated::{Generated, generated, set_fields};
 pub use self::labels::warn_of_missing_labels;
-pub use self::plan::{Change, Plan, Step, World, generated, plan, set_fields};
+pub use self::plan::{Change, Plan, Step, World, plan};
 pub use self::unpin::{still_waiting, unpin};
 pub use self::workload::{Resource, WorkloadName, find_resource};
 

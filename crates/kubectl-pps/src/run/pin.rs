@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pps_core::Spec;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
 
@@ -9,13 +10,17 @@ use super::subject::{Done, Subject, Task, after};
 use crate::args::{Connection, Pin};
 use crate::cluster::Wanted;
 use crate::cluster::write::WriteError;
-use crate::decide::pin::{self, Ask, World, warn_of_missing_labels};
+use crate::decide::pin::{self, Ask, Generated, World, warn_of_missing_labels};
 use crate::print::{Terminal, printable};
 use crate::snapshot::Snapshot;
 use crate::{Failure, Outcome};
 
 /// How long the sidecar may take to generate an object.
 const GENERATION: Duration = Duration::from_secs(30);
+/// For how long nothing is said of waiting: it hardly ever takes longer.
+const QUIET: Duration = Duration::from_secs(3);
+/// The pause between two reads.
+const PERIOD: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(
     args: &Pin,
@@ -37,6 +42,9 @@ pub(super) async fn run(
     }
     let complete = std::mem::take(&mut plan.complete);
     if plan.changes.is_empty() && complete.is_empty() {
+        if let Some(expected) = &plan.expected {
+            wait_until_generated(&subject, expected, &world, terminal).await?;
+        }
         let text = format!("{} is pinned like this already, by {}", world.workload_name(), plan.by);
         terminal.print(&format!("{}\n", printable(&text)))?;
         return Ok(Outcome::Well);
@@ -47,11 +55,16 @@ pub(super) async fn run(
             complete.iter().map(|(field, value)| format!("{field}: {value}")).collect::<Vec<_>>().join(", ")
         ));
     }
-    let result = Done { text: "pinned", printed: "pinned", reason: "Pinned", action: "Pin" };
+    let printed = if plan.expected.is_some() { "annotated" } else { "pinned" };
+    let result = Done { text: "pinned", printed, reason: "Pinned", action: "Pin" };
     let task = Task { plan: &plan, world: &world, decide: &decide, result };
     let is_done = subject.carry_out(&task, args.consent, terminal).await?;
     if is_done && !complete.is_empty() {
         set_fields(&subject, &complete, terminal).await?;
+    }
+    if is_done && let Some(expected) = &plan.expected {
+        wait_until_generated(&subject, expected, &world, terminal).await?;
+        terminal.print(&format!("{} is pinned\n", printable(&world.workload_name())))?;
     }
     Ok(if is_done || args.consent.dry_run { Outcome::Well } else { Outcome::NotWell })
 }
@@ -85,7 +98,39 @@ async fn set_fields(
                 subject.hand.check()
             )));
         }
-        sleep(Duration::from_millis(500)).await;
+        sleep(PERIOD).await;
+    }
+}
+
+/// Waits until there is an object that has what the annotations ask for: without one, they pin nothing.
+async fn wait_until_generated(
+    subject: &Subject,
+    expected: &Spec,
+    world: &World,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let begin = Instant::now();
+    let mut has_said = false;
+    loop {
+        let is_over = begin.elapsed() >= GENERATION;
+        match subject.list().await {
+            Ok(objects) => {
+                let generated = Generated::of(expected, &world.target, &objects);
+                match generated.problem(GENERATION.as_secs(), &subject.hand) {
+                    None => return Ok(()),
+                    Some(problem) if is_over => return Err(Failure::Refused(problem)),
+                    Some(_) => {}
+                }
+            }
+            // A read that fails once ends no wait: the sidecar goes on without this command.
+            Err(failure) if is_over => return Err(after(1, failure)),
+            Err(_) => {}
+        }
+        if !has_said && begin.elapsed() >= QUIET {
+            terminal.say("waiting for the sidecar to do what the annotations ask for …");
+            has_said = true;
+        }
+        sleep(PERIOD).await;
     }
 }
 

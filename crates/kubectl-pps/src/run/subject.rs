@@ -15,7 +15,7 @@ use crate::cluster::{Connected, Wanted, connect, read};
 use crate::decide::hand::Hand;
 use crate::decide::pin::{Change, Plan, Resource, Step, World};
 use crate::print::{Role, Terminal, printable};
-use crate::snapshot::{Scope, Snapshot};
+use crate::snapshot::{Pps, Scope, Snapshot};
 
 /// How often a change that meets another writer's is made again.
 const RETRIES: usize = 5;
@@ -89,6 +89,16 @@ impl Subject {
         }
         let world = World { workload: self.workload.clone(), target, pps, hand: self.hand.clone() };
         Ok((world, snapshot))
+    }
+
+    /// The PersistentPodStates of the namespace, as far as one right to list them shows.
+    pub(super) async fn list(&self) -> Result<Vec<Pps>, Failure> {
+        let scope = Scope::Namespace(self.connected.namespace.clone());
+        let snapshot = Box::pin(read::read(&self.connected.client, &scope, Wanted::default())).await?;
+        match snapshot.unseen.iter().find(|unseen| unseen.what.contains(PLURAL)) {
+            Some(unseen) => Err(Failure::Unreadable(unseen.to_string())),
+            None => Ok(snapshot.pps),
+        }
     }
 
     /// The same, read again. Another workload of the same name is none.

@@ -8,7 +8,7 @@ use pps_core::generate::{
 };
 use pps_core::pps::{API_VERSION, KIND, PodAnnotation, ValueFrom};
 use pps_core::validate::{join, review};
-use pps_core::{AnnotationRules, TargetReference};
+use pps_core::{AnnotationRules, Spec, TargetReference};
 use serde_json::{Map, Value, json};
 
 use super::ask::{ANNOTATED_WEIGHT, Ask};
@@ -75,6 +75,8 @@ pub struct Plan {
     pub by: String,
     /// The writes. Without any, there is nothing to do.
     pub changes: Vec<Change>,
+    /// What the sidecar is to make of the annotations; none if an object is written.
+    pub expected: Option<Spec>,
     /// Fields to set on the object that the sidecar will generate, once it is there.
     pub complete: Map<String, Value>,
     /// What the sidecar will write. It is sent as a dry run only, to hear what the policy says.
@@ -274,6 +276,7 @@ fn annotate(ask: &Ask, world: &World, generated: Option<&Value>) -> Result<Plan,
     check_read_back(ask, &request)?;
     let mut plan =
         Plan { by: "its annotations".into(), warnings: request.warnings.clone(), ..Plan::default() };
+    plan.expected = Some(request.spec.clone());
     let spec = json!(request.spec);
     let body = json!({
         "apiVersion": API_VERSION, "kind": KIND,
@@ -379,21 +382,4 @@ fn recorded_soon(world: &World) -> String {
         "the sidecar records each Pod once it is Ready, and its successor gets back what is recorded: {}",
         world.hand.pps(&format!("status {}", world.target.name), world.namespace())
     )
-}
-
-/// The name of the object that the sidecar has generated for the workload.
-pub fn generated(world: &World) -> Option<String> {
-    let found = targeting(&world.pps, &world.target);
-    found
-        .into_iter()
-        .find(|object| is_generated(object) && !is_terminating(object))
-        .map(|object| name(object).to_owned())
-}
-
-/// Sets fields of an object's spec; none if they are as they should be.
-pub fn set_fields(world: &World, object: &str, fields: &Map<String, Value>) -> Option<Step> {
-    let object = world.pps.iter().find(|one| name(one) == object)?;
-    let patch = json!({"spec": fields});
-    let is_set = merged(object, &patch)["spec"] == object["spec"];
-    (!is_set).then(|| Step::PatchPps { name: name(object).to_owned(), patch: guarded(patch, object) })
 }

@@ -194,6 +194,44 @@ fn what_no_annotation_can_ask_for_goes_into_the_generated_object() {
 }
 
 #[test]
+fn annotations_pin_nothing_until_an_object_has_what_they_ask_for() {
+    let asked = ask(&["--required", "zone", "--annotation", "a.io/ip"]).unwrap();
+    let expected = plan(&asked, &world(&Value::Null, Vec::new())).unwrap().expected.unwrap();
+    let of = |objects: &[Value]| {
+        let objects: Vec<_> =
+            objects.iter().filter_map(|object| crate::snapshot::Pps::read(object.clone())).collect();
+        Generated::of(&expected, &target(), &objects)
+    };
+    let mut spec = required(&[ZONE]);
+    let before = pps("db", &spec, true);
+    spec["persistentPodAnnotations"] = json!([{"key": "a.io/ip"}]);
+    spec["persistentPodStateRetentionPolicy"] = json!("Retain");
+    let done = pps("db", &spec, true);
+    let mut terminating = done.clone();
+    terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut others = done.clone();
+    others["spec"]["targetRef"]["name"] = json!("web");
+    assert_eq!(of(&[others.clone(), terminating]), Generated::Missing);
+    assert_eq!(of(&[before.clone(), others.clone()]), Generated::Other("db".into()));
+    assert_eq!(of(&[before, others, done]), Generated::Done);
+
+    let hand = Hand { context: Some("blue".into()), ..Hand::default() };
+    assert_eq!(Generated::Done.problem(30, &hand), None);
+    assert_eq!(
+        Generated::Missing.problem(30, &hand).unwrap(),
+        "the annotations are written, but there is no PersistentPodState after 30 s, so nothing is recorded or injected: the \
+         sidecar generates it once it runs; to find out why it does not: kubectl pps check --context blue"
+    );
+    assert_eq!(
+        Generated::Other("db".into()).problem(30, &hand).unwrap(),
+        "the annotations are written, but PersistentPodState db does not have what they ask for after 30 s: the sidecar changes \
+         it once it runs; to find out why it does not: kubectl pps check --context blue"
+    );
+    let own = vec![pps("mine", &required(&["old"]), false)];
+    assert_eq!(plan(&asked, &world(&Value::Null, own)).unwrap().expected, None, "it is changed at once");
+}
+
+#[test]
 fn several_preferences_need_an_object() {
     for args in [&["--preferred", "zone", "--preferred", "hostname"][..], &["--preferred", "zone=50"]] {
         let error = plan(&ask(args).unwrap(), &world(&Value::Null, Vec::new())).unwrap_err();
