@@ -6,7 +6,7 @@ mod read;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::edit::{self, Change, Edit, EditError};
-use pps_core::{PodState, validate};
+use pps_core::{PodState, RECORD_ANNOTATION, forbids_recording, validate};
 use serde_json::{Value, json};
 
 pub use self::compact::{compact_status, keeps_compact_form};
@@ -42,6 +42,10 @@ pub struct Plan {
     pub kept: BTreeSet<String>,
     /// Pods that are Ready, so the sidecar records where they run.
     pub ready: BTreeSet<String>,
+    /// Pods that are bound to another node than the file has and are not Ready, with that node: it is recorded once they are.
+    pub unready: BTreeMap<String, String>,
+    /// Pods without a node: they wait for what they were created with.
+    pub pending: BTreeSet<String>,
     /// Pods that the workload does not want, so the sidecar would drop their states.
     pub unwanted: BTreeSet<String>,
 }
@@ -76,6 +80,22 @@ impl Plan {
     /// How many states replace another one.
     pub fn replaced(&self) -> usize {
         self.changes.len() - self.added()
+    }
+
+    /// Keeps in mind a Pod that is not Ready and whose state is written: it was created without that state.
+    fn look_at(&mut self, pod: &Pod) {
+        let after = self.changes.get(pod.name()).and_then(|change| change.after.as_ref());
+        let Some(after) = after.filter(|_| !pod.is_terminating() && !pod.is_finished()) else { return };
+        let is_exempt = pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording);
+        match pod.node() {
+            None => {
+                self.pending.insert(pod.name().to_owned());
+            }
+            Some(node) if node != after.node_name && !is_exempt => {
+                self.unready.insert(pod.name().to_owned(), node.to_owned());
+            }
+            Some(_) => {}
+        }
     }
 
     /// Whether something is written.
@@ -114,6 +134,8 @@ fn plan_one(entry: &Entry, known: Known<'_>, overwrite: bool) -> Plan {
         changes: BTreeMap::new(),
         kept: BTreeSet::new(),
         ready: BTreeSet::new(),
+        unready: BTreeMap::new(),
+        pending: BTreeSet::new(),
         unwanted: unwanted(entry, existing, known),
     };
     let decided = match existing {
@@ -138,6 +160,9 @@ fn plan_one(entry: &Entry, known: Known<'_>, overwrite: bool) -> Plan {
     match decided {
         Ok(action) => plan.action = action,
         Err(why) => plan.action = Action::Refuse(why),
+    }
+    for pod in known.pods.into_iter().flatten().filter(|pod| pod.namespace() == entry.namespace) {
+        plan.look_at(pod);
     }
     plan
 }

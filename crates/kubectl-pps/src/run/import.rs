@@ -9,6 +9,7 @@ use futures::StreamExt;
 use pps_check::facts::Right;
 use pps_core::pps::{API_VERSIONS, GROUP, PLURAL};
 
+use super::status::hand;
 use super::{file, rights};
 use crate::args::{Connection, Import};
 use crate::cluster::read::{Wanted, get, read_lists};
@@ -66,7 +67,7 @@ pub(super) async fn run(
     let plans = plan(&read.entries, known, args.overwrite);
     drop(read);
     terminal.print(&report::table(terminal.style(), &plans))?;
-    for note in report::details(&plans) {
+    for note in report::details(&plans, &hand(connection, &connected.namespace)) {
         terminal.say(&note.shown(style));
     }
     let planned = report::outcome(&plans);

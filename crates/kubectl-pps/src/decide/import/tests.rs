@@ -84,6 +84,37 @@ fn the_state_of_a_ready_pod_is_never_replaced() {
 }
 
 #[test]
+fn pods_that_were_created_without_what_is_imported_are_kept_in_mind() {
+    let pod = |name: &str, spec: Value, metadata: Value| {
+        let mut pod = json!({"metadata": {"name": name, "namespace": "prod", "uid": "p"}, "spec": spec});
+        json_patch::merge(&mut pod["metadata"], &metadata);
+        Pod::read(pod).unwrap()
+    };
+    let on = |node: &str| json!({"nodeName": node});
+    let pods = [
+        pod("db-0", on("n9"), json!({})),
+        pod("db-1", on("n1"), json!({})),
+        pod("db-2", json!({}), json!({})),
+        pod("db-3", on("n9"), json!({"annotations": {RECORD_ANNOTATION: "false"}})),
+        pod("db-4", on("n9"), json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})),
+        pod("db-5", on("n9"), json!({"namespace": "test"})),
+        ready_pod("prod", "db-6"),
+        pod("db-7", json!({}), json!({})),
+    ];
+    let states: serde_json::Map<_, _> =
+        (0..7).map(|ordinal| (format!("db-{ordinal}"), state("n1"))).collect();
+    let plans = plan_with(&pps("prod", "db", &states.into()), &[], &pods, false);
+    assert_eq!(plans[0].unready, BTreeMap::from([("db-0".to_owned(), "n9".to_owned())]));
+    assert_eq!(plans[0].pending, BTreeSet::from(["db-2".to_owned()]));
+    assert_eq!(plans[0].changes.len(), 6, "they are imported all the same");
+    // What stays is not imported.
+    let cluster = [pps("prod", "db", &json!({"db-0": state("other"), "db-2": state("n1")}))];
+    let file = pps("prod", "db", &json!({"db-0": state("n1"), "db-2": state("n1")}));
+    let plans = plan_with(&file, &cluster, &pods, false);
+    assert_eq!((plans[0].unready.len(), plans[0].pending.len()), (0, 0));
+}
+
+#[test]
 fn an_object_for_another_workload_is_refused() {
     let file = pps("prod", "db", &json!({"db-0": state("n1")}));
     let mut other = pps("prod", "db", &json!({}));

@@ -6,6 +6,7 @@ use pps_core::PodState;
 use pps_manifest::Flaw;
 
 use super::write::Done;
+use crate::decide::hand::{Hand, portions};
 use crate::decide::import::{Action, File, Plan};
 use crate::print::{Role, Style, Table, Terminal, printable};
 use crate::run::file;
@@ -73,7 +74,7 @@ impl Detail {
     }
 }
 
-pub(super) fn details(plans: &[Plan]) -> Vec<Detail> {
+pub(super) fn details(plans: &[Plan], hand: &Hand) -> Vec<Detail> {
     let mut details = Vec::new();
     for plan in plans {
         let what = format!("{}/{}", plan.namespace, plan.name);
@@ -115,8 +116,36 @@ pub(super) fn details(plans: &[Plan]) -> Vec<Detail> {
             details
                 .push(Detail::Note(format!("{what}: Ready, so recorded where they run: {}", some(&ready))));
         }
+        details.extend(not_ready(plan, &what, hand).into_iter().map(Detail::Note));
     }
     details
+}
+
+/// What becomes of states whose Pods were created without them.
+fn not_ready(plan: &Plan, what: &str, hand: &Hand) -> Vec<String> {
+    let mut notes = Vec::new();
+    let unready: Vec<String> = plan.unready.iter().map(|(pod, node)| format!("{pod} ({node})")).collect();
+    if !unready.is_empty() {
+        notes.push(format!(
+            "{what}: bound to another node and not Ready: once they are, that node is recorded in place of what is imported: {}",
+            some(&unready)
+        ));
+    }
+    let pending: Vec<String> = plan.pending.iter().cloned().collect();
+    let names: Vec<&str> = pending.iter().map(String::as_str).collect();
+    let commands: Vec<String> = portions(&names)
+        .iter()
+        .map(|names| hand.kubectl_in(&format!("delete pod {}", names.join(" ")), &plan.namespace))
+        .collect();
+    if let Some(first) = commands.first() {
+        let more = if commands.len() > 1 { ", and so on" } else { "" };
+        notes.push(format!(
+            "{what}: Pending, and created without what is imported: {}; to have them created again with it, once this is done: \
+             {first}{more}",
+            some(&pending)
+        ));
+    }
+    notes
 }
 
 fn place(state: &PodState) -> &str {
@@ -175,4 +204,36 @@ pub(super) fn done(terminal: &Terminal, done: &[Done]) -> Result<(), Failure> {
         Failure::Refused(_) => Failure::Refused(text),
         Failure::Usage(_) | Failure::Unreadable(_) => Failure::Unreadable(text),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn pods_that_were_created_without_what_is_imported_are_named_with_what_becomes_of_them() {
+        let plan = Plan {
+            namespace: "shop".into(),
+            name: "db".into(),
+            action: Action::Nothing,
+            changes: BTreeMap::new(),
+            kept: [].into(),
+            ready: [].into(),
+            unready: [("db-3".to_owned(), "node-0".to_owned())].into(),
+            pending: ["db-1".to_owned(), "db-2".to_owned()].into(),
+            unwanted: [].into(),
+        };
+        let hand = Hand { context: Some("blue".into()), ..Hand::default() };
+        assert_eq!(
+            not_ready(&plan, "shop/db", &hand),
+            [
+                "shop/db: bound to another node and not Ready: once they are, that node is recorded in place of what is imported: \
+                 db-3 (node-0)",
+                "shop/db: Pending, and created without what is imported: db-1, db-2; to have them created again with it, once \
+                 this is done: kubectl delete pod db-1 db-2 -n shop --context blue",
+            ]
+        );
+    }
 }
