@@ -5,6 +5,7 @@ mod drift;
 mod pin;
 mod rollout;
 mod row;
+mod shut;
 mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use pps_core::{PodState, Spec};
 use serde::Serialize;
 
-use self::advice::ShutOut;
 pub use self::advice::{Advice, goal};
 pub use self::drift::{Drift, DriftKind, of as drift_of, short};
 pub use self::pin::{Pin, Strength};
 pub use self::row::{Phase, Recorded, Row};
+use self::shut::ShutOut;
 use super::hand::Hand;
 use super::unread;
 use super::workload_name::{named, pod_name};
@@ -190,7 +191,7 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
     if workload.is_none() && snapshot.unread(unread::PPS).is_none() {
         status.add_left_behind(snapshot, &index);
     }
-    let shut = ShutOut::of(snapshot, &index, &status);
+    let shut = ShutOut::of(snapshot, &index, &status.pods);
     status.advice = advice::advice(&shut, &status, hand);
     if status.is_empty() && status.unseen.is_empty() {
         status.advice.push(advice::of_none(&snapshot.scope, hand));

@@ -5,7 +5,7 @@ use kubectl_pps::decide::explain::{Question, explain};
 use kubectl_pps::decide::status::{DriftKind, Status, status};
 use serde_json::json;
 
-use crate::world::{HOSTNAME, World, hand, injected, ready, required};
+use crate::world::{HOSTNAME, World, ZONE, hand, injected, ready, required};
 
 /// 2026-11-23T01:00:00Z
 const NOW: i64 = 1_795_395_600;
@@ -137,4 +137,61 @@ fn a_pod_whose_node_is_not_ready_is_told_so_at_once() {
     assert_eq!(answer.outcome(), Outcome::NotWell);
     let begin = "db-0 is not Ready, and neither is its node. It is on node-3, where it is recorded.";
     assert_eq!(answer.answer, begin);
+}
+
+#[test]
+fn pods_whose_whole_zone_takes_no_pods_are_named_like_those_of_one_node() {
+    let mut world = World::new();
+    world.workload("db", 3, &required(&[ZONE]));
+    for (ordinal, node) in [(0, "node-1"), (1, "node-3"), (2, "node-0")] {
+        world.ready_pod("db", ordinal, node);
+        world.record("db", &format!("db-{ordinal}"), node);
+    }
+    let cordoned = json!({"spec": {"unschedulable": true}});
+    world.change_node("node-1", &cordoned);
+    assert_eq!(texts(&ask(&mut world)), [("", ""); 0], "node-3 is of the same zone");
+    world.change_node("node-3", &cordoned);
+    let answer = ask(&mut world);
+    let text = "2 Pods (db-0, db-1) must come back to zone=b, and all nodes there are cordoned: they would be Pending if they \
+                were created again now";
+    assert_eq!(texts(&answer), [(text, "kubectl pps explain db-0")]);
+    assert_eq!(answer.outcome(), Outcome::Well, "they run");
+
+    // Another zone, with a single Pod.
+    let taint = json!({"spec": {"taints": [{"key": "disk", "value": "bad", "effect": "NoSchedule"}]}});
+    world.change_node("node-0", &taint);
+    world.change_node("node-2", &taint);
+    let text = "db-2 must come back to zone=a, and all nodes there have taints that it does not tolerate: it would be Pending if \
+                it were created again now";
+    assert_eq!(texts(&ask(&mut world))[1], (text, "kubectl pps explain db-2"));
+    world.change_node("node-2", &cordoned);
+    world.change_node("node-2", &json!({"spec": {"taints": null}}));
+    let texts_now: Vec<String> = ask(&mut world).advice.into_iter().map(|one| one.text).collect();
+    assert!(
+        texts_now[1].contains("zone=a, and all nodes there are cordoned, not Ready or tainted:"),
+        "{texts_now:?}"
+    );
+    world.change_node("node-0", &cordoned);
+    let texts_now: Vec<String> = ask(&mut world).advice.into_iter().map(|one| one.text).collect();
+    let begin = "3 Pods (db-0, db-1, db-2) must come back to their places, and all nodes there are cordoned:";
+    assert!(texts_now[0].starts_with(begin), "{texts_now:?}");
+}
+
+#[test]
+fn a_pod_whose_whole_zone_is_down_is_not_well() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[ZONE]));
+    let mut pod = ready("node-1", 1);
+    pod["status"]["conditions"][0]["status"] = json!("False");
+    world.pod("db", 0, &pod);
+    world.record("db", "db-0", "node-1");
+    let taint = json!({"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"});
+    let down = json!({"spec": {"taints": [taint]}, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
+    for node in ["node-1", "node-3"] {
+        world.change_node(node, &down);
+    }
+    let answer = ask(&mut world);
+    assert_eq!(answer.outcome(), Outcome::NotWell);
+    let begin = "db-0 must come back to zone=b, and no node there is Ready:";
+    assert!(answer.advice[0].text.starts_with(begin), "{:?}", answer.advice);
 }

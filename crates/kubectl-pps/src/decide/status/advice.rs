@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::is_dns_subdomain;
-use pps_simulation::scheduler::ExclusionKind;
 use serde::Serialize;
 
 use super::drift::HOSTNAME;
+use super::shut::ShutOut;
 use super::{Drift, DriftKind, Phase, Pin, Problem, Row, Status, Strength};
 use crate::decide::hand::{Hand, portions};
 use crate::decide::names::list;
-use crate::decide::placement::shut;
-use crate::snapshot::{Index, Node, Scope, Snapshot};
+use crate::snapshot::Scope;
 
 /// How many Pods a line names.
 const SHOWN: usize = 3;
@@ -111,25 +110,8 @@ pub(super) fn advice(shut: &ShutOut, status: &Status, hand: &Hand) -> Vec<Advice
             &if is_dns_subdomain(&node) { format!("forget --node {node}") } else { "forget POD".to_owned() },
         );
     }
-    for (is_meant, one, several) in [
-        (Shut::Cordoned, "a cordoned node", "cordoned nodes"),
-        (Shut::NotReady, "a node that is not Ready", "nodes that are not Ready"),
-        (
-            Shut::Tainted,
-            "a node whose taints it does not tolerate",
-            "nodes whose taints they do not tolerate",
-        ),
-    ] {
-        add(
-            &rows(&|row| shut.0.get(&(row.namespace.clone(), row.pod.clone())) == Some(&is_meant)),
-            &format!(
-                "is on {one}, and must come back to it: it would be Pending if it were created again now"
-            ),
-            &format!(
-                "are on {several}, and must come back to them: they would be Pending if they were created again now"
-            ),
-            "explain POD",
-        );
+    for (one, several, of_these) in shut.lines(&status.pods) {
+        add(&of_these, &one, &several, "explain POD");
     }
     all.extend(lost_node(status, hand));
     all.extend(left_behind(status, hand));
@@ -138,44 +120,6 @@ pub(super) fn advice(shut: &ShutOut, status: &Status, hand: &Hand) -> Vec<Advice
         all.push(Advice { text, command: hand.check() });
     }
     all
-}
-
-/// The Pods that could not come back to their nodes, by namespace and name.
-pub(super) struct ShutOut(BTreeMap<(String, String), Shut>);
-
-impl ShutOut {
-    pub(super) fn of(snapshot: &Snapshot, index: &Index, status: &Status) -> Self {
-        let one =
-            |row: &Row| Some(((row.namespace.clone(), row.pod.clone()), Shut::of(snapshot, index, row)?));
-        Self(status.pods.iter().filter_map(one).collect())
-    }
-
-    /// Whether the node of one of them is not Ready: the Pod does not run, either.
-    pub(super) fn has_lost_nodes(&self) -> bool {
-        self.0.values().any(|shut| *shut == Shut::NotReady)
-    }
-}
-
-/// Why a node that a Pod must come back to would not take it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shut {
-    Cordoned,
-    /// It has the taints of a node that is not Ready, or cannot be reached.
-    NotReady,
-    Tainted,
-}
-
-impl Shut {
-    /// None if the Pod could come back, or may start elsewhere.
-    fn of(snapshot: &Snapshot, index: &Index, row: &Row) -> Option<Self> {
-        let node = snapshot.node(row.node.as_deref()?).filter(|node| must_be_on(row, node))?;
-        let pod = index.pod(&row.namespace, &row.pod)?;
-        match shut(pod.object(), node.object())? {
-            ExclusionKind::Cordon => Some(Self::Cordoned),
-            _ if node.is_ready() => Some(Self::Tainted),
-            _ => Some(Self::NotReady),
-        }
-    }
 }
 
 /// One command for all Pods of a node that is gone: those that are bound to it, and those that wait for it.
@@ -226,11 +170,6 @@ pub fn goal(recorded: Option<&str>) -> String {
         Some(node) => format!("--to {node}"),
         None => "--anywhere".to_owned(),
     }
-}
-
-/// Whether what pins a Pod requires this very node.
-fn must_be_on(row: &Row, node: &Node) -> bool {
-    hosts(row).any(|host| node.label(HOSTNAME) == Some(host))
 }
 
 /// Whether what pins a Pod requires a node that is gone. Its label may have had another value than its name.
