@@ -18,5 +18,6 @@ pub mod relocate;
 mod retention;
 pub mod similar;
 pub mod status;
+pub mod template;
 pub mod unread;
 pub mod workload_name;

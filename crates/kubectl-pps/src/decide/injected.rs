@@ -4,12 +4,11 @@ use pps_core::plan::{Preference, Requirement};
 use pps_core::{PodState, Spec};
 use serde_json::Value;
 
+use super::template::has_newest_revision;
 use crate::snapshot::{Pod, Workload};
 
 const REQUIRED: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "/spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
-/// By this label of a Pod a StatefulSet knows from which of its templates the Pod was made.
-const REVISION: &str = "controller-revision-hash";
 
 /// What the policy has injected into a Pod.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -84,13 +83,6 @@ fn is_place(key: &str) -> bool {
 /// Whether the Pod was made from the template that the workload has now. Without a revision it may have been.
 fn is_made_from_template(pod: &Pod, workload: &Workload) -> bool {
     has_newest_revision(pod, workload) != Some(false)
-}
-
-/// Whether the Pod is of the newest revision of its workload; none if one of them does not say its revision.
-fn has_newest_revision(pod: &Pod, workload: &Workload) -> Option<bool> {
-    let newest = workload.object()["status"]["updateRevision"].as_str()?;
-    let own = pod.object()["metadata"]["labels"][REVISION].as_str()?;
-    Some(newest == own)
 }
 
 fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {

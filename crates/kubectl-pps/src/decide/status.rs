@@ -19,8 +19,8 @@ pub use self::pin::{Pin, Strength};
 pub use self::row::{Phase, Recorded, Row};
 use self::shut::ShutOut;
 use super::hand::Hand;
-use super::unread;
 use super::workload_name::{named, pod_name};
+use super::{template, unread};
 use crate::snapshot::{FoundBy, Index, Pod, Pps, Snapshot, WorkloadKey};
 use crate::{Failure, Outcome};
 
@@ -123,7 +123,7 @@ impl Status {
     fn add(&mut self, snapshot: &Snapshot, index: &Index, governed: &Governed) {
         let key = governed.key;
         self.left_out += row::rows(snapshot, index, governed, &mut self.pods);
-        if index.workload(key).is_some_and(rollout::is_unobserved) {
+        if index.workload(key).is_some_and(template::is_unobserved) {
             self.unobserved.push(format!("{} {}", key.kind, key.name));
         }
     }

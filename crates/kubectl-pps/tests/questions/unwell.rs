@@ -1,10 +1,12 @@
 //! What `status` and `explain` say of Pods that look well, or wait for something that does not come.
 
 use kubectl_pps::Outcome;
-use kubectl_pps::decide::explain::{Question, explain};
+use kubectl_pps::decide::explain::{Explanation, Question, explain};
 use kubectl_pps::decide::status::{DriftKind, Status, status};
+use kubectl_pps::print::{self, Style};
 use serde_json::json;
 
+use crate::assert_golden;
 use crate::world::{HOSTNAME, World, ZONE, hand, injected, ready, required};
 
 /// 2026-11-23T01:00:00Z
@@ -194,4 +196,71 @@ fn a_pod_whose_whole_zone_is_down_is_not_well() {
     assert_eq!(answer.outcome(), Outcome::NotWell);
     let begin = "db-0 must come back to zone=b, and no node there is Ready:";
     assert!(answer.advice[0].text.starts_with(begin), "{:?}", answer.advice);
+}
+
+/// `db-0` was made from a template that asks for more than a node has.
+fn of_another_template(workload: &serde_json::Value) -> World {
+    let mut world = World::new();
+    let mut patch = json!({"status": {"updateRevision": "db-1"}});
+    json_patch::merge(&mut patch, workload);
+    world.bare_workload("db", 1, &patch);
+    world.pps("db", "db", &required(&[HOSTNAME]));
+    world.record("db", "db-0", "node-3");
+    let mut pod = injected("db", &[(HOSTNAME, "node-3")]);
+    json_patch::merge(
+        &mut pod,
+        &json!({
+            "metadata": {"labels": {"controller-revision-hash": "db-2"}},
+            "spec": {"containers": [{"name": "main", "image": "i", "resources": {"requests": {"cpu": "5"}}}]},
+            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"}]},
+        }),
+    );
+    world.pod("db", 0, &pod);
+    world
+}
+
+fn explained(world: &World) -> Explanation {
+    let hand = hand();
+    let question =
+        Question { snapshot: &world.snapshot, namespace: "shop", pod: "db-0", refusals: None, hand: &hand };
+    explain(&question).unwrap()
+}
+
+#[test]
+fn a_pod_of_another_template_is_told_to_be_created_again() {
+    let mut world = of_another_template(&json!({}));
+    let answer = explained(&world);
+    let text = print::explanation::explanation(&answer, Style { has_color: false, width: Some(80) });
+    assert_golden("pending-template.txt", &text);
+    let end = " It was made from another template than StatefulSet db has now, with which it could start.";
+    assert!(answer.answer.ends_with(end), "{answer:?}");
+    assert_eq!(answer.remedies[0].command.as_deref(), Some("kubectl delete pod db-0"), "{answer:?}");
+    // Its successor would be Pending as well: the template is not why.
+    world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
+    let answer = explained(&world);
+    assert!(!answer.answer.contains("template"), "{answer:?}");
+    assert!(answer.facts.join("\n").contains("another template"), "{answer:?}");
+    let has_deletion = |answer: &Explanation| {
+        answer.remedies.iter().any(|one| one.command.as_deref() == Some("kubectl delete pod db-0"))
+    };
+    assert!(!has_deletion(&answer), "{answer:?}");
+    // The successor may go elsewhere, though not where the present Pod could.
+    let moves = answer.remedies.iter().find(|one| one.text.starts_with("Move it")).unwrap();
+    assert_eq!(moves.may_land_on.len(), 3, "{moves:?}");
+}
+
+#[test]
+fn nothing_is_said_of_a_template_that_a_successor_would_have_as_well() {
+    let same = json!({"status": {"updateRevision": "db-2"}});
+    let held_back =
+        json!({"spec": {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}}});
+    // The controller has not seen the latest template yet.
+    let unobserved = json!({"metadata": {"generation": 3}, "status": {"observedGeneration": 2}});
+    for workload in [same, held_back, unobserved] {
+        let answer = explained(&of_another_template(&workload));
+        let all = format!("{answer:?}");
+        assert!(!all.contains("another template") && !all.contains("delete pod"), "{workload}: {all}");
+    }
+    let on_delete = json!({"spec": {"updateStrategy": {"type": "OnDelete"}}});
+    assert!(explained(&of_another_template(&on_delete)).answer.contains("another template"));
 }

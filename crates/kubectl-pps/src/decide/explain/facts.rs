@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::Question;
 use super::subject::{Subject, words};
+use crate::decide::template;
 use crate::snapshot::{FoundBy, Index};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -19,6 +20,7 @@ pub(super) fn of(question: &Question, index: &Index, subject: &Subject) -> Vec<S
     facts.extend(annotations(subject));
     facts.extend(changed(subject));
     facts.extend(unfinished(subject));
+    facts.extend(former_template(subject));
     facts.extend(own_rules(subject));
     facts.extend(condition(subject));
     facts
@@ -145,6 +147,16 @@ fn unfinished(subject: &Subject) -> Option<String> {
     })
 }
 
+/// Whether its controller would make it from another template now.
+fn former_template(subject: &Subject) -> Option<String> {
+    let (owner, workload) = (subject.owner.as_ref()?, subject.workload.filter(|_| subject.is_former())?);
+    let (own, newest) = (template::revision(subject.pod)?, template::newest_revision(workload)?);
+    Some(format!(
+        "It was made from another template than {} {} has now: its revision is {own}, and that of the template {newest}.",
+        owner.kind, owner.name
+    ))
+}
+
 /// What the Pod asks for itself.
 fn own_rules(subject: &Subject) -> Option<String> {
     let before = subject.before();
@@ -172,7 +184,9 @@ fn own_rules(subject: &Subject) -> Option<String> {
     if is_set(&spec["topologySpreadConstraints"]) {
         rules.push("topology spread constraints".to_owned());
     }
-    (!rules.is_empty()).then(|| format!("Its own template also asks for: {}.", rules.join(", ")))
+    // A former template is not at hand: what the Pod asks for may have been injected.
+    let whose = if subject.is_former() { "The Pod" } else { "Its own template" };
+    (!rules.is_empty()).then(|| format!("{whose} also asks for: {}.", rules.join(", ")))
 }
 
 /// What the condition of the PersistentPodState says, unless that is True.

@@ -29,6 +29,7 @@ pub(super) fn explain(question: &Question, subject: &Subject) -> Explanation {
         (Verdict::Unscheduled, not_yet(name, message, &landing))
     };
     let mut explanation = Explanation::new(question, verdict, answer);
+    explanation.answer.extend(of_former_template(subject, &present).filter(|_| landing.is_nowhere()));
     explanation.excluded = groups(&selection.verdicts);
     if present.is_outdated {
         explanation.excluded.iter_mut().for_each(Group::is_of_former_state);
@@ -125,6 +126,19 @@ fn why(
     // Without the recorded state it may be Pending as well.
     let is_free = remedies::freed(subject, present).is_some_and(|freed| freed.chosen.is_some());
     (if is_free { Verdict::Pinned } else { Verdict::Unschedulable }, format!("{answer}{now}"))
+}
+
+/// Whether it is the template that keeps the Pod from all nodes: one of the present template could start.
+fn of_former_template(subject: &Subject, present: &Candidate) -> Option<String> {
+    // What is recorded may be why.
+    if !present.is_former || present.is_outdated {
+        return None;
+    }
+    let selection = subject.select(&subject.successor())?;
+    let template = subject.owner.as_ref().map(|owner| format!("{} {}", owner.kind, owner.name))?;
+    (!Landing::of(&selection).is_nowhere()).then(|| {
+        format!(" It was made from another template than {template} has now, with which it could start.")
+    })
 }
 
 /// What keeps all of these nodes out, if it is one thing.

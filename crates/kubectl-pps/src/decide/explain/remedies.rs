@@ -60,9 +60,13 @@ pub(super) fn remedies(
     selection: &Selection,
 ) -> Vec<Remedy> {
     let mut all = Vec::new();
+    let again = create_again(question, subject, candidate);
+    // A change of a node helps the Pod as it is: it should not be as it is.
+    let (first, later) = if candidate.is_former { (again, None) } else { (None, again) };
+    all.extend(first);
     all.extend(of_nodes(question, subject, candidate, selection));
     all.extend(bring_back(question, subject, candidate));
-    all.extend(create_again(question, subject, candidate));
+    all.extend(later);
     all.extend(let_go(question, subject, candidate));
     all
 }
@@ -243,7 +247,7 @@ fn could_take(subject: &Subject, candidate: &Candidate, name: &str) -> bool {
 
 /// A Pod that is created again gets what is recorded now.
 fn create_again(question: &Question, subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
-    if !candidate.is_outdated {
+    if !candidate.is_outdated && !candidate.is_former {
         return None;
     }
     let next = subject.successor();
@@ -251,10 +255,15 @@ fn create_again(question: &Question, subject: &Subject, candidate: &Candidate) -
     if landing.is_nowhere() {
         return None;
     }
-    let recorded = if subject.recorded().is_none() {
-        "Delete it: nothing is recorded of it now, so the new Pod"
-    } else {
-        "Delete it, so that it is created again with what is recorded now: the new Pod"
+    let recorded = match (candidate.is_former, candidate.is_outdated) {
+        (false, _) if subject.recorded().is_none() => {
+            "Delete it: nothing is recorded of it now, so the new Pod"
+        }
+        (false, _) => "Delete it, so that it is created again with what is recorded now: the new Pod",
+        (true, false) => "Delete it, so that it is created again from the present template: the new Pod",
+        (true, true) => {
+            "Delete it, so that it is created again from the present template and with what is recorded now: the new Pod"
+        }
     };
     let remedy = Remedy::new(format!("{recorded} {}", landing.would("start on"))).landing(&landing);
     let command = question.hand.kubectl_in(&format!("delete pod {}", subject.pod.name()), question.namespace);
@@ -267,7 +276,9 @@ fn let_go(question: &Question, subject: &Subject, candidate: &Candidate) -> Opti
     if candidate.is_outdated && subject.successor().required.is_empty() {
         return None;
     }
-    let landing = Landing::of(&freed(subject, candidate)?);
+    // A move creates the Pod again, too.
+    let successor = candidate.is_former.then(|| subject.successor());
+    let landing = Landing::of(&freed(subject, successor.as_ref().unwrap_or(candidate))?);
     if landing.is_nowhere() {
         return None;
     }

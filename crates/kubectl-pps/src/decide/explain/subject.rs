@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::{HOSTNAME, Question};
 use crate::decide::injected::{Injected, injected};
 use crate::decide::placement::{Nodes, unbound};
+use crate::decide::template;
 use crate::snapshot::{Index, Pod, Pps, Workload, WorkloadKey};
 
 /// A Pod that needs a node: the present one, or the one that its controller would create.
@@ -21,6 +22,8 @@ pub(super) struct Candidate {
     pub(super) required: Vec<Requirement>,
     /// Whether another Pod that is created now would require something else.
     pub(super) is_outdated: bool,
+    /// Whether another Pod that is created now would be made from another template.
+    pub(super) is_former: bool,
 }
 
 /// A Pod with everything that concerns it.
@@ -77,6 +80,7 @@ impl<'a> Subject<'a> {
             before: self.before(),
             required: self.required().to_vec(),
             is_outdated: self.has_changed(),
+            is_former: self.is_former(),
         }
     }
 
@@ -96,7 +100,7 @@ impl<'a> Subject<'a> {
         if !plan.is_empty() && apply(&plan, &mut pod).is_err() {
             pod = before.clone();
         }
-        Candidate { pod, before, required: plan.required, is_outdated: false }
+        Candidate { pod, before, required: plan.required, is_outdated: false, is_former: false }
     }
 
     /// What the simulation of the scheduler says about a Pod; none if nodes may not be read.
@@ -136,6 +140,12 @@ impl<'a> Subject<'a> {
     pub(super) fn selector(&self) -> Option<&Value> {
         let selector = &self.workload?.object()["spec"]["selector"];
         (!selector.is_null()).then_some(selector)
+    }
+
+    /// Whether its controller would make the Pod from another template now.
+    pub(super) fn is_former(&self) -> bool {
+        let is_known = |workload: &&Workload| !template::is_unobserved(workload);
+        self.workload.filter(is_known).is_some_and(|workload| template::is_former(self.pod, workload))
     }
 
     /// Whether the state that would be injected now differs from what was injected in what it requires.

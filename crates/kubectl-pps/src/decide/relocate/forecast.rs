@@ -1,6 +1,5 @@
 //! Where a Pod may land.
 
-use pps_core::workload::ordinal;
 use pps_core::{AnnotationRules, INJECTED_ANNOTATION, PodState, Spec, apply, plan};
 use pps_simulation::template::pods_of;
 use serde_json::Value;
@@ -8,10 +7,8 @@ use serde_json::Value;
 use crate::decide::injected::injected;
 use crate::decide::landing::Landing;
 use crate::decide::placement::{Nodes, unbound};
+use crate::decide::template::{is_former, is_held_back};
 use crate::snapshot::{Index, Pod, Snapshot, Workload, WorkloadKey};
-
-/// The label of a Pod that names the template from which it was made.
-const REVISION: &str = "controller-revision-hash";
 
 /// What the scheduler would do with a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,10 +53,7 @@ impl<'a> Next<'a> {
 
     /// Whether the Pod was made from another template than its successor will be.
     pub(super) fn is_of_former_template(&self) -> bool {
-        let workload = self.workload.filter(|workload| !is_held_back(workload, self.pod));
-        let newest = workload.and_then(|workload| workload.object()["status"]["updateRevision"].as_str());
-        let own = self.pod.object()["metadata"]["labels"][REVISION].as_str();
-        newest.zip(own).is_some_and(|(newest, own)| newest != own)
+        self.workload.is_some_and(|workload| is_former(self.pod, workload))
     }
 
     /// The Pod as the policy lets it pass with this state.
@@ -108,15 +102,4 @@ fn own(workload: Option<&Workload>, pod: &Pod, spec: &Spec, before: Option<&PodS
         object.remove("status");
     }
     own
-}
-
-/// Whether the update strategy keeps the former template for a Pod of this ordinal. The partition counts from the first one.
-fn is_held_back(workload: &Workload, pod: &Pod) -> bool {
-    let spec = &workload.object()["spec"];
-    let strategy = &spec["updateStrategy"];
-    let partition =
-        strategy["rollingUpdate"]["partition"].as_u64().filter(|_| strategy["type"] != "OnDelete");
-    let first = spec["ordinals"]["start"].as_u64().unwrap_or(0);
-    let held_back = first.saturating_add(partition.unwrap_or(0));
-    partition.is_some() && ordinal(workload.name(), pod.name()).is_some_and(|ordinal| ordinal < held_back)
 }

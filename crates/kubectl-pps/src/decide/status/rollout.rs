@@ -7,29 +7,14 @@ use pps_core::demand::Demand;
 use pps_core::workload::ordinal;
 
 use super::wanted;
+use crate::decide::template::{newest_revision, revision};
 use crate::snapshot::{Pod, Workload};
-
-/// By this label of a Pod a StatefulSet knows from which of its templates the Pod was made.
-const REVISION: &str = "controller-revision-hash";
-
-/// From which template a Pod was made.
-pub(super) fn revision(pod: &Pod) -> Option<&str> {
-    pod.object()["metadata"]["labels"][REVISION].as_str()
-}
-
-/// Whether the workload's controller has not seen its latest change yet.
-pub(super) fn is_unobserved(workload: &Workload) -> bool {
-    let object = workload.object();
-    let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
-    object["status"]["observedGeneration"].as_i64().unwrap_or_default() < generation
-}
 
 /// The Pods that a rollout will replace: none of those that the partition holds back, and none with the strategy `OnDelete`.
 pub(super) fn outdated<'a>(workload: &Workload, demand: &Demand, pods: &[&'a Pod]) -> BTreeSet<&'a str> {
     let object = workload.object();
     let strategy = &object["spec"]["updateStrategy"];
-    let (Some(newest), Some(replicas)) = (object["status"]["updateRevision"].as_str(), demand.replicas())
-    else {
+    let (Some(newest), Some(replicas)) = (newest_revision(workload), demand.replicas()) else {
         return BTreeSet::new();
     };
     if strategy["type"] == "OnDelete" {
@@ -58,6 +43,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::decide::template::is_unobserved;
+
+    const REVISION: &str = "controller-revision-hash";
 
     fn workload(strategy: &Value) -> Workload {
         let object = json!({"metadata": {"name": "db", "namespace": "shop", "generation": 3},

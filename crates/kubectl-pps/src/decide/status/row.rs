@@ -10,6 +10,7 @@ use super::drift::{self, Drift, DriftKind};
 use super::pin::{self, Pin};
 use super::{rollout, wanted};
 use crate::decide::injected::injected;
+use crate::decide::template;
 use crate::snapshot::{Index, Pod, Pps, Snapshot, Workload};
 
 /// The label that says in which zone a node is, and its older name.
@@ -246,7 +247,7 @@ fn of_pod(snapshot: &Snapshot, governed: &Governed, workload: Option<&Workload>,
     let state = governed.states.get(pod.name());
     let mut row = Row {
         uid: Some(pod.uid().to_owned()),
-        revision: rollout::revision(pod).map(str::to_owned),
+        revision: template::revision(pod).map(str::to_owned),
         node: pod.node().map(str::to_owned),
         zone: zone(snapshot, pod, state),
         ips: pod.ips(),
