@@ -13,6 +13,7 @@ pub use self::stuck::{Stuck, stuck};
 
 use super::{Decision, Destination, Relocation, Removal, Request, decide_in};
 use crate::decide::hand::{Hand, portions};
+use crate::decide::landing::Landing;
 use crate::snapshot::{Index, Node, Pod, Snapshot};
 use crate::{Failure, Outcome};
 
@@ -262,8 +263,10 @@ impl Several {
         let mut notes: Vec<String> = self.moves.iter().flat_map(Relocation::notes).collect();
         notes.retain(|note| said.insert(note.clone()));
         notes.extend(
-            left.filter(|node| self.moves.iter().any(|one| one.may_return_to(node)))
-                .map(|node| stay_away(node, hand)),
+            left.filter(|node| {
+                self.moves.iter().any(|one| one.may_return_to(node) && !one.must_return_to(node))
+            })
+            .map(|node| stay_away(node, hand)),
         );
         notes
     }
@@ -336,16 +339,29 @@ impl Relocation {
     }
 
     fn may_return_to(&self, node: &str) -> bool {
-        let takes = |forecast: &super::Forecast| {
-            let landing = forecast.landing();
-            landing.favourites().iter().chain(landing.others()).any(|one| one == node)
-        };
-        self.to.is_none() && self.forecast.as_ref().is_some_and(takes)
+        self.choices().any(|one| one == node)
+    }
+
+    /// Whether this is the only node that can take the Pod: a cordon would leave it without one.
+    fn must_return_to(&self, node: &str) -> bool {
+        self.may_return_to(node) && self.choices().all(|one| one == node)
+    }
+
+    /// The nodes that the scheduler may choose.
+    fn choices(&self) -> impl Iterator<Item = String> {
+        let landing = self.forecast.as_ref().filter(|_| self.to.is_none()).map(super::Forecast::landing);
+        let all = |landing: Landing| [landing.favourites(), landing.others()].concat();
+        landing.map(all).unwrap_or_default().into_iter()
     }
 
     /// That the Pod may come back to the node that it leaves, and how to prevent it.
     pub fn return_note(&self, hand: &Hand) -> Option<String> {
         let node = self.present.as_ref()?.node.as_deref()?;
+        if self.must_return_to(node) {
+            return Some(format!(
+                "{node} is the only node that can take the Pod now, so it comes back to it"
+            ));
+        }
         self.may_return_to(node).then(|| stay_away(node, hand))
     }
 

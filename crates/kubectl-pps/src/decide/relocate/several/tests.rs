@@ -237,6 +237,11 @@ fn the_plan_says_what_is_done_and_in_which_order() {
         own,
         "node-1 takes Pods, so it may get what leaves it again; to prevent that, run this first: kubectl cordon node-1"
     );
+    let mut alone = plan.moves[2].clone();
+    alone.forecast.as_mut().unwrap().others.iter_mut().for_each(|(_, why)| why.push("full".into()));
+    alone.forecast.as_mut().unwrap().may_land_on = vec!["node-1".into()];
+    let own = alone.return_note(&hand).unwrap();
+    assert_eq!(own, "node-1 is the only node that can take the Pod now, so it comes back to it");
     let stays = &plan.moves[0].forecast.as_ref().unwrap().may_land_on[0];
     let note = plan.notes(Some(stays), &hand).join("\n");
     assert!(note.ends_with(&format!("run this first: kubectl cordon {stays}")), "{note}");
