@@ -230,8 +230,9 @@ pub enum Command {
     Forget(Forget),
     /// Lets the Pods of a workload return to their zone, node or address.
     ///
-    /// Writes annotations of the workload, or a PersistentPodState. Shows the difference, and asks. A list that is named
-    /// (--required, --preferred, --annotation) replaces the present one; the others stay.
+    /// Writes annotations of the workload, from which the sidecar generates a PersistentPodState, or writes one. Shows the
+    /// difference, and asks. A list that is named (--required, --preferred, --annotation) replaces the present one; the others
+    /// stay.
     #[command(after_help = examples::PIN)]
     Pin(Pin),
     /// Lets the Pods of a workload start anywhere again.

@@ -28,6 +28,7 @@ async fn questions_are_answered_about_a_live_cluster() {
         explain::a_deleted_node_is_named,
         explain::a_full_node_is_named,
         explain::a_tainted_node_is_named_and_untainted,
+        explain::a_template_that_is_not_the_present_one_is_named,
         explain::a_volume_elsewhere_is_named,
         explain::a_preference_lets_a_pod_go,
         explain::a_namespace_users_rights_tell_the_pin,

@@ -113,6 +113,37 @@ pub(super) async fn a_full_node_is_named(cluster: &Cluster) {
     assert_ne!(homes(&pool.ready("web", 1).await)["web-0"], node);
 }
 
+pub(super) async fn a_template_that_is_not_the_present_one_is_named(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "explain-template", 1, 1).await;
+    let node = recorded(&pool, [HOSTNAME, ""], &json!({})).await;
+    let workloads = cluster.stateful_sets(pool.namespace);
+    let ask_for = async |cpu: &str| {
+        let container = json!({"name": "main", "image": "example.invalid/main:1", "resources": {"requests": {"cpu": cpu}}});
+        let strategy = json!({"type": "OnDelete", "rollingUpdate": null});
+        let spec = json!({"updateStrategy": strategy, "template": {"spec": {"containers": [container]}}});
+        let patch = Patch::Merge(json!({"spec": spec}));
+        workloads.patch("web", &PatchParams::default(), &patch).await.unwrap();
+        // A Pod that is created before has the former template.
+        wait_for("the controller to see the template", TIMEOUT, async || {
+            let now = serde_json::to_value(workloads.get("web").await?)?;
+            let is_seen = now["status"]["observedGeneration"] == now["metadata"]["generation"];
+            Ok(Progress::when(is_seen, (), now["status"].clone()))
+        })
+        .await
+        .unwrap();
+    };
+    ask_for("2000").await;
+    make_pending(&pool, "web", "web-0").await;
+    ask_for("1").await;
+    let answer = ask(&pool, &["explain", "web-0"]).await;
+    assert_exit(&answer, 1);
+    let command = "kubectl delete pod web-0 -n explain-template";
+    let cause = "It was made from another template than StatefulSet web has now, with which it could start.";
+    assert_says(&answer, &[cause, command]);
+    carry_out(&pool, command).await;
+    assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], node);
+}
+
 pub(super) async fn a_tainted_node_is_named_and_untainted(cluster: &Cluster) {
     let pool = Pool::new(cluster, "explain-taint", 2, 2).await;
     let node = recorded(&pool, [HOSTNAME, ""], &json!({})).await;

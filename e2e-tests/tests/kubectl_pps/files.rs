@@ -86,6 +86,7 @@ async fn files_are_imported_safely() {
     let cluster = Cluster::builder().user(User::new(USER)).start().await.unwrap();
     support::run_in_turn(scenarios![&cluster;
         a_state_of_the_cluster_stays_unless_it_may_be_overwritten,
+        pods_that_were_created_without_what_is_imported_are_named,
         two_imports_at_once_lose_nothing,
         a_user_of_a_namespace_is_told_which_right_is_missing,
         a_thousand_objects_are_imported_and_exported,
@@ -139,6 +140,25 @@ async fn a_state_of_the_cluster_stays_unless_it_may_be_overwritten(cluster: &Clu
     let answer = run(cluster, &["import", &dropped.argument(), "--drop-key", ZONE, "--yes"]).await;
     assert_eq!(answer.exit_code, 0, "{answer:?}");
     assert_eq!(cluster.pod_states("keep", "web").await.unwrap()["db-0"], json!({"nodeName": "old-0"}));
+}
+
+async fn pods_that_were_created_without_what_is_imported_are_named(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "late", 1, 1).await;
+    cluster.nodes.cordon("late-0").await.unwrap();
+    cluster.create_stateful_set(&pool.stateful_set("db", 1)).await.unwrap();
+    wait_for("db-0 to exist", TIMEOUT, async || {
+        let pod = cluster.pods_api("late").get_opt("db-0").await?;
+        Ok(Progress::when(pod.is_some(), (), "it does not exist"))
+    })
+    .await
+    .unwrap();
+    let saved = file(&[object("late", "db", &states(2, "node"))]);
+    let answer = run(cluster, &["import", &saved.argument(), "--yes"]).await;
+    assert_eq!(answer.exit_code, 1, "db-1 is not wanted: {answer:?}");
+    let said = answer.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("late/db: Pending, and created without what is imported: db-0;"), "{said}");
+    assert!(said.contains("kubectl delete pod db-0 -n late"), "{said}");
+    assert!(cluster.pod_states("late", "db").await.unwrap().contains_key("db-0"));
 }
 
 async fn two_imports_at_once_lose_nothing(cluster: &Cluster) {
