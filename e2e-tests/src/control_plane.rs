@@ -193,7 +193,7 @@ impl ControlPlane {
         let spec = self.specs.iter().find(|spec| spec.name == program);
         self.supervisor.spawn(spec.with_context(|| format!("no program {program}"))?.clone())?;
         if program == program::API_SERVER {
-            wait_until_ready(&self.supervisor, &self.admin, Duration::from_secs(30)).await?;
+            wait_until_ready(&self.supervisor, &self.admin, Options::default().timeout).await?;
         }
         Ok(())
     }

@@ -149,7 +149,7 @@ async fn wait_until_served(client: &Client, crd: &DynamicObject) -> Result<()> {
             plural: text(&spec["names"]["plural"]),
         };
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-        wait_for(&format!("{} to be served", crd.name_any()), Duration::from_secs(20), async || {
+        wait_for(&format!("{} to be served", crd.name_any()), Duration::from_mins(2), async || {
             api.list(&kube::api::ListParams::default().limit(1)).await?;
             // Discovery shows the kind a moment later.
             let kind = GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind);

@@ -78,7 +78,7 @@ impl Prometheus {
     }
 
     async fn wait_until_all_are_up(&self, targets: usize) -> Result<()> {
-        wait_for("Prometheus to collect metrics of all", Duration::from_secs(30), async || {
+        wait_for("Prometheus to collect metrics of all", Duration::from_mins(2), async || {
             if !self.supervisor.status(NAME)?.running {
                 return Ok(Progress::Done(false));
             }

@@ -87,7 +87,7 @@ async fn check_that_every_field_is_explained(cluster: &Cluster) {
     let root = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let control_plane = &cluster.control_plane;
     // The documentation is served a moment after the resource.
-    wait_for("kubectl explain knows the resource", Duration::from_secs(30), async || {
+    wait_for("kubectl explain knows the resource", Duration::from_mins(2), async || {
         let text = control_plane.kubectl(&["explain", "pps"]).await?;
         Ok(Progress::when(text.contains("names a workload"), (), text))
     })
@@ -274,7 +274,7 @@ fn openkruise_definition() -> Value {
 /// Puts a definition in place of the one that is there, and waits until the API server uses it.
 async fn replace_definition(cluster: &Cluster, definition: &Value, is_ours: bool) {
     cluster.apply_objects(std::slice::from_ref(definition)).await.unwrap();
-    wait_for("the definition to be in use", Duration::from_secs(30), async || {
+    wait_for("the definition to be in use", Duration::from_mins(2), async || {
         let explained = cluster.control_plane.kubectl(&["explain", "persistentpodstates"]).await?;
         Ok(Progress::when(explained.contains("names a workload") == is_ours, (), explained))
     })
@@ -496,7 +496,7 @@ async fn service_accounts_have_exactly_the_expected_permissions() {
         (kubewarden::NAMESPACE, "policy-server-persistent-pod-state", expected_of_policy),
     ] {
         let client = cluster.control_plane.client_for_service_account(namespace, account).await.unwrap();
-        let granted = wait_for("the role to be bound", Duration::from_secs(10), async || {
+        let granted = wait_for("the role to be bound", Duration::from_mins(2), async || {
             let permissions = permissions_of(&client, "default").await?;
             Ok(Progress::when(!permissions.is_empty(), permissions, "none"))
         });

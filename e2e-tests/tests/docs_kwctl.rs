@@ -135,7 +135,7 @@ async fn registry(folder: &Path) -> Option<(Running, String)> {
     let mut command = Command::new(binary);
     command.arg("serve").arg(config).stdout(Stdio::null()).stderr(Stdio::null());
     let running = Running(command.spawn().unwrap());
-    wait_for("the registry", Duration::from_secs(20), async || {
+    wait_for("the registry", Duration::from_mins(2), async || {
         let answers = TcpStream::connect(("127.0.0.1", port)).is_ok();
         Ok(Progress::when(answers, (), "it does not listen".to_owned()))
     })

@@ -1,7 +1,9 @@
 //! What the sidecar reads of the same objects in JSON and in protobuf, as a real API server encodes them: random objects,
 //! which no API server would accept but which one may have stored, in a list and in a watch.
 
-use std::{collections::BTreeMap, fmt::Debug, hash::Hash, sync::Arc};
+mod objects;
+
+use std::{collections::BTreeMap, fmt::Debug, hash::Hash, slice, sync::Arc};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http_body_util::BodyExt;
@@ -19,6 +21,7 @@ use pps_sidecar::{
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use self::objects::{node, pod, stateful_set};
 use crate::support::{TIMEOUT, random::Random};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -132,52 +135,76 @@ where
     }
     assert!(json.len() as u64 >= OBJECTS && protobuf.len() == json.len(), "{path}: {}", protobuf.len());
 
-    let mut watches = Vec::new();
-    for encoding in [JSON, PROTOBUF] {
-        let query = format!("{path}?watch=true&resourceVersion={version}&timeoutSeconds=600");
-        watches.push(send(client, &query, encoding, as_).await);
+    let mut watches = [JSON, PROTOBUF].map(|encoding| Watch::new(client, path, (encoding, as_), &version));
+    let deletions = changes.iter().skip(changes.len() - 9).map(|(key, _)| deletion(key));
+    let requests: Vec<Value> = changes.iter().map(replacement).chain(deletions).collect();
+    for portion in requests.chunks(50) {
+        // Each gets a version of its own, from which a watch can go on.
+        for request in portion {
+            commit(etcd, slice::from_ref(request)).await;
+        }
+        for watch in &mut watches {
+            watch.read(portion.len(), &read).await;
+        }
     }
-    for batch in changes.chunks(100) {
-        put(etcd, batch).await;
-    }
-    let deletions: Vec<Value> = changes
-        .iter()
-        .skip(changes.len() - 9)
-        .map(|(key, _)| json!({"requestDeleteRange": {"key": BASE64_STANDARD.encode(format!("/registry/{key}"))}}))
-        .collect();
-    commit(etcd, &deletions).await;
-    let mut seen = Vec::new();
-    for response in watches {
-        seen.push(events(response, &read, changes.len() + deletions.len()).await);
-    }
-    for (json, protobuf) in seen[0].iter().zip(&seen[1]) {
+    let [json_events, protobuf_events] = watches.map(|watch| watch.seen);
+    for (json, protobuf) in json_events.iter().zip(&protobuf_events) {
         assert_eq!(json, protobuf, "{path}");
     }
     json
 }
 
-/// The events of a watch, which are this many.
-async fn events<K, F>(
-    (encoding, body): (Encoding, Body),
-    read: &impl Fn(Encoded<'_>) -> Item<K, F>,
-    count: usize,
-) -> Vec<(bool, Item<K, F>)> {
-    let (mut body, mut events, mut seen) = (body, Events::new(encoding, 1 << 20), Vec::new());
-    while seen.len() < count {
-        let frame = timeout(TIMEOUT, body.frame()).await.unwrap().unwrap().unwrap();
-        events.push(&frame.into_data().unwrap_or_default());
-        while let Some(event) = events.next_event() {
-            let event = event.unwrap();
-            match Event::of(event.as_encoded()).unwrap() {
-                Event::Applied(object) => seen.push((true, read(object))),
-                Event::Deleted(object) => seen.push((false, read(object))),
-                Event::Bookmark(_) => {}
-                Event::Error { code, message } => panic!("{code} {message}"),
+/// A watch, and what it has seen: whether an object was written or deleted, and the object.
+struct Watch<'a, K, F> {
+    client: &'a Client,
+    path: &'a str,
+    encoding: (&'a str, &'a str),
+    version: String,
+    stream: Option<(Events, Body)>,
+    seen: Vec<(bool, Item<K, F>)>,
+}
+
+impl<'a, K, F> Watch<'a, K, F> {
+    fn new(client: &'a Client, path: &'a str, encoding: (&'a str, &'a str), version: &str) -> Self {
+        Self { client, path, encoding, version: version.to_owned(), stream: None, seen: Vec::new() }
+    }
+
+    /// Reads so many events. The API server ends the watch of a client that does not keep up, as on a busy machine.
+    async fn read(&mut self, count: usize, read: &impl Fn(Encoded<'_>) -> Item<K, F>) {
+        let (count, mut ends) = (self.seen.len() + count, 0);
+        while self.seen.len() < count {
+            let (events, body) = match &mut self.stream {
+                Some(stream) => stream,
+                none => none.insert(open(self.client, self.path, self.encoding, &self.version).await),
+            };
+            let Some(Ok(frame)) = timeout(TIMEOUT, body.frame()).await.unwrap() else {
+                ends += 1;
+                assert!(ends < 20, "{}: the watch ends again and again", self.path);
+                self.stream = None;
+                continue;
+            };
+            events.push(&frame.into_data().unwrap_or_default());
+            while let Some(event) = events.next_event() {
+                let event = event.unwrap();
+                let (is_applied, object) = match Event::of(event.as_encoded()).unwrap() {
+                    Event::Applied(object) => (true, object),
+                    Event::Deleted(object) => (false, object),
+                    Event::Bookmark(_) => continue,
+                    Event::Error { code, message } => panic!("{code} {message}"),
+                };
+                let item = read(object);
+                item.resource_version.clone_into(&mut self.version);
+                self.seen.push((is_applied, item));
             }
         }
+        assert_eq!(self.seen.len(), count, "{}", self.path);
     }
-    assert_eq!(seen.len(), count);
-    seen
+}
+
+async fn open(client: &Client, path: &str, (encoding, as_): (&str, &str), version: &str) -> (Events, Body) {
+    let query = format!("{path}?watch=true&resourceVersion={version}&timeoutSeconds=600");
+    let (encoding, body) = send(client, &query, encoding, as_).await;
+    (Events::new(encoding, 1 << 20), body)
 }
 
 /// An API server that has just started knows no earlier versions.
@@ -250,138 +277,17 @@ async fn store_invalid_text(client: &Client) {
     }
 }
 
-const TEXTS: [&str; 6] = ["", "a", "true", "ü€𝄞", "\"<&>\\\n\u{2028}", "x-0"];
-const TIMES: [&str; 7] = [
-    "2026-01-07T09:10:13Z",
-    "1970-01-01T00:00:00Z",
-    "1969-12-31T23:59:59Z",
-    "0001-01-01T00:00:00Z",
-    "9999-12-30T21:59:59Z",
-    // Later than the sidecar's clock can show.
-    "9999-12-31T23:59:59Z",
-    "2026-01-07T09:10:13+02:00",
-];
-
-fn metadata(random: &mut Random, name: &str) -> Value {
-    let map = |random: &mut Random| -> Value {
-        let keys = ["ip", "zone", "example.com/x", "example.com/rack", "other"];
-        let mut map = serde_json::Map::new();
-        for key in keys {
-            if random.below(2) == 0 {
-                map.insert(key.to_owned(), json!(*random.one(&TEXTS)));
-            }
-        }
-        map.into()
-    };
-    let mut metadata = json!({
-        "name": name, "namespace": "default", "uid": format!("uid-{name}"), "generation": random.below(3),
-        "creationTimestamp": *random.one(&TIMES), "labels": map(random), "annotations": map(random),
-    });
-    if random.below(4) == 0 {
-        metadata["deletionTimestamp"] = (*random.one(&TIMES)).into();
-        metadata["deletionGracePeriodSeconds"] = 30.into();
-        metadata["finalizers"] = json!(["example.com/keep"]);
-    }
-    if random.below(2) == 0 {
-        metadata["annotations"][pps_core::INJECTED_ANNOTATION] = (*random.one(&["p", "", "ü"])).into();
-        metadata["annotations"][pps_core::RECORD_ANNOTATION] = (*random.one(&["false", "", "true"])).into();
-    }
-    let owners = ["StatefulSet", "ReplicaSet", "Database", ""];
-    let groups = ["apps/v1", "example.com/v1", ""];
-    metadata["ownerReferences"] = (0..random.below(3))
-        .map(|number| {
-            json!({"apiVersion": *random.one(&groups), "kind": *random.one(&owners), "name": *random.one(&TEXTS),
-                "uid": format!("owner-{number}"), "controller": *random.one(&[json!(null), json!(true), json!(false)])})
-        })
-        .collect();
-    metadata
-}
-
-fn pod(random: &mut Random, index: u64) -> Value {
-    let mut metadata = metadata(random, &format!("p{index}"));
-    if index < 5 {
-        // These are changed through the API, which accepts only valid Pods.
-        metadata = json!({"name": format!("p{index}"), "namespace": "default", "uid": format!("uid-{index}"),
-            "creationTimestamp": TIMES[0], "annotations": {"ip": TO_BREAK}});
-    }
-    let requirement = |random: &mut Random| {
-        json!({"key": *random.one(&["zone", "example.com/rack", ""]), "operator": *random.one(&["In", "NotIn", "Exists", "ü"]),
-            "values": *random.one(&[json!(null), json!([]), json!(["a"]), json!(["a", "", "ü"])])})
-    };
-    let terms: Vec<Value> = (0..random.below(3))
-        .map(|_| {
-            let expressions: Vec<Value> = (0..random.below(3)).map(|_| requirement(random)).collect();
-            json!({"matchExpressions": expressions, "matchFields": [requirement(random)]})
-        })
-        .collect();
-    let affinity = match random.below(4) {
-        0 => json!(null),
-        1 => json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
-            [{"weight": 1, "preference": {"matchExpressions": [requirement(random)]}}]}}),
-        _ => {
-            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
-            "podAntiAffinity": {}})
-        }
-    };
-    let conditions: Vec<Value> = (0..random.below(4))
-        .map(|_| {
-            json!({"type": *random.one(&["Ready", "PodScheduled", "ü"]), "status": *random.one(&["True", "False", "Unknown", ""]),
-                "lastTransitionTime": *random.one(&[json!(null), json!(TIMES[0]), json!(TIMES[1]), json!(TIMES[2]), json!(TIMES[5])]),
-                "message": *random.one(&TEXTS)})
-        })
-        .collect();
-    let ips: Vec<Value> = (0..random.below(3))
-        .map(|n| json!({"ip": *random.one(&["", "10.0.0.7", "fd00::7"]), "n": n}))
-        .collect();
-    let valid = index < 5;
-    let mut pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
-        "spec": {
-            "containers": [{"name": "main", "image": "example.invalid/a:1", "env": [{"name": "A", "value": *random.one(&TEXTS)}],
-                "terminationMessagePolicy": "File", "imagePullPolicy": "IfNotPresent"}],
-            "restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "terminationGracePeriodSeconds": 30,
-            "nodeName": *random.one(&[json!(null), json!(""), json!("node-1"), json!("ü")]),
-            "affinity": affinity,
-            "schedulingGates": *random.one(&[json!(null), json!(null), json!([]), json!([{"name": "hold"}])]),
-        },
-        "status": {
-            "phase": *random.one(&["Pending", "Running", "", "ü"]), "conditions": conditions,
-            "podIP": *random.one(&["", "10.0.0.7"]), "podIPs": ips, "message": *random.one(&TEXTS),
-        },
-    });
-    if valid {
-        pod["spec"]["affinity"] = Value::Null;
-        pod["spec"]["schedulingGates"] = Value::Null;
-        pod["spec"]["nodeName"] = "node-1".into();
-    }
-    pod
-}
-
-fn node(random: &mut Random, index: u64) -> Value {
-    let mut metadata = metadata(random, &format!("n{index}"));
-    metadata["namespace"] = Value::Null;
-    json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"phase": *random.one(&TEXTS)}})
-}
-
-fn stateful_set(random: &mut Random, index: u64) -> Value {
-    let mut metadata = metadata(random, &format!("s{index}"));
-    metadata["annotations"]["kruise.io/auto-generate-persistent-pod-state"] = (*random.one(&TEXTS)).into();
-    let labels = json!({"app": "a"});
-    json!({
-        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata,
-        "spec": {"replicas": *random.one(&[json!(null), json!(0), json!(3), json!(-1), json!(i32::MAX)]),
-            "ordinals": *random.one(&[json!(null), json!({}), json!({"start": 5}), json!({"start": -5})]),
-            "serviceName": "a", "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "a"}]}}},
-    })
-}
-
 async fn put(etcd: &Client, batch: &[(String, Value)]) {
-    let put = |(key, value): &(String, Value)| {
-        let key = BASE64_STANDARD.encode(format!("/registry/{key}"));
-        json!({"requestPut": {"key": key, "value": BASE64_STANDARD.encode(value.to_string())}})
-    };
-    commit(etcd, &batch.iter().map(put).collect::<Vec<_>>()).await;
+    commit(etcd, &batch.iter().map(replacement).collect::<Vec<_>>()).await;
+}
+
+fn replacement((key, value): &(String, Value)) -> Value {
+    let key = BASE64_STANDARD.encode(format!("/registry/{key}"));
+    json!({"requestPut": {"key": key, "value": BASE64_STANDARD.encode(value.to_string())}})
+}
+
+fn deletion(key: &str) -> Value {
+    json!({"requestDeleteRange": {"key": BASE64_STANDARD.encode(format!("/registry/{key}"))}})
 }
 
 async fn commit(etcd: &Client, requests: &[Value]) {

@@ -210,7 +210,7 @@ async fn leases_are_kept_apart_from_lists() {
         Some(answer.headers().get("X-Kubernetes-PF-FlowSchema-UID")?.to_str().unwrap().to_owned())
     };
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/pps-sidecar");
-    wait_for("the schema to be in force", Duration::from_secs(30), async || {
+    wait_for("the schema to be in force", Duration::from_mins(2), async || {
         let schema = schema_of(&lease).await;
         Ok(Progress::when(schema.as_ref() == Some(&uid), (), format!("{schema:?} instead of {uid}")))
     })

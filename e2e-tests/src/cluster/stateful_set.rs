@@ -195,7 +195,7 @@ impl Cluster {
         let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
         let api = self.stateful_sets(namespace);
         api.delete(name, &params).await?;
-        wait_for(&format!("StatefulSet {name} to be gone"), Duration::from_secs(30), async || {
+        wait_for(&format!("StatefulSet {name} to be gone"), Duration::from_mins(2), async || {
             let found = api.get_opt(name).await?;
             Ok(Progress::when(found.is_none(), (), "still there"))
         })

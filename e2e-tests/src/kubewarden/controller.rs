@@ -164,7 +164,7 @@ async fn wait_until_called(cluster: &Cluster) -> Result<()> {
     let policies: Api<DynamicObject> = Api::all_with(cluster.client(), &kind);
     let dry = PatchParams { dry_run: true, ..PatchParams::default() };
     let moved = Patch::Merge(json!({"spec": {"policyServer": "other"}}));
-    wait_for("the API server to call Kubewarden's webhook", Duration::from_secs(20), async || {
+    wait_for("the API server to call Kubewarden's webhook", Duration::from_mins(2), async || {
         let answer = policies.patch("probe", &dry, &moved).await;
         let answer = answer.map_or_else(|error| error.to_string(), |_| "accepted".to_owned());
         Ok(Progress::when(answer.contains("the field is immutable"), (), answer))

@@ -150,7 +150,7 @@ impl Registry {
     async fn wait_ready(&self, supervisor: &Supervisor, name: &str) -> Result<()> {
         let reader = self.reader()?;
         let what = format!("{name} to answer");
-        let ready = wait_for(&what, Duration::from_secs(30), async || {
+        let ready = wait_for(&what, Duration::from_mins(2), async || {
             if !supervisor.status(name)?.running {
                 return Ok(Progress::Done(false));
             }

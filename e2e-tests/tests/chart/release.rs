@@ -119,7 +119,7 @@ async fn chart_can_be_installed_upgraded_removed_and_installed_again() {
     assert!(said.contains("crds.keep=false"), "{said}");
     release.run("uninstall", json!({}));
     let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
-    wait_for("the CRD to be deleted", Duration::from_secs(20), async || {
+    wait_for("the CRD to be deleted", Duration::from_mins(2), async || {
         let definition = definitions.get_opt("persistentpodstates.apps.kruise.io").await?;
         Ok(Progress::when(definition.is_none(), (), "it still exists"))
     })

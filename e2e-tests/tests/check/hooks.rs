@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::world::World;
 
-const TIMEOUT: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The objects of the chart that belong to a hook.
 fn hooks(world: &World, hook: &str, values: &Value) -> Vec<Value> {

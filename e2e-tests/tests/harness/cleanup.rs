@@ -31,7 +31,7 @@ fn processes(folder: &Path) -> Vec<String> {
 }
 
 async fn wait_until_nothing_is_left(folder: &Path) {
-    wait_for("processes and folder to be gone", Duration::from_secs(10), async || {
+    wait_for("processes and folder to be gone", Duration::from_mins(2), async || {
         let left = processes(folder);
         Ok(Progress::when(
             left.is_empty() && !folder.exists(),
@@ -109,7 +109,7 @@ async fn next_supervisor_removes_what_a_killed_one_left() {
     let parent: i32 = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap();
 
     kill(Pid::from_raw(parent), Signal::SIGKILL).unwrap();
-    wait_for("the orphan to die", Duration::from_secs(10), async || {
+    wait_for("the orphan to die", Duration::from_mins(2), async || {
         let left = processes(&folder);
         Ok(Progress::when(left.is_empty(), (), format!("{left:?}")))
     })
@@ -122,7 +122,7 @@ async fn next_supervisor_removes_what_a_killed_one_left() {
     // A child that leaves its process group and session is also killed.
     next.spawn(sleeper("runaway", "setsid sleep 600 & exec sleep 600")).unwrap();
     let next_folder = next.folder().to_owned();
-    wait_for("both to run", Duration::from_secs(10), async || {
+    wait_for("both to run", Duration::from_mins(2), async || {
         let all = processes(&next_folder).into_iter().filter(|line| line.starts_with("sleep 600")).count();
         Ok(Progress::when(all == 2, (), all))
     })
@@ -143,7 +143,7 @@ async fn signals_programs_and_reports_their_exit() {
         env: Vec::new(),
     };
     let up = async |times: usize| {
-        wait_for("the program to be up", Duration::from_secs(10), async || {
+        wait_for("the program to be up", Duration::from_mins(2), async || {
             let log = supervisor.log("program");
             // The shell may also log that its sleep was terminated.
             Ok(Progress::when(log.lines().filter(|line| *line == "up").count() == times, (), log))

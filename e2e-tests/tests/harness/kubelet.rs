@@ -20,7 +20,7 @@ use pps_e2e::{
 };
 use serde_json::json;
 
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 fn in_subnet(ip: &str, subnet: &str) -> bool {
     let (base, bits) = subnet.split_once('/').unwrap();

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 const SERVE: &str = "PPS_E2E_TEST_SERVE";
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Not a test: the fake sidecar. It is ready from the third probe on and exits cleanly on SIGTERM.
 #[tokio::test]

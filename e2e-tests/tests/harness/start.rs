@@ -67,7 +67,7 @@ async fn stops_freezes_and_restarts_the_api_server() {
     let answer = tokio::time::timeout(Duration::from_millis(500), cluster.pods("restart", "web")).await;
     assert!(answer.is_err(), "a frozen API server must not respond");
     cluster.control_plane.resume(program::API_SERVER).unwrap();
-    wait_for("the resumed API server", Duration::from_secs(20), async || {
+    wait_for("the resumed API server", Duration::from_mins(2), async || {
         let pods = cluster.pods("restart", "web").await?;
         Ok(Progress::when(pods.len() == 2, (), format!("{pods:?}")))
     })

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::guest::{Validate, metadata, policy};
 
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_mins(2);
 const ROLE: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

@@ -26,7 +26,7 @@ use crate::support::IP_ANNOTATION;
 
 /// How long the cluster may take to get where the simulation says it gets. The scheduler looks at a Pod that no node
 /// could take again after up to ten seconds.
-const TIMEOUT: Duration = Duration::from_secs(45);
+const TIMEOUT: Duration = Duration::from_mins(2);
 /// How long it has to stay there.
 const STAYS: Duration = Duration::from_millis(1200);
 

@@ -107,7 +107,7 @@ fn on<'a>(pods: &'a [Value], node: &str) -> Vec<&'a Value> {
 pub(super) async fn decided(cluster: &Cluster, pod: &Pod) -> Result<String, String> {
     let name = pod.name_any();
     let api = cluster.pods_api(&pod.namespace().unwrap());
-    wait_for(&format!("the scheduler to decide about {name}"), Duration::from_secs(20), async || {
+    wait_for(&format!("the scheduler to decide about {name}"), Duration::from_mins(2), async || {
         let pod = api.get(&name).await?;
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let said = super::live::unschedulable(&pod).map(str::to_owned);

@@ -233,7 +233,7 @@ impl<'a> Pool<'a> {
 
     /// Waits for an Event on an object whose message contains this, and returns the message.
     pub(crate) async fn event_with(&self, object: &str, reason: &str, part: &str) -> String {
-        wait_for(&format!("an Event {reason} on {object}: {part}"), Duration::from_secs(30), async || {
+        wait_for(&format!("an Event {reason} on {object}: {part}"), Duration::from_mins(2), async || {
             let messages = self.events(object, reason).await?;
             let found = messages.iter().find(|message| message.contains(part)).cloned();
             Ok(Progress::when(found.is_some(), found.unwrap_or_default(), format!("{messages:?}")))

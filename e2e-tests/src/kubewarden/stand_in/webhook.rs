@@ -276,7 +276,7 @@ impl Webhook {
     /// removal. Returns at once if no request for it can be made.
     async fn wait_until_called(&self, policy: &Policy, admin: &Client, wanted: bool) -> Result<()> {
         let id = policy.id();
-        wait_for(&format!("the API server to call {id}: {wanted}"), Duration::from_secs(20), async || {
+        wait_for(&format!("the API server to call {id}: {wanted}"), Duration::from_mins(2), async || {
             // A call from before the registration says nothing.
             self.forget();
             let Some(answer) = send_probe(policy, admin).await? else { return Ok(Progress::Done(())) };
