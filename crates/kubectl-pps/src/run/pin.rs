@@ -10,7 +10,7 @@ use super::subject::{Done, Subject, Task, after};
 use crate::args::{Connection, Pin};
 use crate::cluster::Wanted;
 use crate::cluster::write::WriteError;
-use crate::decide::pin::{self, Ask, Generated, World, warn_of_missing_labels};
+use crate::decide::pin::{self, Ask, Generated, World, warn_of_lost_places, warn_of_missing_labels};
 use crate::print::{Terminal, printable};
 use crate::snapshot::Snapshot;
 use crate::{Failure, Outcome};
@@ -34,6 +34,7 @@ pub(super) async fn run(
     let decide = |world: &World| pin::plan(&ask, world);
     let mut plan = decide(&world).map_err(Failure::Refused)?;
     plan.warnings.extend(missing_labels(&ask, &world, &snapshot));
+    plan.warnings.extend(warn_of_lost_places(&plan, &world, &snapshot));
     if world.target.kind != "StatefulSet" {
         plan.notes.push(format!(
             "the sidecar records a {} only if the list of custom kinds has it: docs/custom-kinds.md",

@@ -7,7 +7,7 @@ use kubectl_pps::print::{self, Style};
 use serde_json::json;
 
 use crate::assert_golden;
-use crate::world::{HOSTNAME, World, ZONE, hand, injected, ready, required};
+use crate::world::{HOSTNAME, World, ZONE, hand, injected, preferred, ready, required};
 
 /// 2026-11-23T01:00:00Z
 const NOW: i64 = 1_795_395_600;
@@ -263,4 +263,64 @@ fn nothing_is_said_of_a_template_that_a_successor_would_have_as_well() {
     }
     let on_delete = json!({"spec": {"updateStrategy": {"type": "OnDelete"}}});
     assert!(explained(&of_another_template(&on_delete)).answer.contains("another template"));
+}
+
+#[test]
+fn a_recorded_place_that_is_not_injected_any_more_is_named() {
+    let state = json!({"nodeName": "node-3", "nodeTopologyLabels": {HOSTNAME: "node-3"}});
+    let world_of = |replicas: u64, spec: &serde_json::Value| {
+        let mut world = World::new();
+        world.workload("db", replicas, spec);
+        world.change_pps("db", &json!({"status": {"podStates": {"db-0": state}}}));
+        world
+    };
+    let mut world = world_of(0, &required(&[ZONE]));
+    let text = "db-0 is recorded without the labels that are required now: it would start anywhere";
+    let answer = ask(&mut world);
+    assert_eq!(texts(&answer), [(text, "kubectl pps explain db-0")]);
+    assert_eq!(answer.outcome(), Outcome::Well, "it is not wanted");
+    let facts = explained(&world).facts;
+    assert_eq!(
+        facts,
+        [
+            "Recorded: on node-3; kubernetes.io/hostname=node-3.",
+            "Nothing of that is injected into a Pod of this name that is created later: PersistentPodState db names none of it now. \
+             topology.kubernetes.io/zone is required and not recorded, so the Pod is not kept on any node.",
+            "kubectl pps forget db-0 drops what is recorded.",
+        ]
+    );
+    // One that is wanted and waits for a node.
+    let mut world = world_of(1, &required(&[ZONE]));
+    assert_eq!(ask(&mut world).outcome(), Outcome::NotWell);
+    assert!(explained(&world).facts.iter().any(|fact| fact.starts_with("Nothing of that is injected")));
+    let now = json!({"metadata": {"creationTimestamp": "2026-11-23T00:59:55Z"}});
+    world.pod("db", 0, &now);
+    let answer = ask(&mut world);
+    assert_eq!(
+        (answer.outcome(), texts(&answer)),
+        (Outcome::NotWell, vec![(text, "kubectl pps explain db-0")])
+    );
+    // It has what was injected before, and is recorded there once it is Ready.
+    let mut world = world_of(1, &required(&[ZONE]));
+    let mut pod = injected("db", &[(HOSTNAME, "node-3")]);
+    json_patch::merge(&mut pod, &now);
+    world.pod("db", 0, &pod);
+    assert_eq!(texts(&ask(&mut world)), [("", ""); 0]);
+
+    for spec in [required(&[HOSTNAME]), required(&[ZONE, HOSTNAME]), preferred(ZONE)] {
+        let answer = ask(&mut world_of(0, &spec));
+        assert_eq!((answer.outcome(), texts(&answer)), (Outcome::Well, Vec::new()), "{spec}");
+    }
+    let facts = explained(&world_of(0, &required(&[ZONE, HOSTNAME]))).facts;
+    assert_eq!(
+        facts[1],
+        "A Pod of this name that is created later requires kubernetes.io/hostname=node-3. topology.kubernetes.io/zone is required \
+         and not recorded."
+    );
+    let mut world = world_of(0, &required(&[HOSTNAME]));
+    world.change_pps(
+        "db",
+        &json!({"status": {"podStates": {"db-0": {"nodeName": null, "nodeTopologyLabels": null}}}}),
+    );
+    assert_eq!(explained(&world).facts, [""; 0], "an empty entry has nothing");
 }

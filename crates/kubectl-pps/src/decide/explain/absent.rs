@@ -1,9 +1,16 @@
 //! A Pod that does not exist.
 
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
 use pps_core::demand::{Demand, Naming, Wanted};
 use pps_core::workload::ordinal;
+use pps_core::{AnnotationRules, PodState, plan};
 
+use super::facts::preference;
+use super::subject::words;
 use super::{Explanation, Question, Verdict};
+use crate::decide::names::list;
 use crate::decide::unread::require;
 use crate::snapshot::{Index, Pps, Snapshot, Workload, WorkloadKey};
 
@@ -59,16 +66,47 @@ pub(super) fn explain(question: &Question, index: &Index) -> Option<Explanation>
             explanation
         }
     };
-    if let Some(recorded) = holding.and_then(|pps| recorded(pps, pod)) {
+    let recorded = holding.and_then(|pps| Some((pps, recorded(pps, pod)?)));
+    if let Some((pps, recorded)) = recorded {
         explanation.facts.push(recorded);
+        explanation.facts.extend(brought_back(pps, pod));
         if explanation.verdict == Verdict::NotWanted {
             let command = hand.pps(&format!("forget {pod}"), namespace);
-            explanation.facts.push(format!(
-                "A Pod of this name that is created later gets that back. {command} drops it."
-            ));
+            explanation.facts.push(format!("{command} drops what is recorded."));
         }
     }
     Some(explanation)
+}
+
+/// What a Pod of this name that is created later gets back of what is recorded: what the policy would inject.
+fn brought_back(pps: &Pps, pod: &str) -> Option<String> {
+    let (spec, state) = (pps.spec().ok()?, pps.state(pod).ok()??);
+    let plan = plan(pps.name(), &spec, &state, &AnnotationRules::default());
+    let mut parts = Vec::new();
+    if !plan.required.is_empty() {
+        parts.push(format!("requires {}", words(&plan.required)));
+    }
+    parts.extend(plan.preferred.iter().map(preference));
+    if !plan.annotations.is_empty() {
+        let all: Vec<String> = plan.annotations.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        parts.push(format!("gets {}", all.join(" and ")));
+    }
+    let name = pps.name();
+    let mut text = if parts.is_empty() {
+        format!(
+            "Nothing of that is injected into a Pod of this name that is created later: PersistentPodState {name} names none of it now."
+        )
+    } else {
+        format!("A Pod of this name that is created later {}.", parts.join("; "))
+    };
+    let unrecorded: BTreeSet<&str> =
+        spec.required_keys().filter(|key| !state.node_topology_labels.contains_key(*key)).collect();
+    if !unrecorded.is_empty() {
+        let unrecorded: Vec<String> = unrecorded.into_iter().map(str::to_owned).collect();
+        let freely = if plan.required.is_empty() { ", so the Pod is not kept on any node" } else { "" };
+        let _ = write!(text, " {} is required and not recorded{freely}.", list(&unrecorded, "and"));
+    }
+    Some(text)
 }
 
 /// The PersistentPodState that has a state of this Pod.
@@ -81,6 +119,7 @@ fn recorded(pps: &Pps, pod: &str) -> Option<String> {
     match pps.state(pod) {
         Err(damaged) => Some(format!("What is recorded cannot be read: {damaged}.")),
         Ok(None) => None,
+        Ok(Some(state)) if state == PodState::default() => None,
         Ok(Some(state)) => {
             let all = state.node_topology_labels.iter().chain(&state.annotations);
             let mut parts: Vec<String> = all.map(|(key, value)| format!("{key}={value}")).collect();

@@ -11,7 +11,7 @@ use super::*;
 use crate::args::{Cli, Command};
 use crate::decide::hand::Hand;
 use crate::print::Style;
-use crate::snapshot::Node;
+use crate::snapshot::{Node, Scope, Snapshot, Unseen};
 
 fn ask(args: &[&str]) -> Result<Ask, String> {
     let line = ["kubectl-pps", "pin", "db"].iter().chain(args);
@@ -538,5 +538,73 @@ fn a_policy_that_drops_recorded_states_is_warned_of() {
         assert_eq!(warnings(&world, "Retain"), [""; 0]);
         world.pps[0]["spec"]["persistentPodStateRetentionPolicy"] = "WhenScaled".into();
         assert_eq!(warnings(&world, "WhenScaled"), [""; 0], "they were not kept before");
+    }
+}
+
+#[test]
+fn pods_that_do_not_run_when_another_label_becomes_required_are_named() {
+    let spec = required(&["kubernetes.io/hostname"]);
+    let annotations = json!({
+        "kruise.io/auto-generate-persistent-pod-state": "true",
+        "kruise.io/required-persistent-topology": "kubernetes.io/hostname",
+    });
+    let state =
+        |node: &str| json!({"nodeName": node, "nodeTopologyLabels": {"kubernetes.io/hostname": node}});
+    let pod = |name: &str, node: Option<&str>, ready: &str| {
+        crate::snapshot::Pod::read(json!({
+            "metadata": {"name": name, "namespace": "shop",
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "w-1", "controller": true}]},
+            "spec": {"nodeName": node},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        }))
+        .unwrap()
+    };
+    for is_generated in [false, true] {
+        let mut object = pps("db", &spec, is_generated);
+        object["status"]["podStates"] =
+            json!({"db-0": state("n0"), "db-1": state("n1"), "db-2": state("n2")});
+        let world = world(if is_generated { &annotations } else { &Value::Null }, vec![object]);
+        let mut snapshot = Snapshot::empty(Scope::Namespace("shop".into()));
+        let warning = |snapshot: &Snapshot, args: &[&str]| {
+            warn_of_lost_places(&plan(&ask(args).unwrap(), &world).unwrap(), &world, snapshot)
+        };
+        let zone = ["--required", "zone"];
+        let end = "First scale up or wait until they are Ready, or name kubernetes.io/hostname as well; to keep what is recorded \
+                   in a file, run this first: kubectl pps export db -f FILE -n shop --context blue";
+        let begin = "db-0, db-1 and db-2 do not run, and no topology.kubernetes.io/zone is recorded of them: they start anywhere.";
+        assert_eq!(warning(&snapshot, &zone), Some(format!("{begin} {end}")));
+        assert_eq!(
+            warning(&snapshot, &["--required", "zone,hostname"]),
+            None,
+            "they are brought back as before"
+        );
+        assert_eq!(warning(&snapshot, &["--preferred", "zone"]), None, "what is required stays");
+        assert_eq!(warning(&snapshot, &["--required", "hostname", "--retention", "Retain"]), None);
+
+        snapshot.pods = vec![
+            pod("db-0", Some("n0"), "True"),
+            pod("db-1", Some("n1"), "False"),
+            pod("db-2", None, "False"),
+        ];
+        let text = warning(&snapshot, &zone).unwrap();
+        let begin = "db-1 and db-2 do not run or are not Ready, and no topology.kubernetes.io/zone is recorded of them: they start";
+        assert!(text.starts_with(begin), "{text}");
+        snapshot.pods = vec![
+            pod("db-0", Some("n0"), "True"),
+            pod("db-1", Some("n1"), "True"),
+            pod("db-2", None, "False"),
+        ];
+        let text = warning(&snapshot, &zone).unwrap();
+        let begin = "db-2 does not run, and no topology.kubernetes.io/zone is recorded of it: it starts anywhere. First";
+        assert!(text.starts_with(begin), "{text}");
+        snapshot.pods[2] = pod("db-2", Some("n2"), "True");
+        assert_eq!(warning(&snapshot, &zone), None, "the sidecar records the zones");
+
+        snapshot.pods.clear();
+        let what = "list pods in namespace shop".into();
+        snapshot.unseen.push(Unseen { what, is_forbidden: true, why: String::new() });
+        let text = warning(&snapshot, &zone).unwrap();
+        let begin = "whether db-0, db-1 and db-2 run is not known, since Pods could not be read; if not, no";
+        assert!(text.starts_with(begin), "{text}");
     }
 }

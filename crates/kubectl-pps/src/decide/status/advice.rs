@@ -51,6 +51,12 @@ pub(super) fn advice(shut: &ShutOut, status: &Status, hand: &Hand) -> Vec<Advice
     };
     add(&stranded, &format!("is {on}"), &format!("are {on}"), "explain POD");
     add(&rows(&|row| row.phase == Phase::Missing), "does not exist", "do not exist", "explain POD");
+    add(
+        &rows(&Row::has_no_way_back),
+        "is recorded without the labels that are required now: it would start anywhere",
+        "are recorded without the labels that are required now: they would start anywhere",
+        "explain POD",
+    );
     let required = has(DriftKind::RequiredTopology);
     add(&rows(&required), "is not where it must be", "are not where they must be", "explain POD");
     let unfinished = rows(&Row::is_half_moved);

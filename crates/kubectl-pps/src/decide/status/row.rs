@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Governed;
 use super::drift::{self, Drift, DriftKind};
-use super::pin::{self, Pin};
+use super::pin::{self, Pin, Strength};
 use super::{rollout, wanted};
 use crate::decide::injected::injected;
 use crate::decide::template;
@@ -149,7 +149,22 @@ impl Row {
         };
         // Without an entry it may be somebody's wish that the Pod is not recorded.
         let has_lost_place = self.is_half_moved() && self.recorded.is_some();
-        is_stuck || has_lost_place || self.drift.iter().any(is_wrong)
+        let would_start_anywhere = self.phase == Phase::Pending && self.has_no_way_back();
+        is_stuck || has_lost_place || would_start_anywhere || self.drift.iter().any(is_wrong)
+    }
+
+    /// Whether nothing of the recorded place of a Pod that does not run is injected: the labels that are required have been
+    /// named since, and are recorded only of Pods that run.
+    pub(super) fn has_no_way_back(&self) -> bool {
+        let is_absent = matches!(self.phase, Phase::Pending | Phase::Missing | Phase::NotWanted);
+        let has_place = self.recorded.as_ref().is_some_and(|recorded| !recorded.node.is_empty());
+        let mut labels = self.pinned_by.iter().filter(|pin| pin.strength != Strength::Annotation).peekable();
+        let is_required = |pin: &Pin| pin.strength == Strength::Required;
+        // The required ones come first.
+        is_absent
+            && has_place
+            && labels.peek().is_some_and(|pin| is_required(pin))
+            && labels.all(|pin| pin.value.is_none())
     }
 
     /// Whether a move has changed what is recorded, and has not ended the Pod.
