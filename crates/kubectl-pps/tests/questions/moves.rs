@@ -40,11 +40,16 @@ fn an_unfinished_move_is_finished_where_it_goes_or_called_off() {
             answer.remedies.iter().filter_map(|remedy| remedy.command.as_deref()).collect();
         assert_eq!(found, commands, "{recorded:?}");
         let shown = status(&world.snapshot, None, &hand()).unwrap();
-        let has_lost_place = recorded == "node-0";
+        let has_lost_place = recorded != "node-2";
         assert_eq!(shown.outcome() == Outcome::NotWell, has_lost_place, "{recorded:?}");
         let advice = shown.advice;
-        let one = advice.iter().find(|one| one.command == commands[0]).unwrap();
+        let command = if recorded == "node-0" { commands[0] } else { "kubectl pps move db-0 --to node-2" };
+        let one = advice.iter().find(|one| one.command == command).unwrap();
         let text = match recorded {
+            "" => {
+                "db-0 would start anywhere: its annotation or an unfinished move says that it is not recorded; to have it \
+                 recorded where it is"
+            }
             "node-2" => {
                 "db-0 is not recorded, because its annotation or an unfinished move says so; to have it recorded again"
             }
@@ -52,6 +57,22 @@ fn an_unfinished_move_is_finished_where_it_goes_or_called_off() {
         };
         assert_eq!(one.text, text);
     }
+}
+
+#[test]
+fn a_running_pod_that_a_move_has_left_without_a_place_is_not_well() {
+    for entry in [json!(null), json!({}), json!({"annotations": {"a": "b"}})] {
+        let mut world = unfinished("");
+        world.change_pps("db", &json!({"status": {"podStates": {"db-0": entry}}}));
+        assert_eq!(status(&world.snapshot, None, &hand()).unwrap().outcome(), Outcome::NotWell, "{entry}");
+    }
+    // Here it is certainly nobody's move.
+    let mut world = unfinished("");
+    world.snapshot.workloads.clear();
+    let metadata = json!({"annotations": {"kruise.io/record-persistent-pod-state": "false"}});
+    world.bare_workload("db", 1, &json!({"spec": {"template": {"metadata": metadata}}}));
+    let answer = status(&world.snapshot, None, &hand()).unwrap();
+    assert_eq!((answer.outcome(), answer.advice.len()), (Outcome::Well, 0));
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub(super) fn advice(shut: &ShutOut, status: &Status, hand: &Hand) -> Vec<Advice
     );
     let required = has(DriftKind::RequiredTopology);
     add(&rows(&required), "is not where it must be", "are not where they must be", "explain POD");
-    let unfinished = rows(&Row::is_half_moved);
+    let unfinished = rows(&|row| row.is_half_moved() && !row.is_unrecorded_by_mark());
     let recorded = unfinished.first().and_then(|row| row.recorded.as_ref());
     let goal = goal(recorded.map(|recorded| recorded.node.as_str()));
     let first = if unfinished.len() > 1 { "the first" } else { "it" };
@@ -69,14 +69,25 @@ pub(super) fn advice(shut: &ShutOut, status: &Status, hand: &Hand) -> Vec<Advice
         &format!("have unfinished moves; to finish {first}"),
         &format!("move POD {goal}"),
     );
+    let record = |rows: &[&Row]| {
+        let node = rows.first().and_then(|row| row.node.clone()).filter(|node| is_dns_subdomain(node));
+        node.map_or_else(|| "explain POD".to_owned(), |node| format!("move POD --to {node}"))
+    };
+    let unrecorded = rows(&Row::is_unrecorded_by_mark);
+    add(
+        &unrecorded,
+        "would start anywhere: its annotation or an unfinished move says that it is not recorded; to have it recorded where it is",
+        "would start anywhere: their annotations or unfinished moves say that they are not recorded; to have the first recorded \
+         where it is",
+        &record(&unrecorded),
+    );
     // A move has begun with it and changed nothing else; or somebody wants it so.
     let kept_out = rows(&|row| row.is_exempt() && row.is_where_recorded() && row.phase != Phase::Terminating);
-    let node = kept_out.first().and_then(|row| row.node.clone()).filter(|node| is_dns_subdomain(node));
     add(
         &kept_out,
         "is not recorded, because its annotation or an unfinished move says so; to have it recorded again",
         "are not recorded, because their annotations or unfinished moves say so; to have the first recorded again",
-        &node.map_or_else(|| "explain POD".to_owned(), |node| format!("move POD --to {node}")),
+        &record(&kept_out),
     );
     add(
         &rows(&has(DriftKind::LeftOut)),

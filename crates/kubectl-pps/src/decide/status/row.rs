@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pps_core::{INJECTED_ANNOTATION, PodState};
+use pps_core::{INJECTED_ANNOTATION, PodState, RECORD_ANNOTATION, forbids_recording};
 use serde::Serialize;
 
 use super::Governed;
@@ -39,6 +39,9 @@ pub struct Row {
     pub revision: Option<String>,
     /// Whether a rollout will replace it.
     pub is_outdated: bool,
+    /// Whether its template says that it is not recorded: then no move has done that.
+    #[serde(skip)]
+    pub is_exempt_by_template: bool,
     /// Where it is in its life.
     pub phase: Phase,
     /// The node that it is bound to.
@@ -147,8 +150,7 @@ impl Row {
         let is_wrong = |one: &Drift| {
             matches!(one.kind, DriftKind::RequiredTopology | DriftKind::OwnNodeGone | DriftKind::LeftOut)
         };
-        // Without an entry it may be somebody's wish that the Pod is not recorded.
-        let has_lost_place = self.is_half_moved() && self.recorded.is_some();
+        let has_lost_place = self.is_half_moved() && (self.recorded.is_some() || self.node.is_some());
         let would_start_anywhere = self.phase == Phase::Pending && self.has_no_way_back();
         is_stuck || has_lost_place || would_start_anywhere || self.drift.iter().any(is_wrong)
     }
@@ -169,7 +171,13 @@ impl Row {
 
     /// Whether a move has changed what is recorded, and has not ended the Pod.
     pub(super) fn is_half_moved(&self) -> bool {
-        self.is_exempt() && self.phase != Phase::Terminating && !self.is_where_recorded()
+        let is_wish = self.is_exempt_by_template && self.recorded.is_none();
+        self.is_exempt() && !is_wish && self.phase != Phase::Terminating && !self.is_where_recorded()
+    }
+
+    /// Whether it has a node and the mark of a move, and nothing is recorded of it.
+    pub(super) fn is_unrecorded_by_mark(&self) -> bool {
+        self.is_half_moved() && self.recorded.is_none() && self.node.is_some()
     }
 
     /// Whether the sidecar does not record it: because of a move, or because somebody wants it so.
@@ -246,6 +254,7 @@ fn without_pod(snapshot: &Snapshot, governed: &Governed, name: &str, phase: Phas
         uid: None,
         revision: None,
         is_outdated: false,
+        is_exempt_by_template: false,
         phase,
         node: None,
         zone: None,
@@ -260,7 +269,10 @@ fn without_pod(snapshot: &Snapshot, governed: &Governed, name: &str, phase: Phas
 
 fn of_pod(snapshot: &Snapshot, governed: &Governed, workload: Option<&Workload>, pod: &Pod) -> Row {
     let state = governed.states.get(pod.name());
+    let template = workload.map(|workload| &workload.object()["spec"]["template"]["metadata"]["annotations"]);
+    let mark = template.and_then(|annotations| annotations[RECORD_ANNOTATION].as_str());
     let mut row = Row {
+        is_exempt_by_template: mark.is_some_and(forbids_recording),
         uid: Some(pod.uid().to_owned()),
         revision: template::revision(pod).map(str::to_owned),
         node: pod.node().map(str::to_owned),
