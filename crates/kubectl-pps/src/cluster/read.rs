@@ -1,6 +1,6 @@
 //! Reads the cluster into a snapshot, page by page. What may not be read is left out, and said.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -117,6 +117,17 @@ pub async fn namespaces_with_pps(client: &Client) -> Vec<String> {
     let found = read_pps(&reader, &Scope::All).await;
     let namespaces: BTreeSet<String> = items(found).iter().map(|pps| pps.namespace().to_owned()).collect();
     namespaces.into_iter().collect()
+}
+
+/// The nodes, by name; none if the user may not list them.
+pub async fn nodes(client: &Client) -> Option<BTreeMap<String, Node>> {
+    let reader = Reader::new(client.clone(), LIMITS, Instant::now() + TOTAL);
+    let Read::Known(nodes) = list(&reader, "", "v1", "nodes", &Scope::All, Node::read).await else {
+        return None;
+    };
+    // Of more nodes than are read, one may have any label.
+    let is_whole = reader.into_problems().is_empty();
+    is_whole.then(|| nodes.into_iter().map(|node| (node.name().to_owned(), node)).collect())
 }
 
 /// Reads the `PodDisruptionBudgets` as well, which refuse evictions.

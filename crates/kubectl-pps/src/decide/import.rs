@@ -1,6 +1,7 @@
 //! What `import` does with each PersistentPodState of a file: creates it, adds states to it, or leaves it alone.
 
 mod compact;
+mod places;
 mod read;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ use pps_core::{PodState, RECORD_ANNOTATION, forbids_recording, validate};
 use serde_json::{Value, json};
 
 pub use self::compact::{compact_status, keeps_compact_form};
+pub use self::places::notes;
 pub use self::read::{Entry, File, MAX_FILE, Options, read};
 use super::retention::dropped;
 use crate::snapshot::{Pod, Pps, Workload};

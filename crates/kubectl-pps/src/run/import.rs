@@ -12,9 +12,11 @@ use pps_core::pps::{API_VERSIONS, GROUP, PLURAL};
 use super::status::hand;
 use super::{file, rights};
 use crate::args::{Connection, Import};
-use crate::cluster::read::{Wanted, get, read_lists};
+use crate::cluster::read::{Wanted, get, nodes, read_lists};
 use crate::cluster::{Connected, connect};
-use crate::decide::import::{Action, Entry, Known, MAX_FILE, Options, Plan, plan, read as read_entries};
+use crate::decide::import::{
+    Action, Entry, Known, MAX_FILE, Options, Plan, notes, plan, read as read_entries,
+};
 use crate::print::Terminal;
 use crate::snapshot::{Pod, Pps, Scope, Workload};
 use crate::{Failure, Outcome};
@@ -65,11 +67,19 @@ pub(super) async fn run(
         api_version: cluster.api_version,
     };
     let plans = plan(&read.entries, known, args.overwrite);
-    drop(read);
     terminal.print(&report::table(terminal.style(), &plans))?;
     for note in report::details(&plans, &hand(connection, &connected.namespace)) {
         terminal.say(&note.shown(style));
     }
+    // The right to list nodes is needed for nothing else.
+    if plans.iter().any(|plan| !plan.changes.is_empty())
+        && let Some(nodes) = nodes(&connected.client).await
+    {
+        for note in notes(&plans, &read.entries, known, &nodes) {
+            terminal.say(&style.note(&note));
+        }
+    }
+    drop(read);
     let planned = report::outcome(&plans);
     if !plans.iter().any(Plan::writes) {
         terminal.say("nothing to do");

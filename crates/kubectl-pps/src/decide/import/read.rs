@@ -40,7 +40,7 @@ pub struct Entry {
     pub states: BTreeMap<String, PodState>,
     labels: Value,
     annotations: Value,
-    spec: Spec,
+    pub(super) spec: Spec,
 }
 
 impl Entry {

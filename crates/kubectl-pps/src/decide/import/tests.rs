@@ -1,4 +1,5 @@
 use super::*;
+use crate::snapshot::Node;
 
 fn options() -> Options {
     Options { default_namespace: "default".into(), ..Options::default() }
@@ -336,4 +337,63 @@ mod round_trip {
             prop_assert_eq!(plain(&before), plain(&after));
         }
     }
+}
+
+#[test]
+fn states_that_no_node_has_or_that_pin_nothing_are_named() {
+    let of = |host: Option<&str>, zone: Option<&str>| {
+        let labels = [("kubernetes.io/hostname", host), ("zone", zone)];
+        let labels: BTreeMap<_, _> =
+            labels.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+        json!({"nodeName": "n", "nodeTopologyLabels": labels})
+    };
+    let with_keys = |name: &str, keys: &[&str], states: Value| {
+        let mut object = pps("prod", name, &states);
+        object["spec"]["requiredPersistentTopology"]["nodeTopologyKeys"] = json!(keys);
+        object
+    };
+    let host = "kubernetes.io/hostname";
+    let node = Node::read(json!({"metadata": {"name": "n0", "labels": {host: "n0", "zone": "a"}}})).unwrap();
+    let nodes = BTreeMap::from([("n0".to_owned(), node)]);
+    let notes = |file: &Value, cluster: &[Value]| {
+        let cluster: Vec<Pps> = cluster.iter().map(|object| Pps::read(object.clone()).unwrap()).collect();
+        let known =
+            Known { pps: &cluster, pods: None, workloads: &[], api_version: "apps.kruise.io/v1alpha1" };
+        let entries = entries(file);
+        super::notes(&plan(&entries, known, false), &entries, known, &nodes)
+    };
+    let file = with_keys(
+        "db",
+        &[host],
+        json!({"db-0": of(Some("n0"), Some("x")), "db-1": of(Some("old-1"), None), "db-2": of(Some("old-2"), None)}),
+    );
+    let pending = "no node has kubernetes.io/hostname=old-1 or kubernetes.io/hostname=old-2 (2 states): their Pods would be \
+                   Pending; --drop-key kubernetes.io/hostname leaves it out";
+    assert_eq!(notes(&file, &[]), [pending], "the zone is not required");
+    // The object of the cluster counts.
+    let cluster = [with_keys("db", &["zone"], json!({}))];
+    assert_eq!(
+        notes(&file, &cluster),
+        [
+            "no node has zone=x (1 state): its Pod would be Pending; --drop-key zone leaves it out",
+            "2 states do not have zone, which prod/db requires: their Pods start anywhere",
+        ]
+    );
+    let file = with_keys("db", &["zone", host], json!({"db-0": of(None, Some("a"))}));
+    assert_eq!(
+        notes(&file, &[]),
+        [
+            "1 state does not have kubernetes.io/hostname, which prod/db requires: its Pod is kept only by what else is required"
+        ]
+    );
+    let same = [with_keys("db", &["zone", host], json!({"db-0": of(None, Some("a"))}))];
+    assert_eq!(notes(&file, &same), [""; 0], "nothing is written");
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [
+        with_keys("a", &["zone"], json!({"a-0": of(Some("n0"), None)})),
+        with_keys("b", &["zone"], json!({"b-0": of(Some("n0"), None)})),
+    ]});
+    assert_eq!(
+        notes(&list, &[]),
+        ["2 states do not have zone, which prod/a and prod/b require: their Pods start anywhere"]
+    );
 }
