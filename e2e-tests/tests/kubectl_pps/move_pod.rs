@@ -37,6 +37,7 @@ async fn pods_move() {
         a_move_needs_no_more_rights_than_its_steps,
         move_waits::a_node_that_comes_back_while_its_pod_is_waited_for_is_named,
         move_waits::an_interrupt_leaves_a_pod_that_was_removed_alone,
+        move_waits::one_pod_is_evicted_only_when_the_others_of_its_workload_are_ready,
     ])
     .await
     .unwrap();

@@ -125,10 +125,17 @@ pub(super) async fn no_place_is_given_up_while_nobody_records(cluster: &Cluster)
     assert_eq!(pool.ready("web", 2).await["web-1"].uid, pods["web-1"].uid);
     assert_eq!(pool.states("web").await["web-1"], state("web-1"));
 
-    // The move of one Pod looks for its record, too, unless the Pod takes long to become Ready.
+    // The move of one Pod waits for the same.
+    let one = ["move", "web-1", "--anywhere", "--timeout", "2s", "--yes"];
+    let held = run(&pool, &one).await;
+    let text = "\nnothing was changed; --force evicts Pod web-1 all the same\n";
+    assert!(held.exit_code == 1 && held.stderr.ends_with(text), "{held:?}");
+    assert_eq!(pool.states("web").await["web-1"], state("web-1"));
+
+    // By force, it looks for its own record, too, unless the Pod takes long to become Ready.
     let expected = "Pod web-1 is not recorded after 6 s; to find out why it is not: kubectl pps check";
     wait_for("the move of one Pod to miss its record", TIMEOUT, async || {
-        let moved = run(&pool, &["move", "web-1", "--anywhere", "--timeout", "6s", "--yes"]).await;
+        let moved = run(&pool, &["move", "web-1", "--anywhere", "--force", "--timeout", "6s", "--yes"]).await;
         let has_said = moved.stderr.contains(expected) && moved.exit_code == 1;
         Ok(Progress::when(has_said, (), format!("{moved:?}")))
     })
@@ -215,8 +222,7 @@ async fn a_pod_that_is_not_ready_holds_up_the_next_one_of_its_workload(cluster: 
     assert_eq!(stopped.exit_code, 1, "{stopped:?}");
     let expected = "note: Pod web-0 is not Ready after 4 s, and Pod web-1 of the same StatefulSet was left alone until it is\n\
                     still to be moved: web-1\n\
-                    to go on: kubectl wait --for=condition=Ready --timeout=2m pod/web-0 -n mv-hold && \
-                    kubectl pps move web-1 --to mv-hold-2 -n mv-hold\n";
+                    to go on: kubectl pps move web-1 --to mv-hold-2 -n mv-hold\n";
     assert!(stopped.stderr.ends_with(expected), "{stopped:?}");
     assert!(stopped.stdout.ends_with("Moved 1 Pod; 1 Pod was left where it is\n"), "{stopped:?}");
     // Another command knows nothing of the first move, and finds the Pod that is not Ready all the same.
@@ -313,7 +319,7 @@ async fn a_pod_that_does_not_end_holds_up_no_other_workload_of_its_node(cluster:
         "note: Pod web-0 is not Ready after 4 s, and Pod web-1 of the same StatefulSet was left alone until it is\n",
         "note: Pod web-0 has not ended: what has set its finalizers has to remove them: example.com/hold\n",
         "\nnot on a node yet: web-0; it goes on without this command: kubectl pps explain web-0 -n mv-end\n\
-         still to be moved: web-1\nto go on: kubectl wait --for=condition=Ready --timeout=2m pod/web-0 -n mv-end && ",
+         still to be moved: web-1\nto go on: kubectl pps move web-1 --anywhere -n mv-end\n",
     ] {
         assert!(moved.stderr.contains(expected), "{expected}: {moved:?}");
     }

@@ -1,14 +1,14 @@
 //! What happens while `move` waits.
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use pps_core::RECORD_ANNOTATION;
 use pps_e2e::{cluster::Cluster, control_plane::ADMIN};
 use serde_json::{Value, json};
 
 use super::move_pod::{forbid_evictions, pinned, plugin, run};
 use super::move_several::lose;
-use crate::support::homes;
+use crate::support::{TIMEOUT, homes};
 
 /// What a terminal shows, without its line breaks.
 fn words(shown: &str) -> String {
@@ -70,10 +70,44 @@ pub(super) async fn an_interrupt_leaves_a_pod_that_was_removed_alone(cluster: &C
     let several = interrupt(&["web-1", "web-0"], "waiting until Pod web-1 has ended").await;
     for expected in [
         "not on a node yet: web-1; it goes on without this command: kubectl pps explain web-1 -n mv-stop",
-        "still to be moved: web-0 to go on: kubectl wait",
-        "pod/web-1 -n mv-stop && kubectl pps move web-0 --anywhere -n mv-stop",
+        "still to be moved: web-0 to go on: kubectl pps move web-0 --anywhere -n mv-stop",
     ] {
         assert!(several.contains(expected), "{expected}: {several}");
     }
     finalizers("web-1", Value::Null).await;
+}
+
+pub(super) async fn one_pod_is_evicted_only_when_the_others_of_its_workload_are_ready(cluster: &Cluster) {
+    let (pool, before) = pinned(cluster, "mv-peers", 2).await;
+    cluster.kubelet.hold("mv-peers", "web-0");
+    let params = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+    cluster.pods_api("mv-peers").delete("web-0", &params).await.unwrap();
+    let uid = before["web-0"].uid.clone();
+    cluster
+        .wait_for_pods("mv-peers", "web", "web-0 to be created again", TIMEOUT, |pods| {
+            pods.get("web-0").is_some_and(|pod| pod.uid != uid && pod.node.is_some())
+        })
+        .await
+        .unwrap();
+    let args = ["move", "web-1", "--anywhere", "--timeout", "3s"];
+    let note = "note: Pod web-0 of the same StatefulSet is not Ready: Pod web-1 is evicted only once it is\n";
+    let shown = run(&pool, &[&args[..], &["--dry-run"]].concat()).await;
+    assert_eq!((shown.exit_code, shown.stderr.contains(note)), (0, true), "{shown:?}");
+    let refused = run(&pool, &[&args[..], &["--yes"]].concat()).await;
+    assert_eq!(refused.exit_code, 1, "{refused:?}");
+    let expected = "waiting until Pod web-0 is Ready …\n\
+                    error: Pod web-0 is not Ready after 3 s, and Pod web-1 of the same StatefulSet was left alone until it is\n\
+                    nothing was changed; --force evicts Pod web-1 all the same\n";
+    assert!(refused.stderr.ends_with(expected), "{refused:?}");
+    let now = cluster.pods("mv-peers", "web").await.unwrap();
+    assert_eq!((&now["web-1"].uid, now["web-1"].terminating), (&before["web-1"].uid, false));
+    assert!(!now["web-1"].annotations.contains_key(RECORD_ANNOTATION), "{:?}", now["web-1"].annotations);
+    let home = &homes(&before)["web-1"];
+    assert_eq!(pool.states("web").await["web-1"]["nodeName"], *home);
+    let forced = run(&pool, &["move", "web-1", "--anywhere", "--force", "--yes"]).await;
+    assert_eq!(forced.exit_code, 0, "{forced:?}");
+    let now = cluster.pods("mv-peers", "web").await.unwrap();
+    assert_ne!(now["web-1"].uid, before["web-1"].uid);
+    cluster.kubelet.release("mv-peers", "web-0");
+    pool.ready("web", 2).await;
 }

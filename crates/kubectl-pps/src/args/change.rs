@@ -28,10 +28,11 @@ pub struct Move {
     /// Do not bring its recorded annotations back, such as a fixed IP address.
     #[arg(long)]
     pub drop_annotations: bool,
-    /// Go on although no node can take a Pod now.
+    /// Go on although no node can take a Pod now, or other Pods of its workload are not Ready or recorded. Pods that this command has
+    /// moved are waited for all the same.
     #[arg(long)]
     pub force: bool,
-    /// How long to wait for a new Pod to get a node, and, before a Ready Pod of several is evicted, for the others of its workload.
+    /// How long to wait for a new Pod to get a node, and, before a Ready Pod is evicted, for the others of its workload.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = value::duration)]
     pub timeout: std::time::Duration,
     /// Consent.

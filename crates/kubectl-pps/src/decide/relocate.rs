@@ -21,8 +21,8 @@ use self::governing::{governing, is_exempt_by_template};
 pub use self::landed::{Record, brought_back, has_address, not_recorded};
 pub use self::select::{Selected, not_governed, select};
 pub use self::several::{
-    Also, Goal, PodName, Progress, Several, Stage, Stuck, Wait, also, awaited, decide_all, held_up, stuck,
-    unrecorded,
+    Also, Goal, PodName, Progress, Several, Stage, Stuck, Wait, also, decide_all, held_up, peers, stuck,
+    waits_for,
 };
 pub use self::show::describe;
 use crate::Failure;

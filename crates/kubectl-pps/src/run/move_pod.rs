@@ -6,6 +6,7 @@
 mod in_turn;
 mod mover;
 mod several;
+mod turn;
 mod wait;
 
 use std::time::Duration;
@@ -14,6 +15,7 @@ use kube::Client;
 use tokio::time::sleep;
 
 use self::mover::{Mover, PERIOD, read_pod};
+use self::turn::Turn;
 use super::nodes;
 use super::status::{hand, scope};
 use crate::args::{Connection, Move};
@@ -21,7 +23,7 @@ use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
 use crate::decide::hand::Hand;
 use crate::decide::relocate::{
-    Also, Decision, Destination, Goal, PodName, Relocation, Removal, also, decide, select,
+    Decision, Destination, Goal, PodName, Relocation, Removal, decide, peers, select, waits_for,
 };
 use crate::print::plan::titled;
 use crate::print::{Terminal, printable};
@@ -69,6 +71,14 @@ pub(super) async fn run(
 
 /// What has happened on Ctrl-C.
 const INTERRUPTED: &str = "interrupted";
+
+/// What is to be done after the answer.
+enum Again {
+    /// The move, as is decided then.
+    Go(Box<Snapshot>, Box<Relocation>),
+    /// Nothing any more, which was said.
+    Done,
+}
 
 /// What became of a move.
 enum Carried {
@@ -161,8 +171,18 @@ impl Job<'_> {
             }
             obstacle.lines().for_each(|line| self.note(line));
         }
+        // Named with --force as well: others are down already.
+        let down = peers(snapshot, &relocation, None);
+        if let Some((wait, pods)) = &down {
+            self.note(&waits_for(&relocation, *wait, pods, self.args.force));
+        }
         let mover = Mover::new(self, snapshot, &relocation);
-        mover.check(&mover.needed(), Duration::ZERO).await?;
+        if down.is_some() && !self.args.force {
+            // A disruption budget allows nothing as long as the others are down.
+            mover.check_record(&mover.needed()).await?;
+        } else {
+            mover.check(&mover.needed(), Duration::ZERO).await?;
+        }
         if self.args.consent.dry_run {
             self.terminal.say(DRY_RUN);
             return Ok(Outcome::Well);
@@ -171,14 +191,17 @@ impl Job<'_> {
             self.terminal.say("nothing was changed");
             return Ok(Outcome::NotWell);
         }
-        let now = match self.again(&mover).await? {
-            Also::Go(now) => now,
-            Also::Skip(text) => {
-                self.print(&text)?;
-                return Ok(Outcome::Well);
+        let again = until_interrupted(self.again(snapshot, &mover)).await;
+        let Again::Go(snapshot, now) = again.map_err(|failure| match failure {
+            Failure::Refused(text) if text == INTERRUPTED => {
+                Failure::Refused(format!("{text}: nothing was changed"))
             }
+            failure => failure,
+        })?
+        else {
+            return Ok(Outcome::Well);
         };
-        let mover = Mover::new(self, snapshot, &now);
+        let mover = Mover::new(self, &snapshot, &now);
         match until_interrupted(self.carry_out(&mover)).await {
             Ok(Carried::Out(outcome)) => Ok(outcome),
             Ok(Carried::Overtaken(what)) => Err(overtaken(&what)),
@@ -197,25 +220,35 @@ impl Job<'_> {
         now.is_ok_and(|now| moved.has_removed(now.and_then(Pod::read).as_ref()))
     }
 
-    /// Decides again and asks again whether the Pod may be evicted, since the answer may have come long after the question.
-    async fn again(&self, mover: &Mover<'_>) -> Result<Also, Failure> {
+    /// Decides again and asks again whether the Pod may be evicted, since the answer may have come long after the question, and
+    /// waits until the others of its workload let it go.
+    async fn again(&self, snapshot: &Snapshot, mover: &Mover<'_>) -> Result<Again, Failure> {
         let shown = mover.relocation;
-        if self.args.consent.yes {
-            return Ok(Also::Go(Box::new(shown.clone())));
+        let has_asked = !self.args.consent.yes;
+        if !has_asked && self.peers(snapshot, shown, &[]).is_none() {
+            return Ok(Again::Go(Box::new(snapshot.clone()), Box::new(shown.clone())));
         }
         if let Some(what) = mover.overtaken().await? {
             return Err(overtaken(&what));
         }
-        let snapshot = self.read().await?;
-        let decision = decide(&snapshot, &self.goal().of(&shown.name()));
-        let also = also(shown, decision, self.args.force)?;
-        if let Also::Go(now) = &also {
-            if let Some(what) = shown.changed(now) {
-                return Err(overtaken(&what));
+        let (snapshot, now, has_waited) = match self.turn(shown, &[], true).await? {
+            Turn::Come { snapshot, now, has_waited } => (snapshot, now, has_waited),
+            Turn::Over(text) => {
+                self.print(&text)?;
+                return Ok(Again::Done);
             }
-            Mover::new(self, &snapshot, now).check(&[], Duration::ZERO).await?;
+            Turn::Left(why) => return Err(Failure::Refused(why)),
+            Turn::HeldUp(why) => {
+                let force = format!("nothing was changed; --force evicts Pod {} all the same", shown.pod);
+                return Err(Failure::Refused(why).with(&force));
+            }
+        };
+        if let Some(what) = shown.changed(&now).filter(|_| has_asked) {
+            return Err(overtaken(&what));
         }
-        Ok(also)
+        let patience = if has_waited { self.args.timeout } else { Duration::ZERO };
+        Mover::new(self, &snapshot, &now).check(&[], patience).await?;
+        Ok(Again::Go(snapshot, now))
     }
 
     /// Does all that has to be written, and waits.

@@ -7,7 +7,7 @@ mod stuck;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-pub use self::peers::{Wait, awaited, held_up, unrecorded};
+pub use self::peers::{Wait, held_up, peers, waits_for};
 pub use self::progress::{Progress, Stage};
 pub use self::stuck::{Stuck, stuck};
 
@@ -30,7 +30,7 @@ pub struct Goal<'a> {
     pub destination: Option<Destination<'a>>,
     /// Whether their recorded annotations are dropped.
     pub drop_annotations: bool,
-    /// Whether they are moved although no node can take them.
+    /// Whether they are moved although no node can take them, or others of their workload are not Ready.
     pub force: bool,
     /// The node that they should go to, if it was read alone.
     pub node: Option<&'a Node>,
@@ -53,11 +53,6 @@ impl<'a> Goal<'a> {
 
     /// The commands that move these Pods, at least one for each namespace.
     pub fn commands(&self, pods: &[PodName], hand: &Hand) -> Vec<String> {
-        self.portions(pods, hand).into_iter().map(|(_, command)| command).collect()
-    }
-
-    /// The same, each with the Pods that it moves.
-    fn portions(&self, pods: &[PodName], hand: &Hand) -> Vec<(Vec<PodName>, String)> {
         let mut flags = match self.destination {
             Some(Destination::Node(node)) => format!(" --to {node}"),
             Some(Destination::Anywhere) => " --anywhere".to_owned(),
@@ -74,9 +69,7 @@ impl<'a> Goal<'a> {
             let own = pods.iter().filter(|(own, _)| own == namespace);
             let names: Vec<&str> = own.map(|(_, pod)| pod.as_str()).collect();
             for names in portions(&names) {
-                let command = hand.pps(&format!("move {}{flags}", names.join(" ")), namespace);
-                let pods = names.into_iter().map(|name| (namespace.to_owned(), name.to_owned()));
-                commands.push((pods.collect(), command));
+                commands.push(hand.pps(&format!("move {}{flags}", names.join(" ")), namespace));
             }
         }
         commands
@@ -231,7 +224,7 @@ impl Several {
     }
 
     /// What is done, in sentences.
-    pub fn steps(&self) -> Vec<String> {
+    pub fn steps(&self, force: bool) -> Vec<String> {
         let mut steps = Vec::new();
         let has = |removal: Removal| {
             let removes = |one: &&Relocation| one.present.as_ref().is_some_and(|pod| pod.removal == removal);
@@ -249,10 +242,12 @@ impl Several {
             (false, false) => {}
         }
         if self.moves.iter().any(Relocation::is_serving) {
-            steps.push(
-                "a Ready Pod is evicted only when all other Pods of its workload are Ready and recorded"
-                    .into(),
-            );
+            let others = if force {
+                "the Pods of its workload that were moved before it"
+            } else {
+                "all other Pods of its workload"
+            };
+            steps.push(format!("a Ready Pod is evicted only when {others} are Ready and recorded"));
         }
         steps
     }

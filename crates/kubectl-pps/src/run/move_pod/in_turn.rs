@@ -5,20 +5,17 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::Instant;
 
-use super::mover::{Mover, PERIOD, read_pod};
+use super::mover::Mover;
+use super::turn::Turn;
 use super::{Carried, Job, until_interrupted};
-use crate::decide::relocate::{
-    Also, Progress, Relocation, Several, Stage, Wait, also, awaited, decide, held_up, stuck, unrecorded,
-};
+use crate::decide::relocate::{Progress, Relocation, Several, Stage, stuck};
 use crate::print::printable;
 use crate::run::states::TRIES;
-use crate::snapshot::{Pod, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::{Failure, Outcome};
 
-/// How often all is read again that decides whether a Pod may be evicted.
-const PAUSE: Duration = Duration::from_secs(2);
 /// How many Pods are waited for at a time.
 const WAITS: usize = 32;
 /// For how long a Pod is waited for at least.
@@ -36,15 +33,6 @@ enum Next {
     Left(String),
     /// Nothing was written: the Pod has changed so that this is another move.
     Overtaken(String),
-}
-
-/// The Pods that a Pod waits for before it is evicted, and for what.
-fn peers(snapshot: &Snapshot, now: &Relocation) -> Option<(Wait, Vec<String>)> {
-    if !now.is_serving() {
-        return None;
-    }
-    let all = [(Wait::Ready, awaited(snapshot, now)), (Wait::Recorded, unrecorded(snapshot, now))];
-    all.into_iter().find(|(_, pods)| !pods.is_empty())
 }
 
 impl Job<'_> {
@@ -115,40 +103,22 @@ impl Job<'_> {
         progress: &mut Progress,
     ) -> Result<Next, Failure> {
         // The first Pod of a workload that has waited in vain has waited for all.
-        let has_held_up = progress.has_held_up(&shown.workload);
-        let mut deadline = None;
-        let (snapshot, now) = loop {
-            let snapshot = self.read().await?;
-            let decision = decide(&snapshot, &self.goal().of(&shown.name()));
-            let now = match also(shown, decision, self.args.force) {
-                Ok(Also::Go(now)) => *now,
-                Ok(Also::Skip(text)) => {
-                    self.print(&text)?;
-                    return Ok(Next::There);
-                }
-                Err(Failure::Refused(why)) => return Ok(Next::Left(why)),
-                Err(failure) => return Err(failure),
-            };
-            // It may have become Ready meanwhile.
-            let Some((wait, peers)) = peers(&snapshot, &now) else { break (snapshot, now) };
-            progress.awaits(number, &peers);
-            if has_held_up {
-                return Ok(Next::Left(self.left(&now, wait, &peers, None)));
+        let may_wait = !progress.has_held_up(&shown.workload);
+        let moved = progress.moved_of(&shown.workload);
+        let (snapshot, now, has_waited) = match self.turn(shown, &moved, may_wait).await? {
+            Turn::Come { snapshot, now, has_waited } => (snapshot, now, has_waited),
+            Turn::Over(text) => {
+                self.print(&text)?;
+                return Ok(Next::There);
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(Next::Left(self.left(&now, wait, &peers, Some(self.args.timeout.as_secs()))));
+            Turn::Left(why) => return Ok(Next::Left(why)),
+            Turn::HeldUp(why) => {
+                progress.hold_up(number);
+                return Ok(Next::Left(why));
             }
-            if deadline.is_none() {
-                let (pods, are) = if peers.len() == 1 { ("Pod", "is") } else { ("Pods", "are") };
-                let text = format!("waiting until {pods} {} {are} {} …", peers.join(", "), wait.as_str());
-                self.terminal.say(&printable(&text));
-            }
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.args.timeout);
-            self.wait_until_ready(&now.namespace, &peers, deadline).await;
         };
-        progress.awaits(number, &[]);
         let mover = Mover::new(self, &snapshot, &now);
-        let has_peers = deadline.is_some() || progress.has_moved(&now.workload);
+        let has_peers = has_waited || !moved.is_empty();
         let patience = if has_peers && now.is_serving() { self.args.timeout } else { Duration::ZERO };
         match mover.check(&[], patience).await {
             Err(Failure::Refused(why)) => return Ok(Next::Left(why)),
@@ -164,7 +134,7 @@ impl Job<'_> {
                 // From here on it is not moved once more, whatever happens.
                 progress.set(number, Stage::OnTheWay);
                 if !now.is_serving() {
-                    return Ok(Next::OnTheWay(Box::new(now)));
+                    return Ok(Next::OnTheWay(now));
                 }
                 Ok(match mover.wait(self.args.timeout).await? {
                     Outcome::Well => Next::There,
@@ -172,34 +142,6 @@ impl Job<'_> {
                 })
             }
         }
-    }
-
-    /// Why a Pod was left alone.
-    fn left(&self, now: &Relocation, wait: Wait, peers: &[String], seconds: Option<u64>) -> String {
-        let why = held_up(now, wait, peers, seconds);
-        match wait {
-            Wait::Ready => why,
-            Wait::Recorded => format!("{why}; to find out why it is not: {}", self.hand.check()),
-        }
-    }
-
-    /// Waits until these Pods are Ready, or until then.
-    async fn wait_until_ready(&self, namespace: &str, pods: &[String], deadline: Instant) {
-        let pause = Instant::now() + PAUSE;
-        for pod in pods {
-            loop {
-                let now = read_pod(self.client, namespace, pod).await.ok().flatten().and_then(Pod::read);
-                if now.is_some_and(|pod| pod.is_ready() && !pod.is_terminating()) {
-                    break;
-                }
-                if Instant::now() >= deadline {
-                    return;
-                }
-                sleep(PERIOD).await;
-            }
-        }
-        // Where they are not Ready in spite of that, as on a node that is gone, all is not read again at once.
-        sleep_until(pause.min(deadline)).await;
     }
 
     /// Waits for the Pods that did not run, all at once, but not for those that wait for something else than time.

@@ -106,6 +106,15 @@ impl<'a> Mover<'a> {
     /// Checks these rights, that what is recorded can be changed, and that a disruption budget allows the eviction, before
     /// anything is written. A budget may take so long to allow it.
     pub(super) async fn check(&self, needed: &[(Right, &str)], patience: Duration) -> Result<(), Failure> {
+        self.check_record(needed).await?;
+        match self.relocation.present.as_ref().filter(|one| !one.is_stranded) {
+            Some(present) => self.rehearse(present, patience).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Checks these rights, and that what is recorded can be changed.
+    pub(super) async fn check_record(&self, needed: &[(Right, &str)]) -> Result<(), Failure> {
         let relocation = self.relocation;
         rights::require(self.client, needed).await?;
         let removes = |present: &Present| matches!(present.removal, Removal::Evict | Removal::Delete);
@@ -116,10 +125,7 @@ impl<'a> Mover<'a> {
             set_state(&object, &relocation.pod, after.as_ref())
                 .map_err(|error| self.address.refused(&format!("{error}; nothing was changed")))?;
         }
-        match relocation.present.as_ref().filter(|one| !one.is_stranded) {
-            Some(present) => self.rehearse(present, patience).await,
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Asks whether the Pod may be evicted or deleted: what is recorded must not be changed for a Pod that stays. A budget may

@@ -114,6 +114,6 @@ impl Job<'_> {
             let cells: Vec<_> = row[from..].iter().map(|cell| (cell.as_str(), None)).collect();
             table.row(&cells);
         }
-        tabled(style, &format!("Move {pods}{within}{how}"), &table.render(), &plan.steps())
+        tabled(style, &format!("Move {pods}{within}{how}"), &table.render(), &plan.steps(self.args.force))
     }
 }

@@ -47,10 +47,9 @@ fn snapshot(node: &str) -> Snapshot {
     snapshot
 }
 
-/// Does this with the move of the Pod on this node, which goes anywhere.
-async fn with_mover<T>(client: Client, node: &str, act: impl AsyncFnOnce(&Job<'_>, &Mover<'_>) -> T) -> T {
-    let consent = Consent { dry_run: false, yes: true };
-    let args = Move {
+/// The command that moves the Pod anywhere.
+fn anywhere() -> Move {
+    Move {
         pods: vec!["db-0".into()],
         node: None,
         all_namespaces: false,
@@ -59,16 +58,27 @@ async fn with_mover<T>(client: Client, node: &str, act: impl AsyncFnOnce(&Job<'_
         drop_annotations: false,
         force: false,
         timeout: Duration::from_mins(1),
-        consent,
-    };
+        consent: Consent { dry_run: false, yes: true },
+    }
+}
+
+/// Does this with the move of the Pod on this node, which goes anywhere.
+async fn with_mover<T>(client: Client, node: &str, act: impl AsyncFnOnce(&Job<'_>, &Mover<'_>) -> T) -> T {
+    with_snapshot(client, &anywhere(), &snapshot(node), act).await
+}
+
+async fn with_snapshot<T>(
+    client: Client,
+    args: &Move,
+    snapshot: &Snapshot,
+    act: impl AsyncFnOnce(&Job<'_>, &Mover<'_>) -> T,
+) -> T {
     let terminal = Terminal::of_process(ColorChoice::Never);
     let scope = Scope::Namespace("prod".into());
-    let job =
-        Job { args: &args, client: &client, terminal: &terminal, hand: Hand::default(), scope, node: None };
-    let snapshot = snapshot(node);
+    let job = Job { args, client: &client, terminal: &terminal, hand: Hand::default(), scope, node: None };
     let pod = ("prod".to_owned(), "db-0".to_owned());
-    let Ok(Decision::Move(relocation)) = decide(&snapshot, &job.goal().of(&pod)) else { panic!("no move") };
-    act(&job, &Mover::new(&job, &snapshot, &relocation)).await
+    let Ok(Decision::Move(relocation)) = decide(snapshot, &job.goal().of(&pod)) else { panic!("no move") };
+    act(&job, &Mover::new(&job, snapshot, &relocation)).await
 }
 
 #[tokio::test]
@@ -132,4 +142,83 @@ async fn an_interrupt_asks_whether_the_pod_was_removed() {
         let removed = async |job: &Job<'_>, mover: &Mover<'_>| job.has_removed(mover.relocation).await;
         assert_eq!(with_mover(client, "node-1", removed).await, expected, "{status}");
     }
+}
+
+/// `db` with a second Pod.
+fn pair(second: Value) -> Snapshot {
+    let mut pair = snapshot("node-1");
+    let mut set = pair.workloads[0].object().clone();
+    set["spec"]["replicas"] = 2.into();
+    pair.workloads = Workload::read(set, "apps/v1").into_iter().collect();
+    pair.pods.extend(Pod::read(second));
+    pair.pps = Pps::read(object(&json!({"db-1": {"nodeName": "node-2"}}))).into_iter().collect();
+    pair
+}
+
+fn second(ready: &str) -> Value {
+    let mut second = pod("node-2");
+    second["metadata"]["name"] = "db-1".into();
+    second["metadata"]["uid"] = "uid-1".into();
+    second["status"]["conditions"][0]["status"] = ready.into();
+    second
+}
+
+/// The answers of an API server that has this. Nothing may be written.
+fn api(snapshot: &Snapshot, request: &str) -> (u16, Value) {
+    let list = |items: Vec<Value>| (200, json!({"metadata": {}, "items": items}));
+    let objects = |pods: &[Pod]| pods.iter().map(|pod| pod.object().clone()).collect();
+    let (path, _) = request.split_once('?').unwrap_or((request, ""));
+    if let Some(name) = path.strip_prefix("GET /api/v1/namespaces/prod/pods/") {
+        let pod = snapshot.pods.iter().find(|pod| pod.name() == name);
+        return pod.map_or((404, json!({})), |pod| (200, pod.object().clone()));
+    }
+    match path.rsplit('/').next().unwrap_or_default() {
+        "pods" if path.starts_with("GET ") => list(objects(&snapshot.pods)),
+        "persistentpodstates" => list(vec![object(&json!({"db-1": {"nodeName": "node-2"}}))]),
+        "statefulsets" if path.contains("/apps/v1/") => {
+            list(snapshot.workloads.iter().map(|set| set.object().clone()).collect())
+        }
+        "nodes" => {
+            let nodes = snapshot.nodes.iter().flat_map(|nodes| nodes.values());
+            list(nodes.map(|node| node.object().clone()).collect())
+        }
+        "persistentvolumes" | "persistentvolumeclaims" => list(Vec::new()),
+        _ if path.contains("kruise.io") => (404, json!({})),
+        _ => panic!("{request}"),
+    }
+}
+
+#[tokio::test]
+async fn one_pod_waits_until_the_others_of_its_workload_are_ready() {
+    let (down, up) = (pair(second("False")), pair(second("True")));
+    let server = |snapshot: &Snapshot| {
+        let snapshot = snapshot.clone();
+        serve(move |request| api(&snapshot, request))
+    };
+    let at_once = Move { timeout: Duration::ZERO, ..anywhere() };
+    let again = async |job: &Job<'_>, mover: &Mover<'_>| job.again(&down, mover).await.map(drop);
+    assert_eq!(
+        with_snapshot(server(&down), &at_once, &down, again).await,
+        Err(Failure::Refused(
+            "Pod db-1 is not Ready after 0 s, and Pod db-0 of the same StatefulSet was left alone until it is\nnothing was \
+             changed; --force evicts Pod db-0 all the same"
+                .into()
+        ))
+    );
+    let has_waited = async |job: &Job<'_>, mover: &Mover<'_>| {
+        let Ok(Turn::Come { has_waited, .. }) = job.turn(mover.relocation, &[], true).await else {
+            panic!("it is not its turn")
+        };
+        has_waited
+    };
+    let by_force = Move { force: true, ..at_once };
+    assert!(!with_snapshot(server(&down), &by_force, &down, has_waited).await);
+    assert!(!with_snapshot(server(&up), &anywhere(), &up, has_waited).await);
+    // It becomes Ready meanwhile.
+    let (mut reads, before, after) = (0, down.clone(), up);
+    let client = serve(move |request| {
+        reads += usize::from(request.starts_with("GET /api/v1/namespaces/prod/pods/db-1"));
+        api(if reads == 0 { &before } else { &after }, request)
+    });
+    assert!(with_snapshot(client, &anywhere(), &down, has_waited).await);
 }

@@ -14,9 +14,27 @@ const MOST_REPLICAS: u64 = 10_000;
 /// So many Pods are waited for at once. What is decided afterwards knows of the others.
 const MOST: usize = 10;
 
+/// The Pods that a Pod waits for before it is evicted, and for what. One that serves nobody waits for none. With `only`, these
+/// alone count.
+pub fn peers(snapshot: &Snapshot, next: &Relocation, only: Option<&[String]>) -> Option<(Wait, Vec<String>)> {
+    if !next.is_serving() {
+        return None;
+    }
+    let counts = |mut names: Vec<String>| {
+        names.retain(|name| only.is_none_or(|only| only.contains(name)));
+        names.truncate(MOST);
+        names
+    };
+    let all = [
+        (Wait::Ready, counts(awaited(snapshot, next))),
+        (Wait::Recorded, counts(unrecorded(snapshot, next))),
+    ];
+    all.into_iter().find(|(_, pods)| !pods.is_empty())
+}
+
 /// The other Pods that the workload wants and that are not Ready, in order. One that does not exist is not Ready either: its
 /// controller is about to create it, or waits for another one.
-pub fn awaited(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
+fn awaited(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
     let index = Index::of(snapshot);
     let key = &next.workload;
     let is_up = |pod: &Pod| {
@@ -28,13 +46,12 @@ pub fn awaited(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
     names.extend(missing(&index, key));
     names.retain(|name| *name != next.pod);
     names.sort_by_key(|name| (ordinal(&key.name, name), name.clone()));
-    names.truncate(MOST);
     names
 }
 
 /// The other Pods that are Ready, and whose nodes are not recorded: the sidecar is late, or does not run. If it does not run,
 /// a workload would lose the place of one Pod after the other. A Pod that somebody wants not to be recorded is none of them.
-pub fn unrecorded(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
+fn unrecorded(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
     let index = Index::of(snapshot);
     let Some(pps) = index.governing(&next.workload) else { return Vec::new() };
     let is_late = |pod: &&Pod| {
@@ -49,7 +66,6 @@ pub fn unrecorded(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
     let mut names: Vec<String> =
         late.map(|pod| pod.name().to_owned()).filter(|name| *name != next.pod).collect();
     names.sort_by_key(|name| (ordinal(&next.workload.name, name), name.clone()));
-    names.truncate(MOST);
     names
 }
 
@@ -86,6 +102,19 @@ impl Wait {
             Self::Recorded => "recorded",
         }
     }
+}
+
+/// What the user should know of the Pods that a Pod waits for.
+pub fn waits_for(next: &Relocation, wait: Wait, peers: &[String], force: bool) -> String {
+    let (pods, are, they) =
+        if peers.len() == 1 { ("Pod", "is", "it is") } else { ("Pods", "are", "they are") };
+    let then = if force {
+        format!("with --force, Pod {} is evicted all the same", next.pod)
+    } else {
+        format!("Pod {} is evicted only once {they}", next.pod)
+    };
+    let (kind, wait) = (&next.workload.kind, wait.as_str());
+    format!("{pods} {} of the same {kind} {are} not {wait}: {then}", list(peers, "and"))
 }
 
 /// Why a Pod was left alone, after so many seconds if it was waited for.
@@ -146,7 +175,8 @@ mod tests {
             of(json!({"replicas": 2, "ordinals": {"start": 0}, "reserveOrdinals": ["1-3"]})),
             ["db-4"]
         );
-        assert_eq!(of(json!({"replicas": 4_000_000_000_u64})).len(), MOST, "not all at once");
+        assert!(of(json!({"replicas": 4_000_000_000_u64})).len() > MOST);
+        assert_eq!(peers(&world, &next, None).unwrap().1.len(), MOST, "not all at once");
         world.workloads.clear();
         assert_eq!(awaited(&world, &next), [""; 0], "it was not read");
     }
@@ -168,6 +198,34 @@ mod tests {
         exempt[1] = not_ready(exempt[1].clone());
         exempt[2]["metadata"]["annotations"][RECORD_ANNOTATION] = "false".into();
         assert_eq!(late(&exempt, &[]), [""; 0]);
+    }
+
+    #[test]
+    fn by_force_a_pod_waits_only_for_those_that_the_same_command_has_moved() {
+        let all = ["db-0", "db-1", "db-2", "db-3"].map(|name| pod(name, Some("node-1"), None));
+        let [zero, one, two, three] = all;
+        let down = world(&[zero, not_ready(one), not_ready(two), three.clone()], &[("db-0", "node-1")]);
+        let next = relocation(&down, "db-0");
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(peers(&down, &next, None), Some((Wait::Ready, names(&["db-1", "db-2"]))));
+        assert_eq!(peers(&down, &next, Some(&[])), None);
+        assert_eq!(peers(&down, &next, Some(&names(&["db-2"]))), Some((Wait::Ready, names(&["db-2"]))));
+        assert_eq!(
+            peers(&down, &next, Some(&names(&["db-3"]))),
+            Some((Wait::Recorded, names(&["db-3"]))),
+            "it is Ready, and not recorded again"
+        );
+        // One that serves nobody waits for none.
+        assert_eq!(peers(&down, &relocation(&down, "db-1"), None), None);
+        let (wait, pods) = peers(&down, &next, None).unwrap();
+        assert_eq!(
+            waits_for(&next, wait, &pods, false),
+            "Pods db-1 and db-2 of the same StatefulSet are not Ready: Pod db-0 is evicted only once they are"
+        );
+        assert_eq!(
+            waits_for(&next, Wait::Recorded, &names(&["db-3"]), true),
+            "Pod db-3 of the same StatefulSet is not recorded: with --force, Pod db-0 is evicted all the same"
+        );
     }
 
     #[test]

@@ -27,8 +27,8 @@ struct Step {
     pod: PodName,
     workload: WorkloadKey,
     stage: Stage,
-    /// The Pods that it has to wait for.
-    awaited: Vec<String>,
+    /// Whether it has waited for others of its workload as long as it may.
+    is_held_up: bool,
 }
 
 /// How far the moves of several Pods have come.
@@ -48,7 +48,7 @@ impl Progress {
             pod: one.name(),
             workload: one.workload.clone(),
             stage: Stage::Untouched,
-            awaited: Vec::new(),
+            is_held_up: false,
         };
         Self { steps: plan.moves.iter().map(step).collect(), refused: plan.refused.len(), begun: None }
     }
@@ -75,21 +75,23 @@ impl Progress {
         self.begun.as_ref().map(|(number, relocation)| (*number, relocation))
     }
 
-    /// Notes which Pods have to be Ready before the Pod of this number is evicted.
-    pub fn awaits(&mut self, number: usize, awaited: &[String]) {
+    /// Notes that the Pod of this number has waited in vain.
+    pub fn hold_up(&mut self, number: usize) {
         if let Some(step) = self.steps.get_mut(number) {
-            step.awaited = awaited.to_vec();
+            step.is_held_up = true;
         }
     }
 
-    /// Whether another Pod of this workload was moved, so that a disruption budget may need a moment.
-    pub fn has_moved(&self, workload: &WorkloadKey) -> bool {
-        self.steps.iter().any(|step| step.workload == *workload && step.stage != Stage::Untouched)
+    /// The Pods of this workload that were moved. A disruption budget may need a moment to know of them.
+    pub fn moved_of(&self, workload: &WorkloadKey) -> Vec<String> {
+        let moved =
+            self.steps.iter().filter(|step| step.workload == *workload && step.stage != Stage::Untouched);
+        moved.map(|step| step.pod.1.clone()).collect()
     }
 
     /// Whether a Pod of this workload has waited for others as long as it may.
     pub fn has_held_up(&self, workload: &WorkloadKey) -> bool {
-        self.steps.iter().any(|step| step.workload == *workload && !step.awaited.is_empty())
+        self.steps.iter().any(|step| step.workload == *workload && step.is_held_up)
     }
 
     fn count(&self, stages: &[Stage]) -> usize {
@@ -149,42 +151,10 @@ impl Progress {
         let left = self.pods(Stage::Untouched);
         if !left.is_empty() {
             lines.push(format!("still to be moved: {}", names(&left)));
-            lines.extend(self.commands(&left, goal, hand));
+            lines
+                .extend(goal.commands(&left, hand).into_iter().map(|command| format!("to go on: {command}")));
         }
         lines
-    }
-
-    /// The commands that move the others. That of a single Pod does not wait for its peers by itself.
-    fn commands(&self, left: &[PodName], goal: &Goal<'_>, hand: &Hand) -> Vec<String> {
-        let mut lines = Vec::new();
-        for (pods, command) in goal.portions(left, hand) {
-            let awaited = match pods.as_slice() {
-                [pod] => self.peers(pod),
-                _ => Vec::new(),
-            };
-            let wait = pods.first().filter(|_| !awaited.is_empty()).map(|(namespace, _)| {
-                let pods: Vec<String> = awaited.iter().map(|pod| format!("pod/{pod}")).collect();
-                let words = format!("wait --for=condition=Ready --timeout=2m {}", pods.join(" "));
-                format!("{} && ", hand.kubectl_in(&words, namespace))
-            });
-            lines.push(format!("to go on: {}{command}", wait.unwrap_or_default()));
-        }
-        lines
-    }
-
-    /// The Pods that have to be Ready before this one is evicted: those that it has waited for, and those that were moved.
-    fn peers(&self, pod: &PodName) -> Vec<String> {
-        let Some(own) = self.steps.iter().find(|step| step.pod == *pod) else { return Vec::new() };
-        let mut awaited = own.awaited.clone();
-        let moved = self.steps.iter().filter(|step| {
-            step.workload == own.workload && step.pod != own.pod && step.stage != Stage::Untouched
-        });
-        for step in moved {
-            if !awaited.contains(&step.pod.1) {
-                awaited.push(step.pod.1.clone());
-            }
-        }
-        awaited
     }
 }
 
@@ -225,23 +195,21 @@ mod tests {
                 "to go on: kubectl pps move db-1 db-2 db-3 --to node-2 --drop-annotations",
             ]
         );
-        // The Pod that was evicted is not moved once more, and the command for one Pod does not evict it before the others run.
+        // The Pod that was evicted is not moved once more.
         progress.set(1, Stage::OnTheWay);
         progress.set(2, Stage::There);
-        progress.awaits(3, &["db-7".to_owned()]);
+        progress.hold_up(3);
         assert_eq!(
             progress.rest(&ANYWHERE, &Hand::default()),
             [
                 "not on a node yet: db-1; it goes on without this command: kubectl pps explain db-1 -n prod",
                 "still to be moved: db-3",
-                "to go on: kubectl wait --for=condition=Ready --timeout=2m pod/db-7 pod/db-0 pod/db-1 pod/db-2 -n prod && \
-                 kubectl pps move db-3 --anywhere -n prod",
+                "to go on: kubectl pps move db-3 --anywhere -n prod",
             ]
         );
-        assert!(
-            progress.has_held_up(&progress.steps[0].workload)
-                && progress.has_moved(&progress.steps[0].workload)
-        );
+        let workload = &progress.steps[0].workload;
+        assert!(progress.has_held_up(workload));
+        assert_eq!(progress.moved_of(workload), ["db-0", "db-1", "db-2"]);
     }
 
     #[test]

@@ -222,12 +222,16 @@ fn the_plan_says_what_is_done_and_in_which_order() {
     );
     assert!(plan.rows()[0][4].starts_with("probably on "), "{:?}", plan.rows());
     assert_eq!(
-        plan.steps(),
+        plan.steps(false),
         [
             "the recorded nodes and their labels are dropped until the Pods are Ready again; recorded annotations stay",
             "Pods that have a node are evicted, the others deleted, and created again",
             "a Ready Pod is evicted only when all other Pods of its workload are Ready and recorded",
         ]
+    );
+    assert_eq!(
+        plan.steps(true)[2],
+        "a Ready Pod is evicted only when the Pods of its workload that were moved before it are Ready and recorded"
     );
     let hand = Hand::default();
     assert_eq!(plan.notes(Some("node-9"), &hand), [super::super::show::ADDRESS], "once");
