@@ -46,6 +46,11 @@ impl Workload {
         TargetReference { api_version: text("apiVersion"), kind: text("kind"), name: self.name().to_owned() }
     }
 
+    /// Whether it is being deleted: it creates no Pods any more.
+    pub fn is_terminating(&self) -> bool {
+        self.object["metadata"]["deletionTimestamp"].is_string()
+    }
+
     /// How many Pods it wants.
     pub fn replicas(&self) -> u64 {
         self.object["spec"]["replicas"].as_u64().unwrap_or(1)

@@ -71,6 +71,9 @@ pub(super) fn is_exempt_by_template(index: &Index<'_>, pod: &Pod) -> bool {
 /// Whether a workload creates a Pod of this name; one that was not read may do so.
 pub(super) fn may_come(index: &Index<'_>, key: &WorkloadKey, pod: &str) -> bool {
     index.workload(key).is_none_or(|workload| {
+        if workload.is_terminating() {
+            return false;
+        }
         let demand = Demand::read(&workload.object()["spec"], &Naming::StatefulSet);
         demand.wants(workload.name(), pod, 0) == Wanted::Yes
     })
@@ -82,6 +85,11 @@ fn require_wanted(index: &Index<'_>, key: &WorkloadKey, pod: &str) -> Result<(),
         return Ok(());
     }
     let WorkloadKey { kind, name, .. } = key;
+    if index.workload(key).is_some_and(Workload::is_terminating) {
+        return Err(Failure::Refused(format!(
+            "{kind} {name} is being deleted, and nothing would create Pod {pod} again"
+        )));
+    }
     let replicas = index.workload(key).map_or(0, Workload::replicas);
     let pods = if replicas == 1 { "Pod" } else { "Pods" };
     Err(Failure::Refused(format!(

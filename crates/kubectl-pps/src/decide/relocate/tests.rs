@@ -314,6 +314,16 @@ fn a_move_that_is_not_possible_says_why() {
     bare["metadata"]["ownerReferences"] = json!([]);
     let (_, error) = text(refused(&snapshot(&[bare], &[]), anywhere));
     assert!(error.starts_with("Pod db-0 has no controller: nothing pins it"), "{error}");
+    // One with a finalizer stays for a while, and so do its Pods.
+    let mut deleted = running();
+    let mut set = deleted.workloads[0].object().clone();
+    set["metadata"]["deletionTimestamp"] = "2026-11-23T00:00:00Z".into();
+    deleted.workloads = Workload::read(set, "apps/v1").into_iter().collect();
+    let ends = "StatefulSet db is being deleted, and nothing would create Pod db-0 again";
+    assert_eq!(text(refused(&deleted, anywhere)), (1, ends.into()));
+    deleted.pods.clear();
+    assert_eq!(text(refused(&deleted, anywhere)), (1, ends.into()), "it does not exist already");
+    assert_eq!(select(&deleted, "node-1").unwrap().pods, [], "it comes back nowhere");
     let mut damaged = pps(&json!({}));
     damaged["status"] = json!({"packed": {"version": 1, "buckets": {"ordinals-0": "7 db-* n\n"}}});
     let (code, error) = text(refused(&snapshot(&[pod("db-0", None, None)], &[damaged]), anywhere));
