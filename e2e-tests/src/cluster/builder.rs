@@ -144,10 +144,8 @@ impl ClusterBuilder {
             policy
                 .map(|(path, options)| {
                     let module = PolicyModule::load_file(&path);
-                    anyhow::Ok((
-                        module.context("the policy (`make policy.wasm`, or set PPS_POLICY_WASM)")?,
-                        options,
-                    ))
+                    let module = module.context("the policy (`make policy.wasm`, or set PPS_POLICY_WASM)")?;
+                    anyhow::Ok((module.with_shipped_time_limit(), options))
                 })
                 .transpose()
         });

@@ -29,6 +29,8 @@ use crate::kubewarden::policy::Policy;
 const TICK: Duration = Duration::from_secs(1);
 /// The number of ticks after which a guest is interrupted, unless its policy says otherwise: PolicyServer's default.
 const TIMEOUT_TICKS: u64 = 2;
+/// The same in the manifests in `deploy/base`: `timeoutEvalSeconds`.
+const SHIPPED_TIMEOUT_TICKS: u64 = 8;
 const INTERRUPTED: &str = "guest code interrupted, execution deadline exceeded";
 
 /// A compiled policy. Clones share the compiled code.
@@ -126,6 +128,13 @@ impl PolicyModule {
         };
         let timeout_ticks = policy.spec("timeoutEvalSeconds").as_u64().unwrap_or(TIMEOUT_TICKS);
         Ok(Self { id: policy.id(), metadata: Arc::new(metadata), timeout_ticks, pre: self.pre.clone() })
+    }
+
+    /// The same policy with the time limit of the manifests in `deploy/base`, which a busy machine keeps more easily than
+    /// PolicyServer's default.
+    #[must_use]
+    pub fn with_shipped_time_limit(self) -> Self {
+        Self { timeout_ticks: SHIPPED_TIMEOUT_TICKS, ..self }
     }
 
     /// The policy's id: the last part of its URL and its name in messages.
