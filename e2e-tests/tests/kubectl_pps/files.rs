@@ -87,6 +87,7 @@ async fn files_are_imported_safely() {
     support::run_in_turn(scenarios![&cluster;
         a_state_of_the_cluster_stays_unless_it_may_be_overwritten,
         pods_that_were_created_without_what_is_imported_are_named,
+        states_that_no_node_has_are_named,
         two_imports_at_once_lose_nothing,
         a_user_of_a_namespace_is_told_which_right_is_missing,
         a_thousand_objects_are_imported_and_exported,
@@ -140,6 +141,24 @@ async fn a_state_of_the_cluster_stays_unless_it_may_be_overwritten(cluster: &Clu
     let answer = run(cluster, &["import", &dropped.argument(), "--drop-key", ZONE, "--yes"]).await;
     assert_eq!(answer.exit_code, 0, "{answer:?}");
     assert_eq!(cluster.pod_states("keep", "web").await.unwrap()["db-0"], json!({"nodeName": "old-0"}));
+    let lacking =
+        "1 state does not have topology.kubernetes.io/zone, which keep/web requires: its Pod starts anywhere";
+    assert!(answer.stderr.contains(lacking), "{answer:?}");
+}
+
+async fn states_that_no_node_has_are_named(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "elsewhere", 1, 1).await;
+    let state = |zone: &str| json!({"nodeName": "old", "nodeTopologyLabels": {ZONE: zone}});
+    let other = json!({"db-0": state("another-cluster"), "db-1": state("another-cluster")});
+    let other = file(&[object(pool.namespace, "db", &other)]);
+    let answer = run(cluster, &["import", &other.argument(), "--dry-run"]).await;
+    assert_eq!(answer.exit_code, 0, "{answer:?}");
+    let note = "no node has topology.kubernetes.io/zone=another-cluster (2 states): their Pods would be Pending; --drop-key";
+    assert!(answer.stderr.contains(note), "{answer:?}");
+    let zone = pool.zone("elsewhere-0").await;
+    let same = file(&[object(pool.namespace, "db", &json!({"db-0": state(&zone)}))]);
+    let answer = run(cluster, &["import", &same.argument(), "--dry-run"]).await;
+    assert!(!answer.stderr.contains("no node has"), "{answer:?}");
 }
 
 async fn pods_that_were_created_without_what_is_imported_are_named(cluster: &Cluster) {
@@ -229,7 +248,8 @@ async fn a_user_of_a_namespace_is_told_which_right_is_missing(cluster: &Cluster)
     support::wait_for_review(cluster, USER, &attributes, true).await;
     let answer = user.run(&import).await.unwrap();
     assert_eq!(answer.exit_code, 0, "{answer:?}");
-    // It works, and says that nobody else is told.
+    // It works, and says that nobody else is told. Of nodes, which may not be listed, nothing is said.
+    assert!(!answer.stderr.contains("no node has"), "{answer:?}");
     assert!(answer.stderr.contains("no Event"), "{answer:?}");
     assert_eq!(cluster.pod_states("team", "db").await.unwrap().len(), 1);
 }

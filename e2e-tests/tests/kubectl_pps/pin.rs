@@ -33,6 +33,7 @@ async fn workloads_are_pinned_and_unpinned() {
     support::run(scenarios![&cluster;
         pins_by_annotations_and_unpins,
         writes_and_changes_an_object,
+        names_pods_whose_places_another_label_loses,
         changes_nothing_unless_it_is_told_to,
         does_not_overwrite_what_others_write,
         needs_the_rights_that_it_names_and_no_others,
@@ -212,6 +213,39 @@ async fn writes_and_changes_an_object(cluster: &Cluster) {
     assert_exit(&answer, 1);
     assert!(answer.stderr.contains("is protected by its label"), "{}", answer.stderr);
     pool.pps("web").await.unwrap();
+}
+
+async fn names_pods_whose_places_another_label_loses(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "pin-other-label", 2, 1).await;
+    let mut spec = required("web", &[HOSTNAME]);
+    spec["persistentPodStateRetentionPolicy"] = "Retain".into();
+    pool.object("web", &spec).await;
+    cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
+    let node = pool.recorded("web", "web").await["web-0"]["nodeName"].as_str().unwrap().to_owned();
+    let pin = |more: &'static str| ["pin", "web", "--required", "zone", more];
+    let lost =
+        "web-0 does not run, and no topology.kubernetes.io/zone is recorded of it: it starts anywhere.";
+    let answer = run(&pool, &pin("--dry-run")).await;
+    assert!(!answer.stdout.contains("does not run"), "it runs: {}", answer.stdout);
+    pool.scale("web", 0).await;
+    pool.ready("web", 0).await;
+    let answer = run(&pool, &pin("--dry-run")).await;
+    assert_exit(&answer, 0);
+    assert!(answer.stdout.contains(lost), "{}", answer.stdout);
+    let export = "kubectl pps export web -f FILE -n pin-other-label";
+    assert!(answer.stdout.contains(export), "{}", answer.stdout);
+    let explained = run(&pool, &["explain", "web-0"]).await;
+    let back = format!("created later requires {HOSTNAME}={node}.");
+    let words = |answer: &Answer| answer.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words(&explained).contains(&back), "{explained:?}");
+
+    assert_exit(&run(&pool, &pin("--yes")).await, 0);
+    let explained = words(&run(&pool, &["explain", "web-0"]).await);
+    assert!(explained.contains("Nothing of that is injected"), "{explained}");
+    let answer = run(&pool, &["status", "web"]).await;
+    assert_exit(&answer, 0);
+    let advice = "web-0 is recorded without the labels that are required now: it would start anywhere";
+    assert!(words(&answer).contains(advice), "{}", answer.stdout);
 }
 
 async fn changes_nothing_unless_it_is_told_to(cluster: &Cluster) {
