@@ -102,8 +102,8 @@ pub(super) fn add(
     forecast.stopped_rollouts.extend(rollout::stopped(namespace, actions, &last.world));
 }
 
-/// Whether a Pod that has no node now, or of which nothing is recorded, gets a node and loses it in the event, or is kept on
-/// it: it would be said to be kept by what is recorded in the simulation only.
+/// Whether the simulation gives a node to a Pod that has none or is not recorded, and the event then takes that node away. The
+/// answer would name a recorded state that only the simulation has.
 pub(super) fn is_placed_in_vain(snapshot: &Snapshot, namespace: &str, result: &RunResult) -> bool {
     let (anyway, asked) = result.steps.split_at(result.steps.len().min(2));
     let touched = touched(asked);

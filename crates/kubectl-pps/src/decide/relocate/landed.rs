@@ -20,7 +20,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// That of a Pod of which this is recorded.
+    /// Reads it from the Pod and its recorded state.
     pub fn of(pod: &Pod, state: Option<&PodState>) -> Self {
         let is_exempt = pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording);
         if is_exempt || state.is_some_and(|state| !state.node_name.is_empty()) {

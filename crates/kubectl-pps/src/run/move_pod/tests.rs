@@ -31,7 +31,7 @@ fn object(states: &Value) -> Value {
     })
 }
 
-/// A Pod on this node, of two nodes of which node-9 is none.
+/// A Pod on this node. The cluster has two nodes, and no node-9.
 fn snapshot(node: &str) -> Snapshot {
     let mut snapshot = Snapshot::empty(Scope::Namespace("prod".into()));
     snapshot.pods = Pod::read(pod(node)).into_iter().collect();
