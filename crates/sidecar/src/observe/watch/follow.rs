@@ -248,10 +248,10 @@ where
         }
         let pause = (RELIST_PAUSE_FACTOR * self.list_began.elapsed()).min(LONGEST_RELIST_PAUSE);
         self.relist_from = Instant::now() + pause;
-        match self.merge.end_list() {
-            Some(update) => self.send(update).await,
-            None => Ok(()),
+        for update in self.merge.end_list() {
+            self.send(update).await?;
         }
+        Ok(())
     }
 
     async fn on_event(&mut self, event: WatchEvent) -> Result<(), Ended> {

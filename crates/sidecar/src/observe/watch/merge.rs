@@ -2,9 +2,10 @@
 //! while none of their changes is missed or reported in the wrong order. Pure.
 //!
 //! A list shows the objects as they were at one resource version, that of its first page. An event up to that version
-//! is in the list, and is left out; a later event replaces what the list says about its object.
+//! is in the list, and is left out once the list has shown its object; a later event replaces what the list says about
+//! its object. The pages that are still to come may never arrive, so what they will show is not taken for known.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::facts::store::Update;
@@ -29,8 +30,17 @@ struct List<K, F> {
 enum Progress<K, F> {
     /// No page has arrived. The last event of each object, deleted or not, with its version.
     Requested(HashMap<K, (Option<u64>, Option<F>)>),
-    /// The version of the list, and the objects about which an event says more than the list.
-    Arriving(Option<u64>, HashSet<K>),
+    /// The version of the list, and what has said something about an object since the first page arrived.
+    Arriving(Option<u64>, HashMap<K, Source>),
+}
+
+/// What an object is known from while a list arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// The list, or an event after it: the list has nothing newer.
+    Newest,
+    /// An event that the list contains, before the list has shown the object, if it ever does.
+    EarlyEvent,
 }
 
 impl<K, F> Default for Merge<K, F> {
@@ -51,31 +61,40 @@ impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
         let Progress::Requested(events) = &mut list.progress else { return Vec::new() };
         let version = resource_version.parse::<u64>().ok();
         let mut updates = vec![Update::Begin(list.revision)];
-        let mut newer = HashSet::new();
+        let mut known = HashMap::new();
         for (key, (event_version, fact)) in std::mem::take(events) {
             if !is_covered(event_version, version) {
                 updates.extend(fact.map(|fact| Update::Apply(key.clone(), fact)));
-                newer.insert(key);
+                known.insert(key, Source::Newest);
             }
         }
-        list.progress = Progress::Arriving(version, newer);
+        list.progress = Progress::Arriving(version, known);
         updates
     }
 
     /// An object of a page.
     pub fn list_item(&mut self, item: Item<K, F>) -> Option<Update<K, F>> {
-        let Progress::Arriving(_, newer) = &self.list.as_ref()?.progress else { return None };
-        if newer.contains(&item.key) {
+        let Progress::Arriving(_, known) = &mut self.list.as_mut()?.progress else { return None };
+        if known.get(&item.key) == Some(&Source::Newest) {
             return None;
         }
-        item.fact.map(|fact| Update::Apply(item.key, fact))
+        match item.fact {
+            Some(fact) => {
+                known.insert(item.key.clone(), Source::Newest);
+                Some(Update::Apply(item.key, fact))
+            }
+            None => known.remove(&item.key).map(|_| Update::Delete(item.key)),
+        }
     }
 
-    /// The last page has arrived.
-    pub fn end_list(&mut self) -> Option<Update<K, F>> {
-        let Progress::Arriving(version, _) = self.list.take()?.progress else { return None };
+    /// The last page has arrived. What only early events have shown was deleted before the list was read.
+    pub fn end_list(&mut self) -> Vec<Update<K, F>> {
+        let Some(List { progress: Progress::Arriving(version, known), .. }) = self.list.take() else {
+            return Vec::new();
+        };
         self.listed = version;
-        Some(Update::Done)
+        let unlisted = known.into_iter().filter(|(_, source)| *source == Source::EarlyEvent);
+        unlisted.map(|(key, _)| Update::Delete(key)).chain([Update::Done]).collect()
     }
 
     /// An event of the watch.
@@ -90,11 +109,16 @@ impl<K: Clone + Eq + Hash, F: Clone> Merge<K, F> {
             Some(Progress::Requested(events)) => {
                 events.insert(item.key.clone(), (version, fact.clone()));
             }
-            Some(Progress::Arriving(listed, newer)) => {
-                if is_covered(version, *listed) {
+            Some(Progress::Arriving(listed, known)) => {
+                if !is_covered(version, *listed) {
+                    known.insert(item.key.clone(), Source::Newest);
+                } else if known.get(&item.key) == Some(&Source::Newest) {
                     return None;
+                } else if fact.is_some() {
+                    known.insert(item.key.clone(), Source::EarlyEvent);
+                } else {
+                    known.remove(&item.key);
                 }
-                newer.insert(item.key.clone());
             }
         }
         // An object that is of no interest any longer counts as deleted.
@@ -141,7 +165,7 @@ mod tests {
         merge.begin_list(4);
         assert_eq!(list(&mut merge, 10, &[at("a", 5)]), [Update::Begin(4), Update::Apply("a", 5)]);
         assert_eq!(list(&mut merge, 10, &[at("b", 6)]), [Update::Apply("b", 6)], "the second page");
-        assert_eq!(merge.end_list(), Some(Update::Done));
+        assert_eq!(merge.end_list(), [Update::Done]);
         assert_eq!(merge.event(at("a", 11), false), Some(Update::Apply("a", 11)));
         assert_eq!(merge.event(at("a", 12), true), Some(Update::Delete("a")));
         let uninteresting = Item { fact: None, ..at("b", 13) };
@@ -161,10 +185,11 @@ mod tests {
             [Update::Begin(1), Update::Apply("b", 11), Update::Apply("a", 8), Update::Apply("d", 5)];
         assert_eq!(updates, expected, "later events win, and count as listed");
         // While the second page is awaited.
-        assert_eq!(merge.event(at("e", 10), false), None, "in the list");
+        assert_eq!(merge.event(at("a", 10), false), None, "in the list");
+        assert_eq!(merge.event(at("e", 10), false), Some(Update::Apply("e", 10)), "not listed yet");
         assert_eq!(merge.event(at("e", 13), false), Some(Update::Apply("e", 13)));
         assert_eq!(list(&mut merge, 10, &[at("e", 10)]), [], "older than the event");
-        assert_eq!(merge.end_list(), Some(Update::Done));
+        assert_eq!(merge.end_list(), [Update::Done]);
         assert_eq!(merge.event(at("a", 10), true), None, "in the list");
         assert_eq!(merge.event(at("a", 14), true), Some(Update::Delete("a")));
     }
@@ -177,8 +202,29 @@ mod tests {
         merge.event(at("b", 11), false);
         merge.begin_list(2);
         assert_eq!(list(&mut merge, 20, &[at("b", 15)]), [Update::Begin(2), Update::Apply("b", 15)]);
-        assert_eq!(merge.end_list(), Some(Update::Done));
-        assert_eq!(merge.end_list(), None);
+        assert_eq!(merge.end_list(), [Update::Done]);
+        assert_eq!(merge.end_list(), []);
+    }
+
+    #[test]
+    fn an_event_that_a_list_contains_and_has_not_shown_yet_is_not_lost_if_the_list_fails() {
+        let mut merge = TestMerge::default();
+        merge.begin_list(1);
+        list(&mut merge, 10, &[at("a", 8)]);
+        // The watch is behind the list, whose next page would show b, c and d.
+        assert_eq!(merge.event(at("a", 7), false), None, "listed already");
+        assert_eq!(merge.event(at("b", 6), false), Some(Update::Apply("b", 6)));
+        assert_eq!(merge.event(at("b", 9), true), Some(Update::Delete("b")));
+        assert_eq!(merge.event(at("c", 7), false), Some(Update::Apply("c", 7)));
+        assert_eq!(merge.event(at("d", 5), false), Some(Update::Apply("d", 5)));
+        assert_eq!(merge.event(at("e", 4), false), Some(Update::Apply("e", 4)));
+        let uninteresting = Item { fact: None, ..at("e", 10) };
+        assert_eq!(
+            list(&mut merge, 10, &[at("c", 8), uninteresting]),
+            [Update::Apply("c", 8), Update::Delete("e")],
+            "the list shows them later than the events"
+        );
+        assert_eq!(merge.end_list(), [Update::Delete("d"), Update::Done], "deleted before the list was read");
     }
 
     /// Version, key, and whether the object is deleted then.
@@ -207,7 +253,7 @@ mod tests {
     }
 
     /// What is known in the end if all was known at the version `seen`, and two pages of a list that was read at the
-    /// version `listed` arrive after the events of these versions.
+    /// version `listed` arrive after the events of these versions; one that arrives at 9 fails again and again.
     fn result(seen: u64, listed: u64, arrivals: [u64; 2]) -> BTreeMap<&'static str, u64> {
         let (mut merge, mut store) = (TestMerge::default(), Store::default());
         store.begin(0);
@@ -245,7 +291,7 @@ mod tests {
         for seen in 0..=4 {
             for listed in 0..=8 {
                 for first in seen..=8 {
-                    for second in first..=8 {
+                    for second in first..=9 {
                         let result = result(seen, listed, [first, second]);
                         // A list that is newer than the last event before it has all that the events bring.
                         assert_eq!(result, truth(8), "seen {seen} listed {listed} pages {first} {second}");
