@@ -5,6 +5,7 @@ mod body;
 mod failure;
 mod follow;
 mod merge;
+mod retry;
 mod scope;
 mod source;
 mod target;

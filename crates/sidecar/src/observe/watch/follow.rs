@@ -1,6 +1,9 @@
 //! Follows the objects of one resource: lists them, watches them, and lists them again when that is needed, while the
 //! watch goes on.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashSet;
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
@@ -10,12 +13,12 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use kube::runtime::watcher::DefaultBackoff;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use super::failure::WatchError;
 use super::merge::Merge;
+use super::retry::Retry;
 use super::scope::FieldScope;
 use super::source::{PageSize, RawPage, Source, WATCH_TIME, WatchEvent};
 use super::target::{Criticality, WatchTarget};
@@ -23,9 +26,9 @@ use super::{Observation, Watches};
 use crate::facts::store::Update;
 use crate::observe::wire::{Encoded, Event, Item, Malformed, Message, Page};
 
-/// The longest wait between two attempts to watch. A Pod that waits to be recorded should not have to wait long after
-/// the API server is back.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
+/// How long one page may fail before the list begins again. The API server forgets tokens after five to ten minutes, and
+/// what is kept to merge the list with events grows as long as the list takes.
+const LONGEST_PAGE_RETRY: Duration = Duration::from_mins(5);
 /// A watch that ends earlier is not opened again at once.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
@@ -53,8 +56,11 @@ struct Follower<'a, K, F, R, O> {
     observation: O,
     merge: Merge<K, F>,
     list: Option<BoxFuture<'static, Result<RawPage, WatchError>>>,
-    /// What the page that is awaited continues; nothing for the first one.
+    /// What the page that is awaited, or tried again, continues; nothing for the first one.
     token: Option<String>,
+    /// When the page before it arrived.
+    page_arrived: Instant,
+    list_retry: Retry,
     page_size: PageSize,
     list_began: Instant,
     /// The resource version of the list that is being read.
@@ -62,6 +68,7 @@ struct Follower<'a, K, F, R, O> {
     wants_list: bool,
     watch: Option<BoxStream<'static, Result<WatchEvent, WatchError>>>,
     watch_began: Instant,
+    watch_retry: Retry,
     /// Whether the watch has shown that the API server has what it had before.
     has_shown_events: bool,
     /// Whether that has to be asked for before the next watch: after etcd was restored from a backup, the API server
@@ -71,10 +78,8 @@ struct Follower<'a, K, F, R, O> {
     /// Where the watch continues; nothing before the first list, and after the API server has forgotten the place.
     position: Option<String>,
     is_down: bool,
-    retry_at: Instant,
     /// When the next list may begin.
     relist_from: Instant,
-    backoff: DefaultBackoff,
     unreadable: HashSet<K>,
     /// Those at the beginning of the list that is being read.
     unreadable_before: HashSet<K>,
@@ -104,18 +109,19 @@ impl Watches {
             merge: Merge::default(),
             list: None,
             token: None,
+            page_arrived: now,
+            list_retry: Retry::new(now),
             list_began: now,
             list_version: None,
             wants_list: true,
             watch: None,
             watch_began: now,
+            watch_retry: Retry::new(now),
             has_shown_events: false,
             version_check: VersionCheck::NotNeeded,
             position: None,
             is_down: false,
-            retry_at: now,
             relist_from: now,
-            backoff: DefaultBackoff::default(),
             unreadable: HashSet::new(),
             unreadable_before: HashSet::new(),
         };
@@ -133,34 +139,35 @@ where
     /// Waits for the next thing to happen, and handles it.
     async fn step(&mut self, scope: &mut FieldScope<'_>) -> Result<(), Ended> {
         let now = Instant::now();
-        let is_waiting = now < self.retry_at;
-        if !is_waiting {
-            if self.wants_list && self.list.is_none() {
+        let needs_page = self.wants_list && self.list.is_none();
+        if needs_page && now >= self.list_retry.from {
+            if self.token.is_none() {
                 scope.begin_list();
                 self.merge.begin_list(scope.revision());
                 (self.list_began, self.list_version) = (now, None);
-                self.token = None;
-                self.request_page();
             }
-            if let (None, Some(position)) = (&self.watch, &self.position) {
-                let source = self.source.clone();
-                match self.version_check {
-                    VersionCheck::NotNeeded => {
-                        self.watch = Some(source.watch(position.clone()));
-                        (self.watch_began, self.has_shown_events) = (now, false);
-                    }
-                    VersionCheck::Needed => {
-                        let version = async move { source.version().await };
-                        self.version_check = VersionCheck::UnderWay(version.boxed());
-                    }
-                    VersionCheck::UnderWay(_) => {}
+            self.request_page();
+        }
+        let needs_watch = self.watch.is_none() && self.position.is_some();
+        if let (true, Some(position)) = (needs_watch && now >= self.watch_retry.from, &self.position) {
+            let source = self.source.clone();
+            match self.version_check {
+                VersionCheck::NotNeeded => {
+                    self.watch = Some(source.watch(position.clone()));
+                    (self.watch_began, self.has_shown_events) = (now, false);
                 }
+                VersionCheck::Needed => {
+                    let version = async move { source.version().await };
+                    self.version_check = VersionCheck::UnderWay(version.boxed());
+                }
+                VersionCheck::UnderWay(_) => {}
             }
         }
         let has_list = self.list.is_some();
         let checks_version = matches!(self.version_check, VersionCheck::UnderWay(_));
         tokio::select! {
-            () = sleep_until(self.retry_at), if is_waiting => Ok(()),
+            () = sleep_until(self.list_retry.from), if needs_page && now < self.list_retry.from => Ok(()),
+            () = sleep_until(self.watch_retry.from), if needs_watch && now < self.watch_retry.from => Ok(()),
             reason = scope.wait_for_relist(self.relist_from), if !self.wants_list => {
                 info!(resource = %self.target.name, "listing again because {reason}");
                 self.wants_list = true;
@@ -200,7 +207,7 @@ where
                         self.version_check = VersionCheck::Needed;
                     }
                     if self.watch_began.elapsed() < SHORTEST_WATCH {
-                        self.back_off(Duration::ZERO);
+                        self.watch_retry.back_off(Duration::ZERO);
                     }
                     Ok(())
                 }
@@ -235,8 +242,10 @@ where
                 self.send(update).await?;
             }
         }
-        if let Some(token) = page.continue_token() {
-            self.token = Some(token.to_owned());
+        self.list_retry.reset();
+        self.page_arrived = Instant::now();
+        self.token = page.continue_token().map(str::to_owned);
+        if self.token.is_some() {
             self.request_page();
             return Ok(());
         }
@@ -339,9 +348,13 @@ where
         matches!((version.parse::<u64>(), position), (Ok(version), Some(position)) if version < position)
     }
 
+    /// The page that failed is tried again. What came before it is listed again only if its token is no longer valid.
     async fn on_list_failed(&mut self, error: &WatchError) -> Result<(), Ended> {
-        self.back_off(error.retry_after());
-        if self.watch.is_some() || error.is_expired() {
+        self.list_retry.back_off(error.retry_after());
+        if error.is_expired() || self.page_arrived.elapsed() > LONGEST_PAGE_RETRY {
+            self.token = None;
+        }
+        if self.position.is_some() || error.is_expired() {
             warn!(resource = %self.target.name, %error, "the list failed; retrying");
             self.watches.metrics.count_list_error(&self.target.name);
         } else {
@@ -353,22 +366,16 @@ where
     async fn on_watch_failed(&mut self, error: &WatchError) -> Result<(), Ended> {
         self.watch = None;
         self.version_check = VersionCheck::Needed;
-        self.back_off(error.retry_after());
+        self.watch_retry.back_off(error.retry_after());
         if error.needs_list() {
             // A list under way may have begun before, and would be merged with events that no longer count.
-            self.list = None;
+            (self.list, self.token) = (None, None);
             self.position = None;
             self.version_check = VersionCheck::NotNeeded;
             self.wants_list = true;
         }
         self.mark_down(error).await;
         Ok(())
-    }
-
-    /// Waits longer each time, and as long as the API server asks for.
-    fn back_off(&mut self, at_least: Duration) {
-        let pause = self.backoff.next().unwrap_or(LONGEST_BACKOFF).min(LONGEST_BACKOFF).max(at_least);
-        self.retry_at = Instant::now() + pause;
     }
 
     async fn send(&mut self, update: Update<K, F>) -> Result<(), Ended> {
