@@ -1,4 +1,4 @@
-//! The API server's client: where its configuration comes from, and a layer that puts refusals on one line.
+//! The API server's client: where its configuration comes from, and a layer that makes all refusals alike.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use bytes::Bytes;
 use http::{Response, header};
-use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Either, Full};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tower::BoxError;
 use tower::util::AndThenLayer;
 
-use super::watch::LONGEST_SILENCE;
-use super::wire::{Encoding, describe as describe_json_error, retry_after};
+use super::watch::{LONGEST_SILENCE, collect};
+use super::wire::{Answer, Encoding, Message, Refusal, describe as describe_json_error, wait_seconds};
 
 /// The largest body of a refusal that is read, in bytes.
 const LARGEST_REFUSAL: usize = 1 << 20;
@@ -40,7 +40,7 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
     // from it that the API server is overloaded, and hold the request for minutes.
     config.default_retry = false;
     let builder = ClientBuilder::try_from(config)?;
-    Ok(builder.with_layer(&AndThenLayer::new(join_refusal_lines)).build())
+    Ok(builder.with_layer(&AndThenLayer::new(unify_refusals)).build())
 }
 
 /// An error of a request, without what the response contains: that may be secret.
@@ -54,45 +54,45 @@ pub(crate) fn describe(error: &kube::Error) -> String {
     }
 }
 
-/// Puts the body of an error response on one line. For requests that accept only metadata the API server formats
-/// it on several lines, and kube's watch parses each line as an event: one refused watch would fail a dozen
-/// times, with a back-off each time.
-async fn join_refusal_lines<B>(response: Response<B>) -> Result<Response<Either<B, Full<Bytes>>>, BoxError>
+/// Makes the body of every error response a `Status` in JSON, with the seconds to wait in its details: those that read
+/// answers need no rules of their own for refusals that are compressed, in protobuf, or none of an API server's. These
+/// have no `kind`.
+async fn unify_refusals<B>(response: Response<B>) -> Result<Response<Either<B, Full<Bytes>>>, BoxError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let status = response.status();
-    if !status.is_client_error() && !status.is_server_error() {
-        return Ok(response.map(Either::Left));
-    }
-    let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let is_compressed = response.headers().contains_key(header::CONTENT_ENCODING);
-    if is_compressed || Encoding::of(content_type) == Encoding::Protobuf {
+    let code = response.status();
+    if !code.is_client_error() && !code.is_server_error() {
         return Ok(response.map(Either::Left));
     }
     let (mut head, body) = response.into_parts();
-    let body = match Limited::new(body, LARGEST_REFUSAL).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => Bytes::new(),
-        Err(error) => return Err(error),
+    let body = Box::pin(body).map_err(|error| kube::Error::Service(error.into()));
+    let body = collect(&head.headers, body, LARGEST_REFUSAL).await.unwrap_or_default();
+    let encoding = Answer::new(None, true).encoding_of_page(&body).unwrap_or(Encoding::Json);
+    let body = Message::new(encoding, body);
+    let status = match &body {
+        Message::Json(text) => serde_json::from_str(text).ok(),
+        Message::Protobuf(_) => Refusal::read(body.as_encoded()).ok().map(|refusal| json!(refusal)),
     };
-    let line = match (serde_json::from_slice::<Value>(&body), retry_after(&head.headers)) {
-        (Ok(refusal), _) => refusal.to_string(),
-        // Not JSON: a proxy in front of the API server answered, or its own guard against overload.
-        (Err(_), None) => one_line(&body),
-        (Err(_), Some(seconds)) => json!({
-            "kind": "Status", "status": "Failure", "code": status.as_u16(), "reason": "TooManyRequests",
-            "message": one_line(&body), "details": {"retryAfterSeconds": seconds},
-        })
-        .to_string(),
-    };
-    head.headers.remove(header::CONTENT_LENGTH);
-    Ok(Response::from_parts(head, Either::Right(Full::new(line.into()))))
+    let mut status = status.filter(|status: &Value| status["kind"] == "Status");
+    let asked = status.as_ref().map(|status| status["details"]["retryAfterSeconds"].as_u64().unwrap_or(0));
+    let status = status.get_or_insert_with(|| {
+        let text = if let Message::Json(text) = &body { one_line(text) } else { String::new() };
+        json!({"status": "Failure", "code": code.as_u16(), "message": text})
+    });
+    if !status["details"].is_object() {
+        status["details"] = json!({});
+    }
+    status["details"]["retryAfterSeconds"] = wait_seconds(&head.headers, asked).into();
+    for name in [header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::RETRY_AFTER] {
+        head.headers.remove(name);
+    }
+    Ok(Response::from_parts(head, Either::Right(Full::new(status.to_string().into()))))
 }
 
-fn one_line(body: &[u8]) -> String {
-    String::from_utf8_lossy(body).split_whitespace().collect::<Vec<_>>().join(" ")
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -147,25 +147,64 @@ mod tests {
         assert_eq!(status.message, "Too many requests, please try again later.");
     }
 
-    async fn body_after(status: u16, body: &str) -> String {
-        let response = Response::builder()
-            .status(status)
-            .header(header::CONTENT_LENGTH, body.len())
-            .body(Full::new(Bytes::from(body.to_owned())))
-            .unwrap();
-        let response = join_refusal_lines(response).await.unwrap();
+    /// The body that a reader gets of an answer with this status, these headers and this body.
+    async fn body_after(status: u16, headers: &[(header::HeaderName, &str)], body: &[u8]) -> String {
+        let mut response = Response::builder().status(status).header(header::CONTENT_LENGTH, body.len());
+        for (name, value) in headers {
+            response = response.header(name, *value);
+        }
+        let response = response.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
+        let response = unify_refusals(response).await.unwrap();
         assert_eq!(response.headers().contains_key(header::CONTENT_LENGTH), status < 400);
         let body = response.into_body().collect().await.unwrap().to_bytes();
         String::from_utf8(body.to_vec()).unwrap()
     }
 
+    async fn refusal_after(status: u16, headers: &[(header::HeaderName, &str)], body: &[u8]) -> Value {
+        serde_json::from_str(&body_after(status, headers, body).await).unwrap()
+    }
+
     #[tokio::test]
-    async fn puts_refusals_on_one_line_and_leaves_other_responses_unchanged() {
-        let object = "{\n \"kind\": \"Status\",\n \"code\": 403\n}\n";
-        assert_eq!(body_after(403, object).await, r#"{"code":403,"kind":"Status"}"#);
-        assert_eq!(body_after(502, "<html>\n  <b>Bad\nGateway</b>\n").await, "<html> <b>Bad Gateway</b>");
-        assert_eq!(body_after(500, "").await, "");
-        assert_eq!(body_after(500, &"x".repeat(LARGEST_REFUSAL + 1)).await, "", "a refusal is short");
-        assert_eq!(body_after(200, object).await, object);
+    async fn refusals_look_alike_whoever_refuses_and_other_responses_are_unchanged() {
+        let object = b"{\n \"kind\": \"Status\",\n \"code\": 403\n}\n";
+        let details = json!({"retryAfterSeconds": 0});
+        let status = json!({"kind": "Status", "code": 403, "details": details});
+        assert_eq!(refusal_after(403, &[], object).await, status);
+        assert_eq!(body_after(200, &[], object).await.as_bytes(), object);
+        let other = |code: u16, message: &str| json!({"status": "Failure", "code": code, "message": message, "details": details});
+        let page = b"<html>\n  <b>Bad\nGateway</b>\n";
+        assert_eq!(refusal_after(502, &[], page).await, other(502, "<html> <b>Bad Gateway</b>"));
+        for odd in [&b""[..], b"k8s\0\xff", &b"x".repeat(LARGEST_REFUSAL + 1)] {
+            assert_eq!(refusal_after(500, &[], odd).await, other(500, ""), "{}", odd.len());
+        }
+        for text in ["[1]", "7", r#"{"kind": 7, "details": 7}"#] {
+            assert_eq!(refusal_after(500, &[], text.as_bytes()).await, other(500, text));
+        }
+        let odd = refusal_after(500, &[], br#"{"kind": "Status", "details": "x"}"#).await;
+        assert_eq!(odd, json!({"kind": "Status", "details": details}));
+    }
+
+    #[tokio::test]
+    async fn no_refusal_asks_for_more_than_a_minute_and_none_of_a_proxy_for_more_than_ten_seconds() {
+        let status = |seconds: &Value| {
+            json!({"kind": "Status", "code": 429, "details": {"retryAfterSeconds": seconds}}).to_string()
+        };
+        for (header, body, expected) in [
+            ("3600", "<html>".to_owned(), 10),
+            ("7", "busy".into(), 7),
+            ("3600", json!({"error": "rate limited"}).to_string(), 10),
+            ("", "busy".into(), 0),
+            ("Wed, 21 Oct 2065 07:28:00 GMT", "busy".into(), 0),
+            ("99999999999999999999999", "busy".into(), 0),
+            ("-5", "busy".into(), 0),
+            ("3600", status(&json!(7)), 60),
+            ("1", status(&json!(30)), 30),
+            ("1", status(&json!(3600)), 60),
+            ("1", status(&json!(u64::MAX)), 60),
+            ("1", status(&json!("x")), 1),
+        ] {
+            let refusal = refusal_after(429, &[(header::RETRY_AFTER, header)], body.as_bytes()).await;
+            assert_eq!(refusal["details"]["retryAfterSeconds"], expected, "{header} {body}");
+        }
     }
 }

@@ -20,6 +20,7 @@ use pps_core::kinds;
 use pps_core::whitelist::CONFIG_MAP;
 use tokio::sync::{Semaphore, mpsc, watch};
 
+pub(crate) use self::body::collect;
 pub(crate) use self::failure::LONGEST_SILENCE;
 pub use self::merge::Merge;
 use self::scope::FieldScope;

@@ -24,7 +24,7 @@ pub(crate) use self::object::describe;
 pub use self::object::{Item, Malformed};
 pub use self::pods::{Pod, pod_fact, read_pod, read_pod_message};
 pub use self::pps::{PpsObject, ReadPps, object_fact, pps_fact, read_pps};
-pub(crate) use self::status::{Refusal, retry_after};
+pub(crate) use self::status::{Refusal, wait_seconds};
 pub use self::stream::{Event, Events, Line, Lines, Page};
 pub use self::workloads::{
     CustomWorkload, StatefulSet, custom_workload_fact, read_custom_workload, read_stateful_set,

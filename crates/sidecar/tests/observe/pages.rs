@@ -1,4 +1,7 @@
-//! Pages that are larger than the sidecar takes.
+//! Pages that are larger than the sidecar takes, and pages that fail.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -32,4 +35,102 @@ fn lists_all_pods_although_those_of_one_namespace_are_too_large_for_one_page() {
     });
     assert!(api.count(&["GET", "/pods?"]) < PODS, "more than one object in most pages");
     assert!(!sidecar.log().contains("retrying"), "no failure: {}", sidecar.log());
+}
+
+#[test]
+fn a_page_that_fails_is_asked_for_again_and_the_pages_before_it_are_not() {
+    static WORKS: AtomicBool = AtomicBool::new(false);
+    let api = Api::start(|_, path| match path {
+        _ if is_watch(path) => Answer::silence(),
+        _ if path.contains("/statefulsets") && path.contains("continue=second") => {
+            if WORKS.load(Ordering::Relaxed) {
+                Answer::list(11, &[stateful_set("b").to_string()], "third")
+            } else {
+                Answer::Body(
+                    500,
+                    json!({"kind": "Status", "code": 500, "message": "etcdserver: request timed out"})
+                        .to_string(),
+                )
+            }
+        }
+        _ if path.contains("/statefulsets") && path.contains("continue=third") => {
+            Answer::list(11, &[stateful_set("c").to_string()], "")
+        }
+        _ if path.contains("/statefulsets") => Answer::list(11, &[stateful_set("a").to_string()], "second"),
+        _ => empty(path),
+    });
+    let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
+    api.wait_for_requests(2, &["/statefulsets", "continue=second"]);
+    assert_eq!(sidecar.get("/readyz"), "cannot watch: statefulsets\n");
+    WORKS.store(true, Ordering::Relaxed);
+    sidecar.wait_ready();
+    let tracked = "tracked_objects{resource=\"workloads\"} 3";
+    api::wait_for("all workloads", || sidecar.get("/metrics").contains(tracked));
+    let requests = api.count(&["/statefulsets", "limit="]) - api.count(&["/statefulsets", "continue="]);
+    assert_eq!(requests, 1, "the first page was asked for once");
+}
+
+/// An answer of something between the sidecar and the API server.
+fn asks_for_an_hour() -> Answer {
+    Answer::Encoded(503, "Content-Type: text/html\r\nRetry-After: 3600", b"<html>busy</html>".to_vec())
+}
+
+#[test]
+fn nothing_between_the_sidecar_and_the_api_server_can_stop_it_for_an_hour() {
+    let refused = [AtomicBool::new(false), AtomicBool::new(false)];
+    let api = Api::start(move |method, path| match path {
+        _ if is_watch(path) => Answer::silence(),
+        _ if path.contains("/statefulsets") && !refused[0].swap(true, Ordering::Relaxed) => {
+            asks_for_an_hour()
+        }
+        _ if path.contains("/statefulsets") => Answer::list(10, &[stateful_set("web").to_string()], ""),
+        _ if method == "PATCH" && !refused[1].swap(true, Ordering::Relaxed) => asks_for_an_hour(),
+        _ if method == "PATCH" => {
+            Answer::Body(200, json!({"metadata": {"resourceVersion": "99"}}).to_string())
+        }
+        _ if path.contains(PPS) => Answer::list(10, &[pps("web", 5, "ip").to_string()], ""),
+        _ => empty(path),
+    });
+    let start = Instant::now();
+    let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
+    sidecar.wait_ready();
+    api.wait_for_requests(2, &["PATCH", "/web/status"]);
+    assert!(start.elapsed() > Duration::from_secs(19), "each asks for some time: {:?}", start.elapsed());
+}
+
+#[test]
+fn a_watch_is_opened_again_while_a_list_waits() {
+    let (objects, object_lines) = mpsc::channel();
+    let (pods, pod_events) = mpsc::channel();
+    let waiting = Mutex::new((Some(object_lines), Some(pod_events)));
+    let is_listed = AtomicBool::new(false);
+    let api = Api::start(move |_, path| match path {
+        _ if path.contains(PPS) && is_watch(path) => match waiting.lock().unwrap().0.take() {
+            Some(lines) => Answer::Watch(lines),
+            None => Answer::silence(),
+        },
+        _ if path.contains("/pods") && is_watch(path) => match waiting.lock().unwrap().1.take() {
+            Some(events) => Answer::EncodedWatch("Content-Type: application/json", events),
+            None => Answer::silence(),
+        },
+        _ if path.contains("/pods")
+            && path.contains("limit=250")
+            && is_listed.swap(true, Ordering::Relaxed) =>
+        {
+            let details = json!({"retryAfterSeconds": 40});
+            Answer::Body(429, json!({"kind": "Status", "code": 429, "details": details}).to_string())
+        }
+        _ => empty(path),
+    });
+    let sidecar = Sidecar::start(&api, &["--leader-election", "false"]);
+    sidecar.wait_ready();
+    api.wait_for_requests(1, &["/pods", "watch=true"]);
+    objects.send(event("ADDED", &pps("web", 11, "new"))).unwrap();
+    sidecar.wait_for_log("the list failed");
+    // The connection of the watch is cut.
+    drop(pods);
+    let start = Instant::now();
+    api.wait_for_requests(2, &["/pods", "watch=true"]);
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert_eq!(api.count(&["/pods?", "limit=250"]), 2, "the list still waits");
 }

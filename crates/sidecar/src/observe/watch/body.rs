@@ -10,7 +10,7 @@ use kube::client::Body;
 use tokio::time::timeout;
 
 use super::failure::{LONGEST_SILENCE, WatchError};
-use crate::observe::wire::{Answer, Encoding, Events, Malformed, Message};
+use crate::observe::wire::{Answer, Events, Malformed, Message};
 
 /// What to ask for instead of JSON alone. A server that has no protobuf for a resource, as for each custom one, answers
 /// with JSON.
@@ -36,11 +36,6 @@ pub(super) fn prefer_protobuf(request: &mut Request<Vec<u8>>, only_metadata: boo
 /// whatever else compresses it on the way might hold back events until it has enough of them.
 pub(super) fn accept_gzip(request: &mut Request<Vec<u8>>) {
     request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
-}
-
-/// How a body is encoded, apart from compression.
-pub(super) fn encoding_of(headers: &HeaderMap) -> Encoding {
-    Encoding::of(content_type(headers))
 }
 
 /// Reads a page of a list, of at most this many bytes.
@@ -79,7 +74,11 @@ fn coding(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 /// Reads a body of at most this many bytes, decompressed if it is compressed.
-pub(super) async fn collect(headers: &HeaderMap, mut body: Body, most: usize) -> Result<Vec<u8>, WatchError> {
+pub(crate) async fn collect<B>(headers: &HeaderMap, mut body: B, most: usize) -> Result<Vec<u8>, WatchError>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    WatchError: From<B::Error>,
+{
     let plain = Bounded { bytes: Vec::new(), most, is_full: false };
     let mut output = match coding(headers) {
         None => Output::Plain(plain),
@@ -92,7 +91,11 @@ pub(super) async fn collect(headers: &HeaderMap, mut body: Body, most: usize) ->
     output.finish()
 }
 
-pub(super) async fn next_data(body: &mut Body) -> Result<Option<Bytes>, WatchError> {
+pub(super) async fn next_data<B>(body: &mut B) -> Result<Option<Bytes>, WatchError>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    WatchError: From<B::Error>,
+{
     let frame = timeout(LONGEST_SILENCE, body.frame()).await;
     match frame.map_err(|_| WatchError::Silent(LONGEST_SILENCE))? {
         Some(frame) => Ok(Some(frame?.into_data().unwrap_or_default())),

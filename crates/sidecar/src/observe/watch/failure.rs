@@ -8,7 +8,7 @@ use crate::observe::wire::Malformed;
 pub(crate) const LONGEST_SILENCE: Duration = Duration::from_mins(1);
 /// Why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum WatchError {
+pub(crate) enum WatchError {
     /// The API server refused it.
     #[error("{message} ({code})")]
     Refused {
@@ -20,7 +20,7 @@ pub(super) enum WatchError {
     #[error("{0}")]
     Transport(#[from] kube::Error),
     #[error("the answer cannot be read: {0}")]
-    Malformed(Malformed),
+    Malformed(#[from] Malformed),
     #[error("nothing was heard for {} s", .0.as_secs())]
     Silent(Duration),
     #[error("the answer has more than {0} bytes")]
@@ -35,7 +35,7 @@ impl WatchError {
     }
 
     /// How long the API server asks to wait.
-    pub(super) fn retry_after(&self) -> Duration {
+    pub(crate) fn retry_after(&self) -> Duration {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
             _ => Duration::ZERO,

@@ -14,9 +14,9 @@ use pps_core::kinds;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::body::{accept_gzip, collect, collect_page, encoding_of, events, next_data, prefer_protobuf};
+use super::body::{accept_gzip, collect, collect_page, events, next_data, prefer_protobuf};
 use super::failure::WatchError;
-use crate::observe::wire::{Events, Malformed, Message, Page, Refusal, retry_after};
+use crate::observe::wire::{Events, Malformed, Message, Page, Refusal};
 
 /// How long the API server keeps a watch open. It ends the watch then, whether there were events or not, and the
 /// sidecar opens the next one where it ended: one cheap request a minute. So a connection that stays silent for longer
@@ -39,8 +39,6 @@ const LARGEST_VERSION: usize = 16 << 20;
 pub(super) const PAGES_AT_ONCE: usize = 2;
 /// The largest event, in bytes. etcd stores objects of 1.5 MiB by default.
 const LARGEST_EVENT: usize = 64 << 20;
-/// How much of an error's body is read.
-const LARGEST_ERROR: usize = 64 << 10;
 
 /// The objects to list and watch.
 pub(super) struct Source {
@@ -234,12 +232,11 @@ impl Source {
         if head.status.is_success() {
             return Ok((head.headers, body));
         }
-        let status = collect(&head.headers, body, LARGEST_ERROR).await.unwrap_or_default();
-        let status = Message::new(encoding_of(&head.headers), status);
-        let refusal = Refusal::read(status.as_encoded()).unwrap_or_default();
-        let retry_after = refusal.retry_after_seconds().max(retry_after(&head.headers).unwrap_or_default());
-        let retry_after = Duration::from_secs(retry_after.into());
-        let message = refusal.message.unwrap_or_else(|| "no answer of an API server".into());
+        // The client has made it JSON.
+        let status = collect(&head.headers, body, LARGEST_PAGE).await.unwrap_or_default();
+        let refusal: Refusal = serde_json::from_slice(&status).unwrap_or_default();
+        let retry_after = Duration::from_secs(refusal.retry_after_seconds().into());
+        let message = refusal.message_of_api_server().unwrap_or_else(|| "no answer of an API server".into());
         Err(WatchError::Refused { code: head.status.as_u16(), message, retry_after })
     }
 }

@@ -1,6 +1,7 @@
 //! Reads one object at a time, so that one that cannot be read affects no other. What cannot be read is reported
 //! without its content, which may be secret.
 
+use std::error::Error;
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -30,6 +31,8 @@ impl fmt::Display for Malformed {
         f.write_str(&self.0)
     }
 }
+
+impl Error for Malformed {}
 
 /// What could be read of an object.
 pub(super) enum Read<O> {

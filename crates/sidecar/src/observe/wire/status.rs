@@ -1,24 +1,32 @@
 //! Refusals on the wire: what the API server answers with instead of an object.
 
 use http::{HeaderMap, header};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::encoding::Encoded;
 use super::metadata::null_as_default;
 use super::object::{Malformed, describe};
 use super::protobuf::{Damaged, Fields, open};
 
+/// The longest wait that an API server can ask for, in seconds.
+const LONGEST_WAIT: u64 = 60;
+/// The longest wait, in seconds, that anything else can ask for: a proxy or load balancer that knows nothing of the API
+/// server, or the API server's guard against too many requests, which asks for one second.
+const LONGEST_FOREIGN_WAIT: u64 = 10;
+
 /// The fields of a `Status` that are read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct Refusal {
+    /// `Status`, unless something else than an API server has answered.
+    kind: Option<String>,
     pub(crate) code: Option<u16>,
     pub(crate) message: Option<String>,
     #[serde(deserialize_with = "null_as_default")]
     details: Details,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Details {
     #[serde(deserialize_with = "null_as_default")]
@@ -34,19 +42,27 @@ impl Refusal {
         }
     }
 
+    /// What the API server says. What something else has sent is not shown.
+    pub(crate) fn message_of_api_server(self) -> Option<String> {
+        self.message.filter(|_| self.kind.as_deref() == Some("Status"))
+    }
+
     /// How many seconds the API server asks to wait.
     pub(crate) fn retry_after_seconds(&self) -> u32 {
         self.details.retry_after_seconds
     }
 }
 
-/// How many seconds the headers of an answer ask to wait.
-pub(crate) fn retry_after(headers: &HeaderMap) -> Option<u32> {
-    headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()
+/// How many seconds to wait, as a refusal asks for in its headers and, if it is a `Status`, there. Recording must not stop for
+/// an hour, in a process that keeps the Lease, because a load balancer asks for that.
+pub(crate) fn wait_seconds(headers: &HeaderMap, in_status: Option<u64>) -> u64 {
+    let header = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let longest = if in_status.is_some() { LONGEST_WAIT } else { LONGEST_FOREIGN_WAIT };
+    header.unwrap_or(0).max(in_status.unwrap_or(0)).min(longest)
 }
 
 fn read_message(message: &[u8]) -> Result<Refusal, Damaged> {
-    let mut refusal = Refusal::default();
+    let mut refusal = Refusal { kind: Some("Status".into()), ..Refusal::default() };
     for field in Fields::of(message) {
         match field? {
             (3, value) => refusal.message = value.some_text()?,
@@ -79,7 +95,8 @@ mod tests {
         assert_eq!(refusal.retry_after_seconds(), 7);
         assert_eq!(Refusal::read(Encoded::Protobuf(&envelope(&status))), Ok(refusal));
         assert_eq!(Refusal::read(Encoded::Json(r#"{"details": null}"#)), Ok(Refusal::default()));
-        assert_eq!(Refusal::read(Encoded::Protobuf(&envelope(&[]))), Ok(Refusal::default()));
+        let empty = Refusal { kind: Some("Status".into()), ..Refusal::default() };
+        assert_eq!(Refusal::read(Encoded::Protobuf(&envelope(&[]))), Ok(empty));
         assert!(Refusal::read(Encoded::Protobuf(b"{}")).is_err());
     }
 }
