@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{Request, Status};
 use kube::{Api, Client};
@@ -19,15 +19,17 @@ use pps_core::generate;
 use pps_core::status::{compact_patch, guarded_patch};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 pub(crate) use self::failure::Failure;
 use self::failure::{classify, no_answer};
+use self::reads::READS_AT_ONCE;
 use crate::decide::index::StatusWrite;
 use crate::decide::{GeneratedPps, PodEviction};
 use crate::facts::{NamespacedName, PpsFact, StoredForm, WorkloadKey};
 use crate::lead::Permit;
-use crate::observe::wire::{Pod, PpsObject};
+use crate::observe::wire::PpsObject;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -76,13 +78,15 @@ pub(crate) enum ApplyResult {
 #[derive(Clone)]
 pub(crate) struct Writer {
     client: Client,
+    /// Bounds the reads before writes, of all writes together.
+    reads: Arc<Semaphore>,
     /// Checked immediately before each write and at each step of it.
     pub(crate) permit: Permit,
 }
 
 impl Writer {
     pub(crate) fn new(client: Client, permit: Permit) -> Self {
-        Self { client, permit }
+        Self { client, reads: Arc::new(Semaphore::new(READS_AT_ONCE)), permit }
     }
 
     pub(crate) async fn write_status(self, write: StatusWrite) -> WriteResult {
@@ -210,6 +214,8 @@ impl Writer {
     /// also answer 404.
     pub(crate) async fn look_up_node(self, node: Arc<str>) -> WriteResult {
         let api: Api<Node> = Api::all(self.client.clone());
+        // The semaphore is never closed.
+        let _turn = self.reads.acquire().await.ok();
         let result = match timeout(REQUEST_TIMEOUT, api.get_metadata(&node)).await {
             Ok(Err(kube::Error::Api(status))) if is_node_not_found(&status, &node) => {
                 Ok(NodeLookup::NotFound)

@@ -10,6 +10,8 @@ mod broken;
 mod encodings;
 #[path = "observe/pages.rs"]
 mod pages;
+#[path = "observe/reads.rs"]
+mod reads;
 #[path = "observe/restore.rs"]
 mod restore;
 

@@ -12,28 +12,29 @@ mod target;
 
 use std::sync::Arc;
 
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
-use kube::core::PartialObjectMeta;
+use kube::core::{DynamicObject, PartialObjectMeta};
 use pps_core::kinds;
 use pps_core::whitelist::CONFIG_MAP;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 pub(crate) use self::body::collect;
-pub(crate) use self::failure::LONGEST_SILENCE;
+pub(crate) use self::failure::{LONGEST_SILENCE, WatchError};
 pub use self::merge::Merge;
 use self::scope::FieldScope;
 pub(crate) use self::scope::Relist;
-pub(crate) use self::source::api_resource;
-use self::source::{PAGES_AT_ONCE, Source};
+use self::source::PAGES_AT_ONCE;
+pub(crate) use self::source::{Source, api_resource};
 use self::target::WatchTarget;
 pub(crate) use self::target::resource_name;
 use crate::facts::interest::Interest;
 use crate::facts::store::Update;
 use crate::facts::{ConfigFact, GroupKind, NamespacedName, NodeFact, PodFact, PpsFact, WorkloadFact};
 use crate::observe::discovery::WatchId;
-use crate::observe::wire::{self, CustomWorkload, Encoded, Item, Malformed, PpsObject, StatefulSet};
+use crate::observe::wire::{self, Encoded, Item, Malformed, PpsObject, in_either};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
@@ -89,7 +90,7 @@ impl Watches {
 
     /// Watches PPS objects, and lists them again when their definition has changed.
     pub(crate) async fn watch_persistent_pod_states(self, requests: watch::Receiver<u64>) {
-        let source = Source::all::<PpsObject>(self.client.clone(), self.pages.clone(), PPS_PAGE_SIZE);
+        let source = Source::new::<PpsObject>(self.client.clone(), &(), None, PPS_PAGE_SIZE);
         let target = WatchTarget::essential("persistentpodstates");
         let observation = Observation::PersistentPodStates;
         let scope = FieldScope::OnRequest { requests, due: None, revision: 0 };
@@ -99,13 +100,10 @@ impl Watches {
     pub(crate) async fn watch_stateful_sets(self) {
         let id = WatchId { kind: GroupKind::stateful_set(), number: 0 };
         let observation = |update| Observation::Workloads(id.clone(), update);
-        let source = Source::all::<StatefulSet>(self.client.clone(), self.pages.clone(), WORKLOADS_PAGE_SIZE)
-            .prefer_protobuf();
-        let read = |object: Encoded<'_>| match object {
-            Encoded::Json(text) => wire::read_stateful_set(text),
-            Encoded::Protobuf(message) => wire::read_stateful_set_message(message),
-        };
+        let source =
+            Source::new::<StatefulSet>(self.client.clone(), &(), None, WORKLOADS_PAGE_SIZE).prefer_protobuf();
         let target = WatchTarget::essential("statefulsets");
+        let read = in_either(wire::read_stateful_set, wire::read_stateful_set_message);
         self.follow(target, source, FieldScope::Fixed, read, observation).await;
     }
 
@@ -116,21 +114,13 @@ impl Watches {
         let api = api_resource(resource);
         let read = only_json(|text| wire::read_custom_workload(text, &api.api_version, &naming));
         let observation = |update| Observation::Workloads(id.clone(), update);
-        let source = Source::custom::<CustomWorkload>(
-            self.client.clone(),
-            self.pages.clone(),
-            &api,
-            WORKLOADS_PAGE_SIZE,
-        );
+        let source = Source::new::<DynamicObject>(self.client.clone(), &api, None, WORKLOADS_PAGE_SIZE);
         self.follow(target, source, FieldScope::Fixed, read, observation).await;
     }
 
     pub(crate) async fn watch_definitions(self) {
-        let source = Source::all::<CustomResourceDefinition>(
-            self.client.clone(),
-            self.pages.clone(),
-            DEFINITIONS_PAGE_SIZE,
-        );
+        let source =
+            Source::new::<CustomResourceDefinition>(self.client.clone(), &(), None, DEFINITIONS_PAGE_SIZE);
         let target = WatchTarget::essential("customresourcedefinitions");
         let observation = Observation::Definitions;
         self.follow(target, source, FieldScope::Fixed, only_json(wire::read_definition), observation).await;
@@ -139,7 +129,7 @@ impl Watches {
     /// Watches the one ConfigMap that lists workload kinds, in this namespace.
     pub(crate) async fn watch_config(self, namespace: String) {
         let source =
-            Source::one::<ConfigMap>(self.client.clone(), self.pages.clone(), &namespace, CONFIG_MAP);
+            Source::new::<ConfigMap>(self.client.clone(), &(), Some(&namespace), 1).named(CONFIG_MAP);
         let target = WatchTarget::essential("configmaps");
         let read = only_json(wire::read_config);
         self.follow(target, source, FieldScope::Fixed, read, Observation::Config).await;
@@ -147,37 +137,32 @@ impl Watches {
 
     /// Watches Pods, and lists them again when more annotations are of interest.
     pub(crate) async fn watch_pods(self, relist: Relist) {
-        let read = |object: Encoded<'_>| match object {
-            Encoded::Json(text) => wire::read_pod(text, &self.interest),
-            Encoded::Protobuf(message) => wire::read_pod_message(message, &self.interest),
-        };
+        let read = in_either(
+            |text| wire::read_pod(text, &self.interest),
+            |message| wire::read_pod_message(message, &self.interest),
+        );
         let scope = FieldScope::Keys(self.interest.annotations(), relist);
-        let source =
-            Source::all::<Pod>(self.client.clone(), self.pages.clone(), PODS_PAGE_SIZE).prefer_protobuf();
+        let source = Source::new::<Pod>(self.client.clone(), &(), None, PODS_PAGE_SIZE).prefer_protobuf();
         self.follow(WatchTarget::essential("pods"), source, scope, read, Observation::Pods).await;
     }
 
     /// Watches the metadata of Nodes, and lists it again when more labels are of interest.
     pub(crate) async fn watch_nodes(self, relist: Relist) {
-        let read = |object: Encoded<'_>| match object {
-            Encoded::Json(text) => wire::read_node(text, &self.interest),
-            Encoded::Protobuf(message) => wire::read_node_message(message, &self.interest),
-        };
+        let read = in_either(
+            |text| wire::read_node(text, &self.interest),
+            |message| wire::read_node_message(message, &self.interest),
+        );
         let scope = FieldScope::Keys(self.interest.labels(), relist);
-        let source =
-            Source::all::<PartialObjectMeta<Node>>(self.client.clone(), self.pages.clone(), PODS_PAGE_SIZE)
-                .only_metadata()
-                .prefer_protobuf();
+        let source = Source::new::<PartialObjectMeta<Node>>(self.client.clone(), &(), None, PODS_PAGE_SIZE)
+            .only_metadata()
+            .prefer_protobuf();
         self.follow(WatchTarget::essential("nodes"), source, scope, read, Observation::Nodes).await;
     }
 }
 
 /// A reader of objects that are never asked for in protobuf: custom resources have none.
-fn only_json<K, F>(
+pub(crate) fn only_json<K, F>(
     read: impl Fn(&str) -> Result<Item<K, F>, Malformed>,
 ) -> impl Fn(Encoded<'_>) -> Result<Item<K, F>, Malformed> {
-    move |object| match object {
-        Encoded::Json(text) => read(text),
-        Encoded::Protobuf(_) => Err(Malformed("protobuf, which was not asked for".into())),
-    }
+    in_either(read, |_| Err(Malformed("protobuf, which was not asked for".into())))
 }

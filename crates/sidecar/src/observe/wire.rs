@@ -17,13 +17,13 @@ mod workloads;
 
 pub use self::config::read_config;
 pub use self::definitions::read_definition;
-pub use self::encoding::{Answer, Encoded, Encoding, Message};
+pub use self::encoding::{Answer, Encoded, Encoding, Message, in_either};
 pub use self::metadata::key_of;
 pub use self::nodes::{node_fact, node_key, read_node, read_node_message};
 pub(crate) use self::object::describe;
 pub use self::object::{Item, Malformed};
 pub use self::pods::{Pod, pod_fact, read_pod, read_pod_message};
-pub use self::pps::{PpsObject, ReadPps, object_fact, pps_fact, read_pps};
+pub use self::pps::{PpsObject, object_fact, read_pps};
 pub(crate) use self::status::{Refusal, wait_seconds};
 pub use self::stream::{Event, Events, Line, Lines, Page};
 pub use self::workloads::{

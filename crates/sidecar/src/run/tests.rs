@@ -1,5 +1,7 @@
 //! The worker with an API server that answers as a test wants.
 
+mod reads;
+
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -36,7 +38,7 @@ fn plain_workload() -> Value {
 }
 
 fn list(items: &[Value]) -> (u16, Value) {
-    (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}))
+    (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items}))
 }
 
 /// An API server that answers each write by its body, with a status code and an object. A read finds the plain workload.

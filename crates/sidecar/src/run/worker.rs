@@ -163,7 +163,7 @@ impl Worker {
             Failure::Conflict => WriteOutcome::Conflict,
             Failure::NotFound => WriteOutcome::NotFound,
             Failure::Refused(_) => WriteOutcome::Refused,
-            Failure::Other { .. } => WriteOutcome::Error,
+            Failure::Other { .. } | Failure::Unreadable(_) => WriteOutcome::Error,
             Failure::TooLarge(_) => WriteOutcome::TooLarge,
             Failure::NotLeading => WriteOutcome::NotLeading,
         };

@@ -1,10 +1,12 @@
 //! Why a request failed, and what follows from the API server's answer.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use kube::core::Status;
 
 use crate::observe::client::describe;
+use crate::observe::watch::WatchError;
 
 /// How long a message of the API server may be in an Event or a log entry.
 const MAX_REFUSAL: usize = 400;
@@ -27,6 +29,9 @@ pub(crate) enum Failure {
         /// How long the API server asks to wait.
         retry_after: Option<Duration>,
     },
+    /// This object cannot be read, or its answer is too large. Other objects may be readable.
+    #[error("{0}")]
+    Unreadable(String),
     /// The object would be larger than the API server stores.
     #[error("{0}")]
     TooLarge(String),
@@ -41,11 +46,21 @@ impl Failure {
         matches!(self, Self::Conflict | Self::NotFound | Self::NotLeading)
     }
 
+    /// Why this could not be read.
+    pub(super) fn of_read(what: &impl Display, error: &WatchError) -> Self {
+        let message = shortened(&format!("cannot read {what}: {error}"));
+        match error {
+            WatchError::TooLarge(_) => Self::Unreadable(format!("{message}; make the object smaller")),
+            WatchError::Malformed(_) => Self::Unreadable(message),
+            _ => Self::Other { message, retry_after: some_wait(error.retry_after()) },
+        }
+    }
+
     /// How long the API server asks to wait.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Other { retry_after, .. } => *retry_after,
-            Self::Conflict | Self::NotFound | Self::Refused(_) | Self::TooLarge(_) | Self::NotLeading => None,
+            _ => None,
         }
     }
 }
@@ -72,6 +87,10 @@ fn is_refusal(status: &Status) -> bool {
     is_denial || matches!(status.code, 400 | 403 | 405 | 422)
 }
 
+fn some_wait(wait: Duration) -> Option<Duration> {
+    Some(wait).filter(|wait| !wait.is_zero())
+}
+
 /// A message on one line, without the end of a long one.
 fn shortened(message: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -95,7 +114,7 @@ pub(super) fn classify(error: kube::Error) -> Failure {
             let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
             Failure::Other {
                 message: format!("{} {}: {}", status.code, status.reason, status.message),
-                retry_after: (seconds > 0).then(|| Duration::from_secs(seconds.into())),
+                retry_after: some_wait(Duration::from_secs(seconds.into())),
             }
         }
         other => Failure::Other { message: describe(&other), retry_after: None },

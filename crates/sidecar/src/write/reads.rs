@@ -5,30 +5,39 @@
 //! or from a cache that it knows to be current. An empty list says that there is no such object, which a 404 of a proxy
 //! cannot be mistaken for, and the permission to list is one that the sidecar has.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
+use std::fmt::Display;
 use std::sync::Arc;
 
-use futures::{StreamExt, stream};
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{ListParams, PartialObjectMeta};
-use kube::{Api, Resource};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::core::DynamicObject;
 use pps_core::kinds;
-use serde::de::DeserializeOwned;
+use tokio::sync::SemaphorePermit;
+use tokio::time::timeout;
 
-use super::{Failure, Unconfirmed, WriteResult, Writer, bounded};
+use super::{Failure, REQUEST_TIMEOUT, Unconfirmed, WriteResult, Writer};
 use crate::decide::GeneratedPps;
 use crate::decide::index::{DropCheck, StatusWrite};
 use crate::facts::interest::Interest;
-use crate::facts::{NamespacedName, PodFact, WorkloadFact, WorkloadKey};
-use crate::observe::watch::api_resource;
-use crate::observe::wire::{self, CustomWorkload, Pod, ReadPps, StatefulSet};
+use crate::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact, WorkloadKey};
+use crate::observe::watch::{Source, WatchError, api_resource, only_json};
+use crate::observe::wire::{self, Encoded, Item, Malformed, Message, Page, PpsObject, in_either};
 
-/// How many Pods or nodes are read at once for one write.
-const READS_AT_ONCE: usize = 8;
+/// How many reads run at once, of all writes together. Each has its answer in memory.
+pub(super) const READS_AT_ONCE: usize = 4;
+
+/// The largest answer to a read, in bytes. etcd takes objects of 1.5 MiB by default, which are six times as many bytes in
+/// JSON at most; an API server that takes larger ones answers with protobuf for all kinds but custom ones.
+const LARGEST_READ: usize = 16 << 20;
 
 /// How many Pods of a namespace are counted with one request.
-const PODS_PER_PAGE: u32 = 500;
+const PODS_PER_PAGE: u32 = 50;
 
 /// How a kind of workloads is read.
 #[derive(Clone, Debug)]
@@ -80,45 +89,26 @@ impl Writer {
         } else {
             None
         };
-        let mut result = Unconfirmed::default();
-        let mut pods = BTreeMap::new();
-        let mut reads = stream::iter(check.pods())
-            .map(|key| async { (key.name.clone(), self.read_pod(key).await) })
-            .buffer_unordered(READS_AT_ONCE);
-        while let Some((name, pod)) = reads.next().await {
-            match pod {
-                Ok(pod) => pods.extend(pod),
-                Err(failure) => {
-                    result.held.insert(name);
-                    result.fail(failure);
-                }
-            }
-        }
-        let (mut nodes, mut unread) = (BTreeSet::new(), BTreeSet::new());
-        let mut reads = stream::iter(check.nodes())
-            .map(|node| async { (self.exists_node(&node).await, node) })
-            .buffer_unordered(READS_AT_ONCE);
-        while let Some((exists, node)) = reads.next().await {
-            match exists {
-                Ok(true) => {
-                    nodes.insert(node);
-                }
-                Ok(false) => {}
-                Err(failure) => {
-                    unread.insert(node);
-                    result.fail(failure);
-                }
-            }
-        }
-        if let Some(workload) = check.counted() {
-            let living = self.count_living(&check.workload.object.namespace, workload).await;
-            result.held.extend(check.refuted_by_count(living.as_ref().ok().copied()));
-            if let Err(failure) = living {
-                result.fail(failure);
-            }
-        }
+        let (mut result, interest) = (Unconfirmed::default(), Interest::default());
+        let reads = check.pods().map(|key| (key.name.clone(), self.read_pod(key, &interest)));
+        let (pods, unread) = result.gather(reads).await;
+        result.held.extend(unread);
+        let reads = check.nodes().into_iter().map(|node| (node.clone(), self.read_node(node, &interest)));
+        let (nodes, unread) = result.gather(reads).await;
         result.held.extend(check.on_nodes(&unread));
-        result.held.extend(check.refuted(workload.as_ref(), &pods, &nodes));
+        if let Some(workload) = check.counted() {
+            let living = if result.is_stopped() {
+                None
+            } else {
+                let namespace = &check.workload.object.namespace;
+                let count = self.count_living(namespace, workload).await;
+                result.note(
+                    count.map_err(|error| Failure::of_read(&format!("the Pods of {namespace}"), &error)),
+                )
+            };
+            result.held.extend(check.refuted_by_count(living));
+        }
+        result.held.extend(check.refuted(workload.as_ref(), &pods, &nodes.into_keys().collect()));
         result
     }
 
@@ -127,80 +117,160 @@ impl Writer {
         key: &WorkloadKey,
         source: WorkloadSource,
     ) -> Result<Option<WorkloadFact>, Failure> {
-        let namespace = &key.object.namespace;
+        let WorkloadKey { object: key, kind } = key;
         let resource = match source {
             WorkloadSource::StatefulSet => {
-                let api: Api<StatefulSet> = Api::namespaced(self.client.clone(), namespace);
-                return Ok(read(&api, &key.object).await?.map(|workload| wire::workload_fact(&workload)));
+                let source = self.source::<StatefulSet>(&(), &key.namespace).prefer_protobuf();
+                let read = in_either(wire::read_stateful_set, wire::read_stateful_set_message);
+                return self.read("StatefulSet", source, key, &key.name, read).await;
             }
             WorkloadSource::Custom(resource) => resource,
             WorkloadSource::Unknown => {
-                let message = format!("{} is no longer watched", key.kind);
+                let message = format!("{kind} is no longer watched");
                 return Err(Failure::Other { message, retry_after: None });
             }
         };
         let naming = resource.naming.clone();
-        let resource = api_resource(resource);
-        let api: Api<CustomWorkload> = Api::namespaced_with(self.client.clone(), namespace, &resource);
-        let workload = read(&api, &key.object).await?;
-        Ok(workload.map(|workload| wire::custom_workload_fact(&workload, &resource.api_version, &naming)))
+        let api = api_resource(resource);
+        let source = self.source::<DynamicObject>(&api, &key.namespace);
+        let read = |text: &str| wire::read_custom_workload(text, &api.api_version, &naming);
+        self.read(&api.kind, source, key, &key.name, only_json(read)).await
     }
 
     /// Reads a PPS whose writes keep conflicting.
     pub(crate) async fn read_pps(self, key: NamespacedName, known_version: String) -> WriteResult {
-        let api: Api<ReadPps> = Api::namespaced(self.client.clone(), &key.namespace);
-        let result =
-            read(&api, &key).await.map(|object| object.map(|object| Box::new(wire::pps_fact(object))));
+        let source = self.source::<PpsObject>(&(), &key.namespace);
+        // The fact itself says whether it can be read.
+        let read = |text: &str| wire::read_pps(text).map(|item| Item { unreadable: None, ..item });
+        let result = self.read("PersistentPodState", source, &key, &key.name, only_json(read)).await;
         WriteResult::PpsRead(key, known_version, result)
     }
 
     /// How many living Pods a workload has; all that it wants are enough.
-    async fn count_living(&self, namespace: &str, workload: &WorkloadFact) -> Result<usize, Failure> {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let mut params = ListParams::default().limit(PODS_PER_PAGE);
-        let mut living = 0;
+    async fn count_living(&self, namespace: &str, workload: &WorkloadFact) -> Result<usize, WatchError> {
+        let source = self.source::<Pod>(&(), namespace).only_metadata().prefer_protobuf();
+        let (mut size, mut token, mut living) = (source.page_size(), None, 0);
+        let interest = Interest::default();
         loop {
-            let page = bounded(api.list_metadata(&params)).await?;
-            let is_living = |pod: &&PartialObjectMeta<Pod>| {
-                let mut owners = pod.metadata.owner_references.iter().flatten();
-                pod.metadata.deletion_timestamp.is_none()
-                    && owners.any(|owner| owner.controller == Some(true) && *owner.uid == *workload.uid)
+            let (message, _turn) = match self.page(&source, token.clone(), size.objects()).await {
+                Err(WatchError::TooLarge(_)) if size.shrink() => continue,
+                page => page?,
             };
-            living += page.items.iter().filter(is_living).count();
-            let next = page.metadata.continue_.filter(|token| !token.is_empty());
-            let (false, Some(next)) = (workload.demand.is_met_by(living), next) else { return Ok(living) };
-            params = params.continue_token(&next);
+            size.arrived(message.size());
+            let page = Page::read(message.as_encoded())?;
+            for pod in page.items() {
+                let is_living = |pod: PodFact| !pod.terminating && pod.owner.as_ref() == Some(&workload.uid);
+                living += usize::from(pod_reader(&interest)(pod)?.fact.is_some_and(is_living));
+            }
+            token = page.continue_token().map(str::to_owned);
+            if token.is_none() || workload.demand.is_met_by(living) {
+                return Ok(living);
+            }
         }
     }
 
-    async fn exists_node(&self, name: &str) -> Result<bool, Failure> {
-        let api: Api<Node> = Api::all(self.client.clone());
-        let params = ListParams::default().fields(&format!("metadata.name={name}"));
-        Ok(!bounded(api.list_metadata(&params)).await?.items.is_empty())
+    async fn read_node(&self, name: Arc<str>, interest: &Interest) -> Result<Option<NodeFact>, Failure> {
+        let source = Source::new::<Node>(self.client.clone(), &(), None, 1).only_metadata().prefer_protobuf();
+        let read = in_either(
+            |text| wire::read_node(text, interest),
+            |message| wire::read_node_message(message, interest),
+        );
+        self.read("Node", source, &name, &name, read).await
     }
 
-    async fn read_pod(&self, key: NamespacedName) -> Result<Option<(Arc<str>, PodFact)>, Failure> {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
-        let pod = read(&api, &key).await?;
-        Ok(pod.and_then(|pod| wire::pod_fact(&pod, &Interest::default())).map(|fact| (key.name, fact)))
+    async fn read_pod(&self, key: NamespacedName, interest: &Interest) -> Result<Option<PodFact>, Failure> {
+        let source = self.source::<Pod>(&(), &key.namespace).prefer_protobuf();
+        self.read("Pod", source, &key, &key.name, pod_reader(interest)).await
     }
+
+    /// The objects of a kind in a namespace.
+    fn source<O: kube::Resource>(&self, resource: &O::DynamicType, namespace: &str) -> Source {
+        Source::new::<O>(self.client.clone(), resource, Some(namespace), PODS_PER_PAGE)
+    }
+
+    /// Reads one object of this kind; `None` if there is none.
+    async fn read<K: PartialEq + Display, F>(
+        &self,
+        kind: &str,
+        source: Source,
+        key: &K,
+        name: &str,
+        read: impl Fn(Encoded<'_>) -> Result<Item<K, F>, Malformed>,
+    ) -> Result<Option<F>, Failure> {
+        let found = async {
+            // Without a limit, as it could come before the selection.
+            let (message, _turn) = self.page(&source.named(name), None, 0).await?;
+            for object in Page::read(message.as_encoded())?.items() {
+                let item = read(object)?;
+                if item.key == *key {
+                    return item.unreadable.map_or(Ok(item.fact), |error| Err(Malformed(error).into()));
+                }
+            }
+            Ok(None)
+        };
+        found.await.map_err(|error| Failure::of_read(&format_args!("{kind} {key}"), &error))
+    }
+
+    /// A page of a list, and the permission to have it in memory. Waits for its turn among all reads.
+    async fn page(
+        &self,
+        source: &Source,
+        token: Option<String>,
+        objects: u32,
+    ) -> Result<(Message, Option<SemaphorePermit<'_>>), WatchError> {
+        // The semaphore is never closed.
+        let turn = self.reads.acquire().await.ok();
+        let page = timeout(REQUEST_TIMEOUT, source.page(token, objects, LARGEST_READ)).await;
+        Ok((page.map_err(|_| WatchError::Silent(REQUEST_TIMEOUT))??, turn))
+    }
+}
+
+fn pod_reader(
+    interest: &Interest,
+) -> impl Fn(Encoded<'_>) -> Result<Item<NamespacedName, PodFact>, Malformed> {
+    in_either(|text| wire::read_pod(text, interest), |message| wire::read_pod_message(message, interest))
 }
 
 impl Unconfirmed {
-    /// Notes a failure; of several, the one with the longest wait.
-    fn fail(&mut self, failure: Failure) {
-        if self.failure.as_ref().is_none_or(|before| before.retry_after() < failure.retry_after()) {
-            self.failure = Some(failure);
+    /// Makes these reads of named objects, until one fails that would not only fail for its object. Returns what exists,
+    /// and the names of what is not known.
+    async fn gather<F>(
+        &mut self,
+        reads: impl Iterator<Item = (Arc<str>, impl Future<Output = Result<Option<F>, Failure>>)>,
+    ) -> (BTreeMap<Arc<str>, F>, BTreeSet<Arc<str>>) {
+        let (mut found, mut unknown) = (BTreeMap::new(), BTreeSet::new());
+        let (mut reads, mut running) = (reads.fuse(), FuturesUnordered::new());
+        loop {
+            while running.len() < READS_AT_ONCE
+                && !self.is_stopped()
+                && let Some((name, read)) = reads.next()
+            {
+                running.push(async move { (name, read.await) });
+            }
+            let Some((name, result)) = running.next().await else { break };
+            match self.note(result) {
+                Some(object) => found.extend(object.map(|object| (name, object))),
+                None => drop(unknown.insert(name)),
+            }
         }
+        unknown.extend(reads.map(|(name, _)| name));
+        (found, unknown)
     }
-}
 
-/// Reads one object; `None` if there is none.
-pub(super) async fn read<O>(api: &Api<O>, key: &NamespacedName) -> Result<Option<O>, Failure>
-where
-    O: Resource + Clone + DeserializeOwned + Debug,
-{
-    let params = ListParams::default().fields(&format!("metadata.name={}", key.name));
-    let list = bounded(api.list(&params)).await?;
-    Ok(list.items.into_iter().find(|object| object.meta().name.as_deref() == Some(&*key.name)))
+    /// Whether no further read is to begin.
+    fn is_stopped(&self) -> bool {
+        self.failure.as_ref().is_some_and(|failure| !matches!(failure, Failure::Unreadable(_)))
+    }
+
+    /// Notes a failure; of several, one that stops the check, and the one with the longest wait.
+    fn note<T>(&mut self, result: Result<T, Failure>) -> Option<T> {
+        let weight = |failure: &Failure| (!matches!(failure, Failure::Unreadable(_)), failure.retry_after());
+        match result {
+            Ok(value) => return Some(value),
+            Err(failure)
+                if self.failure.as_ref().is_some_and(|before| weight(before) >= weight(&failure)) => {}
+            Err(failure) => self.failure = Some(failure),
+        }
+        None
+    }
 }

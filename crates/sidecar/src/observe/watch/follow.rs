@@ -217,7 +217,8 @@ where
 
     fn request_page(&mut self) {
         let (source, token, objects) = (self.source.clone(), self.token.clone(), self.page_size.objects());
-        self.list = Some(async move { source.page(token, objects).await }.boxed());
+        let pages = self.watches.pages.clone();
+        self.list = Some(async move { source.page_in_turn(token, objects, pages).await }.boxed());
     }
 
     async fn on_page(&mut self, raw: &RawPage) -> Result<(), Ended> {

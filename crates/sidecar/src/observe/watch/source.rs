@@ -40,18 +40,17 @@ pub(super) const PAGES_AT_ONCE: usize = 2;
 /// The largest event, in bytes. etcd stores objects of 1.5 MiB by default.
 const LARGEST_EVENT: usize = 64 << 20;
 
-/// The objects to list and watch.
-pub(super) struct Source {
+/// The objects to list, watch or read.
+pub(crate) struct Source {
     client: Client,
     requests: Requests,
-    pages: Arc<Semaphore>,
     page_size: u32,
     field_selector: Option<String>,
     only_metadata: bool,
     prefers_protobuf: bool,
 }
 
-/// A page that has arrived. Until it is dropped, it counts as one of the pages that are in memory at once.
+/// A page of a list that is followed. Until it is dropped, it counts as one of the pages that are in memory at once.
 pub(super) struct RawPage {
     pub(super) message: Message,
     _permit: Option<OwnedSemaphorePermit>,
@@ -59,7 +58,7 @@ pub(super) struct RawPage {
 
 /// How many objects to ask for in a page: fewer if a page is too large, then more again.
 #[derive(Debug)]
-pub(super) struct PageSize {
+pub(crate) struct PageSize {
     now: u32,
     most: u32,
 }
@@ -73,19 +72,19 @@ pub(super) enum WatchEvent {
 }
 
 impl PageSize {
-    pub(super) fn objects(&self) -> u32 {
+    pub(crate) fn objects(&self) -> u32 {
         self.now
     }
 
     /// A page of this many bytes has arrived. The next one may have twice as many objects, if that is no risk.
-    pub(super) fn arrived(&mut self, bytes: usize) {
+    pub(crate) fn arrived(&mut self, bytes: usize) {
         if bytes <= LARGEST_PAGE / 4 {
             self.now = self.now.saturating_mul(2).min(self.most);
         }
     }
 
     /// A page was too large. Returns false if one of fewer objects cannot be asked for.
-    pub(super) fn shrink(&mut self) -> bool {
+    pub(crate) fn shrink(&mut self) -> bool {
         let can_shrink = self.now > 1;
         self.now = (self.now / 4).max(1);
         can_shrink
@@ -93,42 +92,17 @@ impl PageSize {
 }
 
 impl Source {
-    /// All objects of a resource.
-    pub(super) fn all<O: Resource<DynamicType = ()>>(
+    /// All objects of a resource, or those in one namespace.
+    pub(crate) fn new<O: Resource>(
         client: Client,
-        pages: Arc<Semaphore>,
+        resource: &O::DynamicType,
+        namespace: Option<&str>,
         page_size: u32,
     ) -> Self {
-        Self::at(client, pages, O::url_path(&(), None), page_size)
-    }
-
-    /// All objects of a custom resource.
-    pub(super) fn custom<O: Resource<DynamicType = ApiResource>>(
-        client: Client,
-        pages: Arc<Semaphore>,
-        resource: &ApiResource,
-        page_size: u32,
-    ) -> Self {
-        Self::at(client, pages, O::url_path(resource, None), page_size)
-    }
-
-    /// One object.
-    pub(super) fn one<O: Resource<DynamicType = ()>>(
-        client: Client,
-        pages: Arc<Semaphore>,
-        namespace: &str,
-        name: &str,
-    ) -> Self {
-        let source = Self::at(client, pages, O::url_path(&(), Some(namespace)), 1);
-        Self { field_selector: Some(format!("metadata.name={name}")), ..source }
-    }
-
-    fn at(client: Client, pages: Arc<Semaphore>, path: String, page_size: u32) -> Self {
-        let requests = Requests::new(path);
+        let requests = Requests::new(O::url_path(resource, namespace));
         Self {
             client,
             requests,
-            pages,
             page_size,
             field_selector: None,
             only_metadata: false,
@@ -136,31 +110,61 @@ impl Source {
         }
     }
 
+    /// Only the object of this name.
+    pub(crate) fn named(self, name: &str) -> Self {
+        Self { field_selector: Some(format!("metadata.name={name}")), ..self }
+    }
+
     /// How many objects the first page has.
-    pub(super) fn page_size(&self) -> PageSize {
+    pub(crate) fn page_size(&self) -> PageSize {
         PageSize { now: self.page_size, most: self.page_size }
     }
 
-    pub(super) fn only_metadata(self) -> Self {
+    pub(crate) fn only_metadata(self) -> Self {
         Self { only_metadata: true, ..self }
     }
 
     /// Asks for protobuf, which only built-in resources have. The objects must be readable in both encodings.
-    pub(super) fn prefer_protobuf(self) -> Self {
+    pub(crate) fn prefer_protobuf(self) -> Self {
         Self { prefers_protobuf: true, ..self }
     }
 
-    /// One page of a list, of this many objects: the first one, or the one that this token stands for. Waits for its turn
-    /// before the answer is read, but not before it is requested: an API server that does not answer holds up no other
-    /// list.
-    pub(super) async fn page(
+    /// One page of a list that is followed. Waits for its turn before the answer is read, but not before it is requested:
+    /// an API server that does not answer holds up no other list.
+    pub(super) async fn page_in_turn(
         &self,
         continue_token: Option<String>,
         objects: u32,
+        pages: Arc<Semaphore>,
     ) -> Result<RawPage, WatchError> {
+        let (headers, body) = self.request_page(continue_token, objects).await?;
+        // The semaphore is never closed.
+        let permit = pages.acquire_owned().await.ok();
+        let most = if objects > 1 { LARGEST_PAGE } else { LARGEST_OBJECT };
+        let message = collect_page(&headers, body, most, self.prefers_protobuf).await?;
+        Ok(RawPage { message, _permit: permit })
+    }
+
+    /// One page of a list, of at most this many bytes.
+    pub(crate) async fn page(
+        &self,
+        continue_token: Option<String>,
+        objects: u32,
+        most: usize,
+    ) -> Result<Message, WatchError> {
+        let (headers, body) = self.request_page(continue_token, objects).await?;
+        collect_page(&headers, body, most, self.prefers_protobuf).await
+    }
+
+    /// Requests a page of this many objects, or of all if that is 0: the first one, or the one that this token stands for.
+    async fn request_page(
+        &self,
+        continue_token: Option<String>,
+        objects: u32,
+    ) -> Result<(HeaderMap, Body), WatchError> {
         let params = ListParams {
             field_selector: self.field_selector.clone(),
-            limit: Some(objects),
+            limit: Some(objects).filter(|objects| *objects > 0),
             continue_token,
             ..ListParams::default()
         };
@@ -174,12 +178,7 @@ impl Source {
         if self.prefers_protobuf {
             prefer_protobuf(&mut request, self.only_metadata, true);
         }
-        let (headers, body) = self.send(request).await?;
-        // The semaphore is never closed.
-        let permit = self.pages.clone().acquire_owned().await.ok();
-        let most = if objects > 1 { LARGEST_PAGE } else { LARGEST_OBJECT };
-        let message = collect_page(&headers, body, most, self.prefers_protobuf).await?;
-        Ok(RawPage { message, _permit: permit })
+        self.send(request).await
     }
 
     /// The version that the API server has reached. It reads it from etcd, or from a cache that it knows to be current, so
@@ -296,11 +295,11 @@ mod tests {
             Ok::<_, Infallible>(http::Response::new(Body::from(b"{}".to_vec())))
         });
         let pages = Arc::new(Semaphore::new(PAGES_AT_ONCE));
-        let source = || Source::all::<Pod>(Client::new(answer, "n"), pages.clone(), 250);
+        let source = || Source::new::<Pod>(Client::new(answer, "n"), &(), None, 250);
         let (pods, others) = (source(), source());
-        let first = pods.page(None, 250).await.unwrap();
-        let second = others.page(None, 250).await.unwrap();
-        let third = others.page(None, 250);
+        let first = pods.page_in_turn(None, 250, pages.clone()).await.unwrap();
+        let second = others.page_in_turn(None, 250, pages.clone()).await.unwrap();
+        let third = others.page_in_turn(None, 250, pages.clone());
         tokio::pin!(third);
         assert!(timeout(Duration::from_millis(100), &mut third).await.is_err());
         drop(first);

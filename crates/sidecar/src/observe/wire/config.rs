@@ -1,10 +1,9 @@
 //! The ConfigMap with the list of custom workload kinds on the wire, and its fact.
 
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
-use super::metadata::{key_of, null_as_default, slim_metadata, slim_resource};
+use super::metadata::{key_of, null_as_default, slim_metadata};
 use super::object::{Item, Malformed, item};
 use crate::facts::{ConfigFact, NamespacedName};
 
@@ -24,8 +23,6 @@ struct ConfigData {
     #[serde(rename = "PPS_Watch_Custom_Workload_WhiteList")]
     whitelist: Option<String>,
 }
-
-slim_resource!(ConfigMap, NamespaceResourceScope, "", "v1", "v1", "ConfigMap", "configmaps");
 
 pub(crate) fn config_fact(config: ConfigMap) -> ConfigFact {
     ConfigFact { uid: config.metadata.uid.unwrap_or_default(), whitelist: config.data.whitelist }

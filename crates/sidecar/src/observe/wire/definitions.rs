@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pps_core::{kinds, pps};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::metadata::{null_as_default, slim_metadata, slim_resource};
+use super::metadata::{null_as_default, slim_metadata};
 use super::object::{Item, Malformed, item};
 
 /// The fields of a `CustomResourceDefinition` that are read. Above all this skips its schemas.
@@ -100,16 +99,6 @@ struct DefinitionCondition {
     type_: String,
     status: String,
 }
-
-slim_resource!(
-    CustomResourceDefinition,
-    ClusterResourceScope,
-    "apiextensions.k8s.io",
-    "v1",
-    "apiextensions.k8s.io/v1",
-    "CustomResourceDefinition",
-    "customresourcedefinitions"
-);
 
 /// Whether objects that are read in the version of this product keep `status.packed`.
 fn keeps_packed(versions: &[Version]) -> bool {

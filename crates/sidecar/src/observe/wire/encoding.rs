@@ -18,6 +18,14 @@ pub enum Encoded<'a> {
     Protobuf(&'a [u8]),
 }
 
+/// A reader of objects in either encoding.
+pub fn in_either<T>(json: impl Fn(&str) -> T, protobuf: impl Fn(&[u8]) -> T) -> impl Fn(Encoded<'_>) -> T {
+    move |object| match object {
+        Encoded::Json(text) => json(text),
+        Encoded::Protobuf(message) => protobuf(message),
+    }
+}
+
 /// A page or an event that has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {

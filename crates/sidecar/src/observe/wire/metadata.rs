@@ -1,4 +1,4 @@
-//! What all wire types share: slim metadata, keys, and the macro that makes a type listable.
+//! What all wire types share: slim metadata and keys.
 
 use std::collections::BTreeMap;
 
@@ -9,38 +9,6 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use crate::facts::NamespacedName;
-
-/// Implements the traits that kube needs to list and watch a type with a field `metadata`.
-macro_rules! slim_resource {
-    ($type:ty, $scope:ty, $group:literal, $version:literal, $api_version:literal, $kind:literal, $plural:literal) => {
-        impl k8s_openapi::Resource for $type {
-            const API_VERSION: &'static str = $api_version;
-            const GROUP: &'static str = $group;
-            const KIND: &'static str = $kind;
-            const VERSION: &'static str = $version;
-            const URL_PATH_SEGMENT: &'static str = $plural;
-            type Scope = $scope;
-        }
-
-        impl k8s_openapi::ListableResource for $type {
-            const LIST_KIND: &'static str = concat!($kind, "List");
-        }
-
-        impl k8s_openapi::Metadata for $type {
-            type Ty = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-            fn metadata(&self) -> &Self::Ty {
-                &self.metadata
-            }
-
-            fn metadata_mut(&mut self) -> &mut Self::Ty {
-                &mut self.metadata
-            }
-        }
-    };
-}
-
-pub(super) use slim_resource;
 
 /// Reads null like a missing field, as the API server does.
 pub(super) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(

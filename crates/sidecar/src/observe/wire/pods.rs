@@ -2,7 +2,6 @@
 
 mod protobuf;
 
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use pps_core::limits::MAX_NAME_LENGTH;
@@ -13,7 +12,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 pub use self::protobuf::read_pod_message;
-use super::metadata::{key_of, slim_metadata, slim_resource};
+use super::metadata::{key_of, slim_metadata};
 use super::object::{Item, Malformed, item};
 use crate::facts::interest::Interest;
 use crate::facts::{NamespacedName, PendingPod, PodFact};
@@ -71,8 +70,6 @@ enum Since {
 struct PodIp {
     ip: Option<String>,
 }
-
-slim_resource!(Pod, NamespaceResourceScope, "", "v1", "v1", "Pod", "pods");
 
 /// The fact of a Pod; `None` if it can never have a state, because its controller gives each Pod a new name. A Pod
 /// without a controller owner is kept: it may be an orphan with a recorded state.

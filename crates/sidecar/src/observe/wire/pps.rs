@@ -1,13 +1,10 @@
 //! PersistentPodStates on the wire, readable or not, and their facts.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
-use k8s_openapi::{Metadata, Resource};
 use pps_core::pps::{TargetReference, null_as_default};
 use pps_core::{PersistentPodState, Spec, generate};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::metadata::key_of;
 use super::object::{Item, Malformed, item};
@@ -94,54 +91,6 @@ pub fn read_pps(text: &str) -> Result<Item<NamespacedName, Box<PpsFact>>, Malfor
         item.unreadable.clone_from(&fact.unreadable);
     }
     Ok(item)
-}
-
-/// A PPS as an answer of the API server contains it, readable or not.
-#[derive(Clone, Debug)]
-pub struct ReadPps {
-    metadata: ObjectMeta,
-    fact: Box<PpsFact>,
-}
-
-/// The fact of a PPS, readable or not.
-pub fn pps_fact(object: ReadPps) -> PpsFact {
-    *object.fact
-}
-
-impl<'de> Deserialize<'de> for ReadPps {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Box::<RawValue>::deserialize(deserializer)?;
-        let item = read_pps(text.get()).map_err(D::Error::custom)?;
-        let metadata = ObjectMeta {
-            name: Some(item.key.name.to_string()),
-            namespace: Some(item.key.namespace.to_string()),
-            resource_version: Some(item.resource_version),
-            ..ObjectMeta::default()
-        };
-        let fact = item.fact.ok_or_else(|| D::Error::custom("no object"))?;
-        Ok(Self { metadata, fact })
-    }
-}
-
-impl Resource for ReadPps {
-    const API_VERSION: &'static str = <PpsObject as Resource>::API_VERSION;
-    const GROUP: &'static str = <PpsObject as Resource>::GROUP;
-    const KIND: &'static str = <PpsObject as Resource>::KIND;
-    const VERSION: &'static str = <PpsObject as Resource>::VERSION;
-    const URL_PATH_SEGMENT: &'static str = <PpsObject as Resource>::URL_PATH_SEGMENT;
-    type Scope = <PpsObject as Resource>::Scope;
-}
-
-impl Metadata for ReadPps {
-    type Ty = ObjectMeta;
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
 }
 
 fn read_target(text: &str) -> Option<TargetReference> {
@@ -286,15 +235,5 @@ mod tests {
             assert_eq!((fact.unreadable, fact.status), (Some(error), PpsStatus::default()));
             assert_eq!(fact.spec.target_ref.name, "w");
         }
-    }
-
-    #[test]
-    fn reads_an_unreadable_object_from_an_answer() {
-        let list = r#"{"kind": "List", "apiVersion": "v1", "metadata": {}, "items": [
-            {"metadata": {"name": "bad", "namespace": "n", "uid": "u"}, "spec": {"targetRef": 5}}]}"#;
-        let list: kube::core::ObjectList<ReadPps> = serde_json::from_str(list).unwrap();
-        let [object] = &list.items[..] else { panic!("{list:?}") };
-        assert_eq!(object.metadata().name.as_deref(), Some("bad"));
-        assert!(pps_fact(object.clone()).unreadable.is_some());
     }
 }

@@ -5,9 +5,9 @@ mod protobuf;
 use std::borrow::Cow;
 use std::fmt;
 
+use k8s_openapi::Resource;
+use k8s_openapi::api::apps::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use k8s_openapi::{NamespaceResourceScope, Resource};
-use kube::core::{ApiResource, DynamicResourceScope};
 use pps_core::demand::{Demand, Naming};
 use pps_core::workload::Ordinals;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 pub use self::protobuf::read_stateful_set_message;
-use super::metadata::{key_of, request_annotations, slim_metadata, slim_resource};
+use super::metadata::{key_of, request_annotations, slim_metadata};
 use super::object::{Item, Malformed, item};
 use crate::facts::{NamespacedName, WorkloadFact};
 
@@ -42,8 +42,6 @@ struct StatefulSetOrdinals {
     start: Option<i32>,
 }
 
-slim_resource!(StatefulSet, NamespaceResourceScope, "apps", "v1", "apps/v1", "StatefulSet", "statefulsets");
-
 /// The fields of a workload of a custom kind that are read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -54,42 +52,13 @@ pub struct CustomWorkload {
     spec: Option<Box<RawValue>>,
 }
 
-impl kube::Resource for CustomWorkload {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
-
-    fn kind(resource: &ApiResource) -> Cow<'_, str> {
-        resource.kind.as_str().into()
-    }
-
-    fn group(resource: &ApiResource) -> Cow<'_, str> {
-        resource.group.as_str().into()
-    }
-
-    fn version(resource: &ApiResource) -> Cow<'_, str> {
-        resource.version.as_str().into()
-    }
-
-    fn plural(resource: &ApiResource) -> Cow<'_, str> {
-        resource.plural.as_str().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
-
 pub fn workload_fact(workload: &StatefulSet) -> WorkloadFact {
     let number = |number: Option<i32>, default: u64| {
         number.map_or(default, |number| u64::try_from(number).unwrap_or(0))
     };
     let start = workload.spec.ordinals.as_ref().and_then(|ordinals| ordinals.start);
     let ordinals = Ordinals::new(number(start, 0), number(workload.spec.replicas, 1), []);
-    fact(&workload.metadata, StatefulSet::API_VERSION, Demand::of_ordinals(ordinals))
+    fact(&workload.metadata, v1::StatefulSet::API_VERSION, Demand::of_ordinals(ordinals))
 }
 
 pub fn custom_workload_fact(workload: &CustomWorkload, api_version: &str, naming: &Naming) -> WorkloadFact {
@@ -106,7 +75,7 @@ pub fn read_stateful_set(text: &str) -> Result<Item<NamespacedName, WorkloadFact
 /// The fact of a StatefulSet whose metadata alone can be read.
 #[allow(clippy::unnecessary_wraps, reason = "the reader of an object takes it so")]
 fn rest_of(metadata: &ObjectMeta) -> Option<WorkloadFact> {
-    Some(fact(metadata, StatefulSet::API_VERSION, Demand::default()))
+    Some(fact(metadata, v1::StatefulSet::API_VERSION, Demand::default()))
 }
 
 /// Reads a workload of a custom kind, like a StatefulSet.

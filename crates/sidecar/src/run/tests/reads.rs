@@ -1,0 +1,135 @@
+//! What is read before a write: how much at once, and what follows from a failure.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::write::WriteResult;
+
+/// A PPS of a workload of no Pods, with these states.
+fn surplus_states(name: &str, pods: usize) -> Observation {
+    let state = json!({"nodeName": "node-1", "nodeTopologyLabels": {"zone": "a"}});
+    let states: serde_json::Map<_, _> =
+        (0..pods).map(|pod| (format!("{name}-{pod}"), state.clone())).collect();
+    let object = json!({
+        "metadata": {"name": name, "namespace": "n", "uid": "uid-1", "resourceVersion": "6", "generation": 1},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name},
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
+        },
+        "status": {"targetUID": format!("uid-{name}"), "podStates": states},
+    });
+    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    Observation::PersistentPodStates(Update::Apply(NamespacedName::new("n", name), Box::new(fact)))
+}
+
+fn workload_of_no_pods(name: &str) -> Value {
+    json!({"metadata": {"name": name, "namespace": "n", "uid": format!("uid-{name}")}, "spec": {"replicas": 0}})
+}
+
+/// A worker that has to drop these states of each of these workloads.
+fn dropping_worker(client: Client, names: &[String], pods: usize) -> Worker {
+    let mut worker = worker(client, names.iter().map(|name| surplus_states(name, pods)));
+    for name in names {
+        let fact = wire::workload_fact(&serde_json::from_value(workload_of_no_pods(name)).unwrap());
+        report_workload(&mut worker, Update::Apply(NamespacedName::new("n", name.as_str()), fact));
+    }
+    worker
+}
+
+/// The name that the field selector of a read names.
+fn name_in(path: &str) -> &str {
+    path.split("metadata.name%3D").nth(1).unwrap_or_default().split('&').next().unwrap_or_default()
+}
+
+/// An API server that answers reads of workloads, those of Pods as the test wants, and each write. Counts the reads of
+/// Pods, and how many reads it had at once.
+fn counting_api_server(
+    answer: impl Fn(&str) -> (u16, Value) + Clone + Send + 'static,
+) -> (Client, Arc<[AtomicUsize; 3]>) {
+    let counts = Arc::<[AtomicUsize; 3]>::default();
+    let seen = counts.clone();
+    let service = service_fn(move |request: http::Request<Body>| {
+        let (seen, answer) = (seen.clone(), answer.clone());
+        async move {
+            let [pods, now, most] = &*seen;
+            let path = request.uri().to_string();
+            let (code, answer) = if request.method() == http::Method::GET {
+                most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                now.fetch_sub(1, Ordering::Relaxed);
+                if path.contains("statefulsets") {
+                    list(&[workload_of_no_pods(name_in(&path))])
+                } else {
+                    pods.fetch_add(1, Ordering::Relaxed);
+                    answer(name_in(&path))
+                }
+            } else {
+                (200, json!({"metadata": {"resourceVersion": "8"}}))
+            };
+            let answer = Body::from(answer.to_string().into_bytes());
+            Ok::<_, Infallible>(http::Response::builder().status(code).body(answer).unwrap())
+        }
+    });
+    (Client::new(service, "n"), counts)
+}
+
+/// Makes the one write that is due, and says why the states that stay could not be checked.
+async fn unconfirmed(worker: &mut Worker) -> (Vec<String>, String) {
+    worker.take_turn();
+    let (_, result) = worker.in_flight.join_next().await.unwrap().unwrap();
+    let WriteResult::DropsUnconfirmed(_, unconfirmed) = &result else { panic!("{result:?}") };
+    let held = unconfirmed.held.iter().map(ToString::to_string).collect();
+    (held, unconfirmed.failure.as_ref().map(ToString::to_string).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn four_reads_run_at_once_however_many_writes_wait_for_them() {
+    let (client, counts) = counting_api_server(|_| list(&[]));
+    let names: Vec<String> = (0..16).map(|number| format!("w{number}")).collect();
+    let mut worker = dropping_worker(client, &names, 8);
+    worker.take_turn();
+    assert_eq!(worker.in_flight.len(), 16);
+    while let Some(done) = worker.in_flight.join_next().await {
+        let (_, result) = done.unwrap();
+        assert!(matches!(result, WriteResult::Status(_, Ok(_))), "{result:?}");
+    }
+    let [pods, now, most] = &*counts;
+    assert_eq!([pods, now, most].map(|count| count.load(Ordering::Relaxed)), [16 * 8, 0, 4]);
+}
+
+#[tokio::test]
+async fn a_check_begins_no_read_after_one_that_the_api_server_refused() {
+    let (client, counts) = counting_api_server(|_| refusal(429, "TooManyRequests", "slow down"));
+    let mut worker = dropping_worker(client, &["w".to_owned()], 100);
+    let (held, failure) = unconfirmed(&mut worker).await;
+    assert_eq!(held.len(), 100, "what was not read stays");
+    assert!(failure.contains("slow down"), "{failure}");
+    let reads = counts[0].load(Ordering::Relaxed);
+    assert!(reads <= 4, "{reads} reads of an API server that is overloaded");
+}
+
+#[tokio::test]
+async fn a_pod_that_is_too_large_to_be_read_keeps_its_own_state_and_is_named() {
+    let (client, counts) = counting_api_server(|name| match name {
+        "w-1" => list(&[
+            json!({"metadata": {"name": "w-1", "namespace": "n", "managedFields": "x".repeat(17 << 20)}}),
+        ]),
+        _ => list(&[]),
+    });
+    let mut worker = dropping_worker(client, &["w".to_owned()], 9);
+    let (held, failure) = unconfirmed(&mut worker).await;
+    assert_eq!((held, counts[0].load(Ordering::Relaxed)), (vec!["w-1".to_owned()], 9));
+    let expected = "cannot read Pod n/w-1: the answer has more than 16777216 bytes; make the object smaller";
+    assert_eq!(failure, expected);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_list_confirms_no_drop() {
+    for answer in [json!({}), json!({"kind": "Status", "status": "Success"}), json!({"items": []})] {
+        let (client, _) = counting_api_server(move |_| (200, answer.clone()));
+        let mut worker = dropping_worker(client, &["w".to_owned()], 1);
+        let (held, failure) = unconfirmed(&mut worker).await;
+        assert_eq!(held, ["w-0"]);
+        assert!(failure.starts_with("cannot read Pod n/w-0: the answer cannot be read"), "{failure}");
+    }
+}
