@@ -4,7 +4,6 @@
 use std::hint::black_box;
 
 use anyhow::{Context, Result};
-use k8s_openapi::Metadata;
 use k8s_openapi::api::core::v1::Node;
 use kube::core::{PartialObjectMeta, WatchEvent};
 use pps_core::to_text;
@@ -83,7 +82,7 @@ impl LoadedIndex {
         for number in 0..layout.workloads {
             let workload: StatefulSet = read(layout.workload(number))?;
             let fact = wire::workload_fact(&workload);
-            index.apply_workloads(&kind, Update::Apply(wire::key_of(workload.metadata()), fact));
+            index.apply_workloads(&kind, Update::Apply(wire::key_of(&workload.metadata), fact));
         }
         index.apply_workloads(&kind, Update::Done);
         index.apply_nodes(Update::Begin(self.interest.labels().revision()));
@@ -96,7 +95,7 @@ impl LoadedIndex {
         for number in 0..layout.all_pods() {
             let pod: Pod = read(layout.pod(number))?;
             let fact = wire::pod_fact(&pod, &self.interest).context("the index ignores this Pod")?;
-            index.apply_pods(Update::Apply(wire::key_of(pod.metadata()), fact));
+            index.apply_pods(Update::Apply(wire::key_of(&pod.metadata), fact));
         }
         index.apply_pods(Update::Done);
         let written = self.write();
@@ -118,7 +117,7 @@ impl LoadedIndex {
             return;
         };
         let Some(fact) = wire::pod_fact(&pod, &self.interest) else { return };
-        self.index.apply_pods(Update::Apply(wire::key_of(pod.metadata()), fact));
+        self.index.apply_pods(Update::Apply(wire::key_of(&pod.metadata), fact));
         self.write();
     }
 

@@ -22,7 +22,7 @@ use crate::facts::{NamespacedName, PendingPod, PodFact};
 #[serde(default)]
 pub struct Pod {
     #[serde(deserialize_with = "slim_metadata")]
-    metadata: ObjectMeta,
+    pub metadata: ObjectMeta,
     spec: PodSpec,
     status: PodStatus,
 }

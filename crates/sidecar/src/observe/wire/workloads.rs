@@ -25,7 +25,7 @@ use crate::facts::{NamespacedName, WorkloadFact};
 #[serde(default)]
 pub struct StatefulSet {
     #[serde(deserialize_with = "slim_metadata")]
-    metadata: ObjectMeta,
+    pub metadata: ObjectMeta,
     spec: StatefulSetSpec,
 }
 
