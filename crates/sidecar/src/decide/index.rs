@@ -316,7 +316,7 @@ impl Index {
         let claimed: Vec<NamespacedName> = owners
             .iter()
             .flatten()
-            .filter_map(|uid| self.by_target.get(self.workloads.key_of(uid)?))
+            .filter_map(|uid| self.by_target.get(self.workloads.key_of(&key.namespace, uid)?))
             .flatten()
             .cloned()
             .collect();
@@ -333,7 +333,7 @@ impl Index {
         let namespace = &workload.object.namespace;
         let pods = self
             .pods
-            .names_of(uid)
+            .names_of(namespace, uid)
             .map(|name| NamespacedName { namespace: namespace.clone(), name: name.clone() });
         let borrowed: Vec<_> = pods.filter_map(|pod| self.borrowed.remove_entry(&pod)).collect();
         for (pod, objects) in borrowed {
@@ -349,7 +349,8 @@ impl Index {
             return;
         };
         let workload = self.workloads.get(&object.workload);
-        if workload.is_some_and(|workload| workload.demand.is_met_by(self.pods.living(&workload.uid))) {
+        let living = |uid| self.pods.living(&key.namespace, uid);
+        if workload.is_some_and(|workload| workload.demand.is_met_by(living(&workload.uid))) {
             object.mark_surplus();
             self.work.statuses.insert(key.clone());
         }

@@ -129,11 +129,8 @@ impl Index {
 
     fn former_uid<'a>(&self, pps: &'a TrackedPps) -> Option<&'a str> {
         let recorded_for = pps.fact.status.target_uid.as_deref();
-        recorded_for.filter(|uid| self.workloads.key_of(uid).is_none_or(|key| *key == pps.workload))
-    }
-
-    fn governing(&self, workload: &WorkloadKey) -> Option<&NamespacedName> {
-        self.governing.get(workload)
+        let key_of = |uid: &str| self.workloads.key_of(&pps.workload.object.namespace, uid);
+        recorded_for.filter(|uid| key_of(uid).is_none_or(|key| *key == pps.workload))
     }
 
     /// Chooses again which of the objects that name a workload governs it: the one that takes
@@ -264,7 +261,7 @@ impl Index {
             return None;
         }
         let fact = self.pods.get(pod)?;
-        let workload = self.workloads.key_of(fact.owner.as_ref()?)?;
+        let workload = self.workloads.key_of(&pod.namespace, fact.owner.as_ref()?)?;
         let name = fact.pending.as_deref()?.pps.clone();
         let key = NamespacedName { namespace: pod.namespace.clone(), name };
         let pps = self.objects.get(&key)?;

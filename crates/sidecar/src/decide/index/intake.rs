@@ -60,7 +60,7 @@ impl Index {
     /// state is that of its predecessor.
     fn count_bound_pod(&mut self, key: &NamespacedName) {
         let Some(pod) = self.pods.get(key) else { return };
-        let pps = pod.owner.as_ref().and_then(|owner| self.workloads.key_of(owner));
+        let pps = pod.owner.as_ref().and_then(|owner| self.workloads.key_of(&key.namespace, owner));
         let pps = pps.and_then(|workload| self.objects.get(self.governing.get(workload)?));
         if let Some(node) = &pod.node
             && let Some(pps) = pps.filter(|pps| pps.fact.unreadable.is_none() && self.is_complete())

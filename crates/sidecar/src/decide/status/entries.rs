@@ -100,7 +100,8 @@ fn dirty_pods(view: &View<'_>) -> Vec<Arc<str>> {
         return dirty.entries().cloned().collect();
     }
     let recorded = view.pps.fact.status.pod_states.nodes().map(|(pod, _)| pod);
-    let owned = view.workload.into_iter().flat_map(|workload| view.pods.names_of(&workload.uid));
+    let namespace = &view.pps.workload.object.namespace;
+    let owned = view.workload.into_iter().flat_map(|workload| view.pods.names_of(namespace, &workload.uid));
     let pods: BTreeSet<Arc<str>> = recorded.chain(owned).cloned().collect();
     pods.into_iter().collect()
 }
@@ -213,7 +214,7 @@ fn decide_one(
         return EntryDecision::Drop(DropCause::NodeGone);
     }
     let wanted = view.living_workload().map_or(Wanted::No, |workload| {
-        let living = view.pods.living(&workload.uid);
+        let living = view.pods.living(&view.pps.workload.object.namespace, &workload.uid);
         workload.demand.wants(&view.pps.workload.object.name, name, living)
     });
     // With fewer living Pods than the workload wants.
