@@ -23,7 +23,9 @@ use pps_core::Reason;
 pub use self::decisions::StatusWrite;
 pub use self::totals::Totals;
 use super::alias::Aliases;
-use super::inventory::{CompactForm, Dirty, KindCoverage, NodeAbsences, Pods, TrackedPps, Workloads};
+use super::inventory::{
+    CompactForm, Dirty, EntryIndex, KindCoverage, NodeAbsences, Pods, TrackedPps, Workloads,
+};
 use super::notices::Notices;
 pub use super::placement::Placement;
 pub use super::status::DropCheck;
@@ -78,6 +80,8 @@ pub struct Index {
     /// The first revision whose lists show the objects as the present definition does; earlier ones may hide states. It is
     /// 0 until a list was asked for because of a definition.
     definition_revision: u64,
+    /// The objects by the names of their entries.
+    entries: EntryIndex,
     /// The objects that name each workload.
     by_target: HashMap<WorkloadKey, BTreeSet<NamespacedName>>,
     /// Which of them governs each workload.
@@ -113,6 +117,7 @@ impl Index {
             is_listing_objects: false,
             objects_revision: 0,
             definition_revision: 0,
+            entries: EntryIndex::default(),
             by_target: HashMap::new(),
             governing: HashMap::new(),
             borrowed: HashMap::new(),
@@ -357,12 +362,9 @@ impl Index {
     }
 
     fn objects_with_entry(&self, pod: &NamespacedName) -> Vec<NamespacedName> {
-        self.objects
-            .range(NamespacedName::new(pod.namespace.clone(), "")..)
-            .take_while(|(key, _)| key.namespace == pod.namespace)
-            .filter(|(_, object)| object.has_entry(&pod.name))
-            .map(|(key, _)| key.clone())
-            .collect()
+        let has_entry =
+            |key: &NamespacedName| self.objects.get(key).is_some_and(|object| object.has_entry(&pod.name));
+        self.entries.candidates(pod).filter(has_entry).collect()
     }
 
     /// Marks the entries of the Pods on a node.

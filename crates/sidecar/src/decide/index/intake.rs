@@ -323,7 +323,7 @@ impl Index {
             let object = TrackedPps::new(workload.clone(), fact);
             self.objects.insert(key.clone(), object).map(|replaced| replaced.fact)
         };
-        self.follow_named_nodes(key, replaced.as_ref());
+        self.follow_entries(key, replaced.as_ref());
         if let Some(before) = before.filter(|before| *before != workload) {
             self.unlink_target(&before, key);
             self.on_target_changed(&before);
@@ -370,7 +370,7 @@ impl Index {
 
     fn forget_object(&mut self, key: &NamespacedName) {
         if let Some(object) = self.objects.remove(key) {
-            self.follow_named_nodes(key, Some(&object.fact));
+            self.follow_entries(key, Some(&object.fact));
             self.unlink_target(&object.workload, key);
             self.on_object_changed(key, &object.workload);
         }
@@ -410,10 +410,11 @@ impl Index {
         }
     }
 
-    /// Follows the nodes that the entries of an object name now, or named before. Only after both were taken into
+    /// Follows the entries of an object, and the nodes that they name now, or named before. Only after both were taken into
     /// account, so that nothing changes for a node that is named as before.
-    fn follow_named_nodes(&mut self, key: &NamespacedName, before: Option<&PpsFact>) {
+    fn follow_entries(&mut self, key: &NamespacedName, before: Option<&PpsFact>) {
         let after = self.objects.get(key).map(|object| &object.fact);
+        self.entries.replace(key, [before, after]);
         for node in self.absences.replace(key, before, after) {
             self.follow_node(&node);
         }

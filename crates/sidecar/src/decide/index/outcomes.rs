@@ -78,6 +78,11 @@ impl Index {
     fn follow_moved_entries(&mut self, key: &NamespacedName, moved: Vec<MovedEntry>) {
         let forgets = self.objects.get(key).is_some_and(|object| forgets_nodes(&object.fact));
         for MovedEntry { pod, before, after } in moved {
+            match (&before, &after) {
+                (None, Some(_)) => self.entries.add(key, &pod),
+                (Some(_), None) => self.entries.remove(key, &pod),
+                _ => {}
+            }
             if after.is_none() {
                 let pod = NamespacedName { namespace: key.namespace.clone(), name: pod.clone() };
                 if self.pods.is_pending(&pod) {
