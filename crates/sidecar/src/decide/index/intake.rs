@@ -42,13 +42,21 @@ impl Index {
             }
             self.interner.intern_pairs(&mut fact.annotations);
         }
-        let owner = fact.owner.clone();
+        let (owner, node) = (fact.owner.clone(), fact.node.clone().filter(|_| !fact.terminating));
         let owner_before = match self.pods.apply(key, fact) {
             Put::Known => return,
             Put::New => None,
             Put::Changed(before) => {
                 if before.node.is_none() {
                     self.count_bound_pod(key);
+                } else if before.node == node
+                    && let Some(owner) = owner.as_ref().filter(|owner| before.owner.as_ref() != Some(owner))
+                {
+                    // A workload has adopted the Pod, which may be gone before the next decision.
+                    for object in self.objects_with_entry(key) {
+                        let adopted = (key.name.clone(), owner.clone());
+                        self.mark(&object, |object| object.renewals.workloads.extend([adopted]));
+                    }
                 }
                 before.owner
             }

@@ -211,9 +211,11 @@ impl TrackedPps {
         let write = self.in_flight.take()?;
         let states = &mut self.fact.status.pod_states;
         let moved = write.changes.into_iter().map(|EntryChange { pod, after, .. }| {
-            let before = match &after {
-                Some(state) => states.insert(&pod, state, interner),
-                None => states.remove(&pod),
+            let before = if let Some(state) = &after {
+                states.insert(&pod, state, interner)
+            } else {
+                self.renewals.workloads.remove(&pod);
+                states.remove(&pod)
             };
             MovedEntry { pod, before, after: after.map(|state| state.node_name.into()) }
         });

@@ -84,7 +84,7 @@ pub(super) fn decide(view: &View<'_>) -> EntryDecisions {
         decide_entry(view, pod, waits_for_former, &mut decisions);
     }
     decisions.renewal = match (view.presence(), view.living_workload()) {
-        (WorkloadPresence::Present, _) => Some(Renewal::All),
+        (WorkloadPresence::Present, Some(workload)) => Some(Renewal::All(workload.uid.clone())),
         (WorkloadPresence::Replaced, Some(workload)) => {
             Some(Renewal::Some(workload.uid.clone(), std::mem::take(&mut decisions.renewed)))
         }

@@ -312,3 +312,26 @@ fn states_without_a_workload_wait_for_the_next_one_of_the_name() {
         assert_eq!(world.status("p")["targetUID"], "uid-new");
     }
 }
+
+#[test]
+fn an_adoption_that_was_seen_is_not_forgotten_before_the_next_decision() {
+    let owned_by = |owner: Option<&str>| PodFact { owner: owner.map(Into::into), ..ready_on("node-1") };
+    // The Pod watch may be faster or slower than that of the workloads.
+    for is_pod_first in [true, false] {
+        let mut world = recorded();
+        world.pod("w-0", owned_by(None));
+        if is_pod_first {
+            world.pod("w-0", owned_by(Some("uid-new")));
+            world.settle("p");
+        }
+        world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
+        world.workload("w", "uid-new", 3, &[]);
+        // It adopts the Pod, and the Pod is created again in a moment.
+        world.pod("w-0", owned_by(Some("uid-new")));
+        for name in ["w-0", "w-1"] {
+            world.index.apply_pods(Update::Delete(key(name)));
+        }
+        world.settle("p");
+        assert_eq!(world.states("p"), ["w-0", "w-2"], "{is_pod_first}: nobody adopted w-1");
+    }
+}
