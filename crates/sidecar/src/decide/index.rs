@@ -94,7 +94,7 @@ pub struct Index {
     /// The aliases, which are no objects to record in.
     aliases: Aliases,
     reported: Notices,
-    /// How large an object can be, in bytes.
+    /// The size below which an object is kept, in bytes.
     size_limit: usize,
     compact_form: CompactForm,
     work: Work,
@@ -130,9 +130,15 @@ impl Index {
         }
     }
 
-    /// Sets how large an object can be, in bytes.
+    /// Sets the size below which an object is kept, in bytes.
     pub fn limit_object_size(&mut self, bytes: usize) {
         self.size_limit = bytes;
+    }
+
+    /// The size below which an object is kept, in bytes. A definition without the compact form is `OpenKruise`'s: there each
+    /// entry has about as many bytes of managed fields, and what the `PolicyServer` gets includes them.
+    fn object_limit(&self) -> usize {
+        if self.compact_form.is_kept == Some(false) { self.size_limit / 2 } else { self.size_limit }
     }
 
     /// Sets whether large objects get the compact form; if not, those that have it lose it.

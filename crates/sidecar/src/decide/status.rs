@@ -81,7 +81,7 @@ pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
     let fitted = match (&form, form.sizes(view, &changes)) {
         (FormDecision::Wait, _) => return None,
         (_, Some(sizes)) => FittedChanges { changes, deferred, sizes },
-        (_, None) => pps.capacity.fit(&pps.fact.status, changes, deferred),
+        (_, None) => pps.capacity.fit(&pps.fact.status, changes, deferred, size_limit),
     };
     for pod in &fitted.deferred {
         entries.missing_labels.remove(pod);

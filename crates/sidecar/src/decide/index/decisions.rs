@@ -62,7 +62,7 @@ impl Index {
         {
             return None;
         }
-        let Some(decision) = decide(&self.view(key, object), self.size_limit, now) else {
+        let Some(decision) = decide(&self.view(key, object), self.object_limit(), now) else {
             self.report_pruned(key);
             return None;
         };

@@ -47,7 +47,7 @@ impl Index {
 
     /// The API server has refused the write of this object as too large.
     pub fn on_status_too_large(&mut self, key: &NamespacedName, uid: &str) {
-        let limit = self.size_limit;
+        let limit = self.object_limit();
         if let Some(object) = self.written_object(key, uid) {
             object.on_too_large(limit);
         }

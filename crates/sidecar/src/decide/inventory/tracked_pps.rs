@@ -229,9 +229,10 @@ impl TrackedPps {
             self.dirty.mark_all();
         }
         resource_version.clone_into(&mut self.fact.resource_version);
-        // What makes the compact form larger than the plain one is only measured now.
+        // What makes the compact form larger than the plain one is only measured now. And what did not fit may fit in it.
         let compact = write.sizes.stored.saturating_sub(overlay_size(&self.fact.status));
-        if self.fact.status.form.is_compact() && compact > write.sizes.plain {
+        let is_compact = self.fact.status.form.is_compact();
+        if if is_compact { compact > write.sizes.plain } else { self.capacity.is_exceeded() } {
             self.dirty.mark_header();
         }
         let (retry, header) = self.capacity.on_written(write.sizes);

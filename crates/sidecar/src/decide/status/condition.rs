@@ -59,7 +59,7 @@ pub(super) fn capacity(
 ) -> Option<Recording> {
     if !fitted.deferred.is_empty() {
         let message = format!(
-            "{CAPACITY_ADVICE}: the API server stores no more than these {recorded} states in one object, and other Pods are not recorded"
+            "{CAPACITY_ADVICE}: the object has no capacity for more than these {recorded} states, and other Pods are not recorded"
         );
         return Some(Recording { ok: false, reason: Reason::CapacityExceeded, message });
     }

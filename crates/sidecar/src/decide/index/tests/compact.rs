@@ -684,3 +684,24 @@ fn the_compact_form_takes_no_more_writes_and_few_more_bytes() {
     assert!(compact.0 <= 50 && compact.0 <= plain.0 + 2, "{plain:?} {compact:?}");
     assert!(compact.1 <= 300_000, "{plain:?} {compact:?}");
 }
+
+#[test]
+fn no_object_is_made_larger_than_its_limit_by_its_first_states_in_the_compact_form() {
+    let mut server = Server::new(4000);
+    server.world.index.limit_object_size(40 * 1024);
+    server.ready(0..4000);
+    // As many as fit into podStates come first. Then the object moves, and more fit.
+    let mut recorded = Vec::new();
+    while let Some(write) = server.write() {
+        server.accept(&write);
+        recorded.push((write.moves_to, write.recorded));
+        let size = server.status.to_string().len();
+        assert!(size < 40 * 1024, "{size}");
+        assert!(recorded.len() > 2 || server.world.index.take_work().statuses.contains(&key("p")));
+    }
+    let [(None, plain), (Some(StoredForm::Compact), moved), .., (None, all)] = recorded[..] else {
+        panic!("{recorded:?}")
+    };
+    assert!(plain == moved && all > 2 * plain, "{recorded:?}");
+    assert_eq!(server.status["conditions"][0]["reason"], "CapacityExceeded");
+}
