@@ -41,7 +41,8 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
         plain_size + OBJECT_OVERHEAD <= size_limit
             && pps.compaction.refused_plain_size.is_none_or(|refused| plain_size < refused)
     };
-    let may_become_compact = !rules.is_off && rules.is_kept == Some(true) && !pps.compaction.is_held;
+    let can_be_compact = rules.is_kept == Some(true) && !pps.compaction.is_held;
+    let may_become_compact = can_be_compact && !rules.is_off;
     let stay = FormDecision::Stay { is_too_large: false, saves_nothing: None };
     match &status.form {
         Form::Plain => {
@@ -110,7 +111,7 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
             }
         }
         Form::Pruned(_) => {
-            if may_become_compact && (rules.suits(recorded, true) || !fits()) {
+            if can_be_compact && ((!rules.is_off && rules.suits(recorded, true)) || !fits()) {
                 let states = ChangedStates::new(&status.pod_states, changes);
                 FormDecision::ToCompact(states.texts().collect())
             } else if fits() {

@@ -1,14 +1,19 @@
 //! Objects in the compact form: when they get it, what is written in it, and the way back.
 
 mod cost;
+mod erased;
 
 use std::time::{Duration, Instant};
 
-use pps_core::packed::{Bucket, COMPACT_FROM, COMPACT_UNTIL, recorded_state};
+use pps_core::packed::{Bucket, recorded_state};
 
 use super::*;
 use crate::decide::schedule::{Batch, Candidates};
 use crate::facts::{Form, StoredForm};
+
+/// From so many states on, an object gets the compact form here, and below so many it loses it.
+const COMPACT_FROM: usize = 25;
+const COMPACT_UNTIL: usize = 12;
 
 /// Whether the managed fields of an object say that the compact form was written.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +35,7 @@ struct Server {
 impl Server {
     fn new(replicas: u64) -> Self {
         let mut world = World::new();
-        world.index.allow_compact_form(true);
+        world.index.set_compact_form_limits(COMPACT_FROM, COMPACT_UNTIL);
         world.index.set_compact_form_kept(true);
         world.workload("w", "uid-w", replicas, &[]);
         world.object("p", &spec("w"), &json!({}));
