@@ -20,7 +20,7 @@ use super::{Failure, Unconfirmed, WriteResult, Writer, bounded};
 use crate::decide::GeneratedPps;
 use crate::decide::index::{DropCheck, StatusWrite};
 use crate::facts::interest::Interest;
-use crate::facts::{NamespacedName, PodFact, WorkloadFact, WorkloadKey};
+use crate::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact, WorkloadKey};
 use crate::observe::watch::api_resource;
 use crate::observe::wire::{self, CustomWorkload, Pod, ReadPps, StatefulSet};
 
@@ -40,7 +40,8 @@ pub(crate) enum WorkloadSource {
 }
 
 impl Writer {
-    /// Writes a status. If it drops entries, they are checked first; the write is sent only if all drops are confirmed.
+    /// Writes a status. If it drops entries or replaces values, they are checked first; the write is sent only if all are
+    /// confirmed.
     pub(crate) async fn write_checked_status(
         self,
         write: StatusWrite,
@@ -80,10 +81,10 @@ impl Writer {
         } else {
             None
         };
-        let mut result = Unconfirmed::default();
+        let (mut result, interest) = (Unconfirmed::default(), check.interest());
         let mut pods = BTreeMap::new();
         let mut reads = stream::iter(check.pods())
-            .map(|key| async { (key.name.clone(), self.read_pod(key).await) })
+            .map(|key| async { (key.name.clone(), self.read_pod(key, &interest).await) })
             .buffer_unordered(READS_AT_ONCE);
         while let Some((name, pod)) = reads.next().await {
             match pod {
@@ -94,16 +95,13 @@ impl Writer {
                 }
             }
         }
-        let (mut nodes, mut unread) = (BTreeSet::new(), BTreeSet::new());
+        let (mut nodes, mut unread) = (BTreeMap::new(), BTreeSet::new());
         let mut reads = stream::iter(check.nodes())
-            .map(|node| async { (self.exists_node(&node).await, node) })
+            .map(|node| async { (self.read_node(&node, &interest).await, node) })
             .buffer_unordered(READS_AT_ONCE);
-        while let Some((exists, node)) = reads.next().await {
-            match exists {
-                Ok(true) => {
-                    nodes.insert(node);
-                }
-                Ok(false) => {}
+        while let Some((fact, node)) = reads.next().await {
+            match fact {
+                Ok(fact) => nodes.extend(fact.map(|fact| (node, fact))),
                 Err(failure) => {
                     unread.insert(node);
                     result.fail(failure);
@@ -173,16 +171,15 @@ impl Writer {
         }
     }
 
-    async fn exists_node(&self, name: &str) -> Result<bool, Failure> {
-        let api: Api<Node> = Api::all(self.client.clone());
+    async fn read_node(&self, name: &str, interest: &Interest) -> Result<Option<NodeFact>, Failure> {
         let params = ListParams::default().fields(&format!("metadata.name={name}"));
-        Ok(!bounded(api.list_metadata(&params)).await?.items.is_empty())
+        Ok(self.list_nodes(&params).await?.first().map(|node| wire::node_fact(node, interest)))
     }
 
     async fn read_pod(&self, key: NamespacedName) -> Result<Option<(Arc<str>, PodFact)>, Failure> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
         let pod = read(&api, &key).await?;
-        Ok(pod.and_then(|pod| wire::pod_fact(&pod, &Interest::default())).map(|fact| (key.name, fact)))
+        Ok(pod.and_then(|pod| wire::pod_fact(&pod, interest)).map(|fact| (key.name, fact)))
     }
 }
 

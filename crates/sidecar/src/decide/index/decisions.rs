@@ -32,9 +32,7 @@ pub struct StatusWrite {
     pub recorded: usize,
     /// The workload that it is about.
     pub workload: WorkloadKey,
-    /// Entries that it drops because their node is gone: node and Pod.
-    pub forgotten: Vec<(String, Arc<str>)>,
-    /// What has to be read and checked before it is sent, if it drops entries.
+    /// What has to be read and checked before it is sent, if it drops entries or replaces recorded values.
     pub drops: Option<DropCheck>,
     /// The form that all states of the object get with it, if it writes all of them.
     pub moves_to: Option<StoredForm>,
@@ -101,7 +99,6 @@ impl Index {
             entries: decision.write.changes.len(),
             recorded: decision.recorded,
             workload: object.workload.clone(),
-            forgotten: decision.forgotten,
             drops: decision.drops,
             moves_to: decision.moves_states.then_some(after),
             keeps_compact_form: !decision.moves_states && after == StoredForm::Compact,
@@ -118,7 +115,7 @@ impl Index {
             workload: self.workloads.get(&pps.workload),
             former_uid: self.former_uid(pps),
             coverage: self.workloads.coverage(&pps.workload.kind),
-            superseded_by: self.governing(&pps.workload).filter(|other| *other != key),
+            superseded_by: self.governing.get(&pps.workload).filter(|other| *other != key),
             pods: &self.pods,
             nodes: &self.nodes,
             new_nodes: &self.new_nodes,
@@ -230,7 +227,8 @@ impl Index {
     /// The policy looks for a PPS whether or not its workload is watched.
     pub(super) fn decide_alias(&mut self, workload: &WorkloadKey) -> generated_pps::Decision {
         let name = alias::name_for(workload);
-        let governing = self.governing(workload).and_then(|key| Some((key, &self.objects.get(key)?.fact)));
+        let governing =
+            self.governing.get(workload).and_then(|key| Some((key, &self.objects.get(key)?.fact)));
         let view = alias::View {
             name: &name,
             workload,
