@@ -155,7 +155,7 @@ impl Worker {
                 "delete Pod {}, or {advice}: it is Pending for a node that does not exist, and its controller does not re-create it by itself",
                 pod.name
             );
-            self.index.report(&eviction.workload, Reason::PodNotEvicted, message);
+            self.index.on_pod_not_evicted(eviction, message);
         }
     }
 

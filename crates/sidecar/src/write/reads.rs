@@ -176,7 +176,27 @@ impl Writer {
         Ok(self.list_nodes(&params).await?.first().map(|node| wire::node_fact(node, interest)))
     }
 
-    async fn read_pod(&self, key: NamespacedName) -> Result<Option<(Arc<str>, PodFact)>, Failure> {
+    /// Whether the API server has a node that one of these selectors selects.
+    pub(super) async fn exists_node(&self, selectors: &BTreeSet<String>) -> Result<bool, Failure> {
+        for selector in selectors {
+            let params = ListParams::default().labels(selector).limit(1);
+            if !self.list_nodes(&params).await?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn list_nodes(&self, params: &ListParams) -> Result<Vec<PartialObjectMeta<Node>>, Failure> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        Ok(bounded(api.list_metadata(params)).await?.items)
+    }
+
+    async fn read_pod(
+        &self,
+        key: NamespacedName,
+        interest: &Interest,
+    ) -> Result<Option<(Arc<str>, PodFact)>, Failure> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
         let pod = read(&api, &key).await?;
         Ok(pod.and_then(|pod| wire::pod_fact(&pod, interest)).map(|fact| (key.name, fact)))

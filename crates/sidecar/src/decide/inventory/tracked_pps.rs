@@ -1,6 +1,6 @@
 //! One PPS: the object as the API server has it, what may have to change, and the write that is on its way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_core::Spec;
@@ -33,6 +33,8 @@ pub(crate) struct TrackedPps {
     pub(crate) compaction: Compaction,
     /// What to do so that the policy finds the object, if it does not.
     pub(crate) hidden: Option<String>,
+    /// Pods that wait for a node that does not exist and are not evicted, each with its UID and with what to do.
+    pub(crate) not_evicted: BTreeMap<Arc<str>, (String, String)>,
     /// Entries whose drop the API server has not confirmed. They stay until something is heard of them, or until the
     /// next retry.
     held_drops: BTreeSet<Arc<str>>,
@@ -95,6 +97,7 @@ impl TrackedPps {
             capacity,
             compaction: Compaction::default(),
             hidden: None,
+            not_evicted: BTreeMap::new(),
             held_drops: BTreeSet::new(),
             renewals: Renewals::default(),
             in_flight: None,
