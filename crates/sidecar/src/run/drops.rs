@@ -1,5 +1,4 @@
-//! Drops: what users are told of them, and those that the API server does not confirm: these states stay, and are looked at
-//! again later.
+//! Dropped states: reports them, and keeps those for a while whose drop the API server does not confirm.
 
 use std::time::Instant;
 

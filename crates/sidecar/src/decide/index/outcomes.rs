@@ -125,7 +125,7 @@ impl Index {
         self.set_absence(node, Absence::Overdue);
     }
 
-    /// A Pod whose state was dropped with its node stays Pending: the condition of its PPS says what to do, and users are told.
+    /// A Pod whose state was dropped with its node stays Pending: the condition of its PPS and an Event say what to do.
     pub fn on_pod_not_evicted(&mut self, eviction: &PodEviction, advice: String) {
         self.report(&eviction.workload, Reason::PodNotEvicted, advice.clone());
         let pods = &self.pods;
