@@ -15,9 +15,9 @@ pub const MAX_NAME_LENGTH: usize = 253;
 pub const MAX_API_VERSION_LENGTH: usize = 317;
 /// Characters in a kind.
 pub const MAX_KIND_LENGTH: usize = 63;
-/// Entries in `podStates`. What etcd takes in one request is reached long before.
+/// Entries in `podStates`. The size below which an object is kept is reached long before.
 pub const MAX_POD_STATES: usize = 100_000;
-/// Characters in one bucket of the compact form. What etcd takes in one request is reached before.
+/// Characters in one bucket of the compact form. The size below which an object is kept is reached before.
 pub const MAX_BUCKET_LENGTH: usize = 2 * 1024 * 1024;
 /// Bytes of all names, keys and values in the states of one object in the compact form, written out.
 pub const MAX_UNPACKED_LENGTH: usize = 32 * MAX_BUCKET_LENGTH;

@@ -51,6 +51,8 @@ pub enum Reason {
     WriteRefused,
     /// The sidecar dropped states that were recorded on a node that no longer exists.
     StatesForgotten,
+    /// The sidecar dropped states of Pods that the workload no longer wants.
+    StatesDropped,
     /// The sidecar evicted a Pod that waited for a node that no longer exists, so that its controller creates it again.
     PodEvicted,
     /// A Pod waits for a node that no longer exists, and the sidecar does not evict it.
@@ -84,6 +86,7 @@ impl Reason {
             Self::InvalidAnnotation => "InvalidAnnotation",
             Self::WriteRefused => "WriteRefused",
             Self::StatesForgotten => "StatesForgotten",
+            Self::StatesDropped => "StatesDropped",
             Self::PodEvicted => "PodEvicted",
             Self::PodNotEvicted => "PodNotEvicted",
         }

@@ -1,5 +1,7 @@
 //! Which nodes a pending Pod's required affinity excludes.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Deserializer};
 
 use crate::limits::{MAX_KEPT_AFFINITY_BYTES, MAX_KEPT_AFFINITY_ITEMS};
@@ -87,6 +89,18 @@ impl RequiredAffinity {
                 })
             })
     }
+
+    /// Label selectors that together select every node which it does not [exclude](Self::exclude).
+    pub fn node_selectors(&self, keys: &[&str]) -> BTreeSet<String> {
+        let selector = |term: &Vec<(String, Vec<String>)>| {
+            let named = term.iter().filter(|(key, _)| keys.contains(&key.as_str()));
+            named
+                .map(|(key, values)| format!("{key} in ({})", values.join(",")))
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        self.terms.iter().map(selector).collect()
+    }
 }
 
 #[cfg(test)]
@@ -121,6 +135,19 @@ mod tests {
         assert!(excludes(&both, Some("b")));
         let either = json!([{"matchExpressions": [zone("a")]}, {"matchExpressions": [other]}]);
         assert!(!excludes(&either, Some("b")), "the second term does not require a zone");
+    }
+
+    #[test]
+    fn node_selectors_select_the_nodes_that_are_not_excluded() {
+        let is_in = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
+        let term = |expressions: &[Value]| json!({"matchExpressions": expressions});
+        let zone = is_in("zone", &["a", "b"]);
+        let terms = json!([
+            term(&[zone.clone(), is_in("host", &["n"])]),
+            term(&[is_in("disk", &["ssd"]), zone.clone(), is_in("host", &["n"])]),
+        ]);
+        let selectors = affinity(&terms).node_selectors(&["zone", "host"]);
+        assert_eq!(selectors, ["zone in (a,b),host in (n)".to_owned()].into());
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! The size of a PPS in the API server's storage.
 
-/// etcd's default for the largest request, in bytes. No object can be larger.
-pub const DEFAULT_LIMIT: usize = 1536 * 1024;
+/// The size below which an object is kept, in bytes. A change of an object reaches the `PolicyServer` with two copies of it,
+/// in a request of at most 2 MiB. etcd stores 1.5 MiB by default.
+pub const DEFAULT_LIMIT: usize = 1000 * 1024;
 
-/// The size of a Pod's entry in `podStates`, in bytes of JSON.
-///
-/// Managed fields do not count. With OpenKruise's schema they list every entry, but the API server stores an object
-/// without them if it would be too large with them.
+/// The size of a Pod's entry in `podStates`, in bytes of JSON, without managed fields. With OpenKruise's schema they list
+/// every entry, in about as many bytes.
 pub fn entry_size<'a>(
     pod: &str,
     node: &str,
@@ -40,9 +39,9 @@ fn text(text: &str) -> usize {
 }
 
 /// An object is nearly full from this percentage on.
-const NEARLY: usize = 75;
+const NEARLY: usize = 90;
 /// An object that is nearly full stays so until it is below this percentage.
-const NO_LONGER: usize = 70;
+const NO_LONGER: usize = 85;
 /// The percentage is reported in these steps, so that the condition does not change with every Pod.
 const STEP: usize = 5;
 
@@ -86,8 +85,9 @@ mod tests {
     #[test]
     fn reports_nearly_full_in_steps_and_with_hysteresis() {
         let at = |percent: usize, was: bool| nearly_full(percent * 10, 1000, was);
-        assert_eq!((at(74, false), at(75, false), at(79, false)), (None, Some(75), Some(75)));
-        assert_eq!((at(70, true), at(69, true)), (Some(70), None));
+        assert_eq!((at(89, false), at(90, false), at(94, false)), (None, Some(90), Some(90)));
+        assert_eq!((at(85, true), at(84, true)), (Some(85), None));
+        assert_eq!(nearly_full(900 * 1024, DEFAULT_LIMIT, false), Some(90));
         assert!(nearly_full(usize::MAX, 0, false).is_some());
     }
 }

@@ -129,8 +129,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_writes: u16,
 
-    /// Maximum size of an object in KiB, equal to etcd's --max-request-bytes. Objects above three
-    /// quarters of it get a warning. Writes are limited only after the API server has refused one.
+    /// Maximum size of an object in KiB. Objects above nine tenths of it get a warning. The PolicyServer
+    /// refuses changes of an object above 1000 KiB. Set less if etcd's --max-request-bytes is less.
     #[arg(
         long,
         value_name = "KIB",
@@ -139,8 +139,8 @@ pub struct Args {
     )]
     pub max_object_size: usize,
 
-    /// In which form the states of large objects are stored. auto: in status.packed, from about 25 Pods
-    /// on, as short text that costs the API server little. never: all states are in status.podStates,
+    /// In which form the states of large objects are stored. auto: in status.packed, from about 200 Pods
+    /// on, as short text that costs the API server little, unless OpenKruise's manager runs. never: all states are in status.podStates,
     /// and objects that have status.packed are moved back, as far as they fit. OpenKruise reads only
     /// status.podStates: use never before you return to it.
     #[arg(long, value_name = "auto|never", value_enum, default_value_t = CompactStates::Auto, env = "PPS_COMPACT_STATES")]
@@ -290,7 +290,7 @@ mod tests {
         let never = Args::parse_from(["pps-sidecar", "--compact-states=never"]);
         assert_eq!(never.compact_states, CompactStates::Never);
         assert!(Args::try_parse_from(["pps-sidecar", "--compact-states=always"]).is_err());
-        assert_eq!(args.max_object_size, 1536);
+        assert_eq!(args.max_object_size, 1000);
         assert!(Args::try_parse_from(["pps-sidecar", "--max-object-size", "15"]).is_err());
         assert!(Args::try_parse_from(["pps-sidecar", "--config-namespace", ""]).is_err());
     }

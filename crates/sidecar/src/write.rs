@@ -189,10 +189,14 @@ impl Writer {
         WriteResult::Generated(workload, generated, result)
     }
 
-    /// Evicts a Pod, unless it was replaced or has changed: it may have been bound to a node. A disruption budget does
-    /// not protect a Pod that is Pending.
+    /// Evicts a Pod, unless it was replaced or has changed: it may have been bound to a node. Before that it asks for a
+    /// node that could take the Pod and that no watch has shown. A disruption budget does not protect a Pending Pod.
     pub(crate) async fn evict(self, eviction: PodEviction) -> WriteResult {
-        let result = self.run_permitted(self.create_eviction(&eviction)).await;
+        let result = match self.exists_node(&eviction.node_selectors).await {
+            Ok(false) => self.run_permitted(self.create_eviction(&eviction)).await,
+            Ok(true) => Err(Failure::Conflict),
+            Err(failure) => Err(failure),
+        };
         WriteResult::Eviction(eviction, result)
     }
 
@@ -427,7 +431,9 @@ mod tests {
         let (writer, requests) = writer(429);
         let pod = NamespacedName::new("n", "w-0");
         let (uid, resource_version) = ("uid-1".to_owned(), "7".to_owned());
-        let result = writer.evict(PodEviction { pod, uid, resource_version, workload: workload() }).await;
+        let (pps, node_selectors) = (NamespacedName::new("n", "p"), BTreeSet::new());
+        let eviction = PodEviction { pod, uid, resource_version, workload: workload(), pps, node_selectors };
+        let result = writer.evict(eviction).await;
         // A disruption budget is in the way for now.
         assert!(matches!(result, WriteResult::Eviction(_, Err(Failure::Other { .. }))), "{result:?}");
         let requests = requests.lock().unwrap();

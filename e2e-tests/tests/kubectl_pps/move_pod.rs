@@ -161,7 +161,7 @@ async fn a_pod_moves_whose_state_is_in_the_compact_form(cluster: &Cluster) {
     let (pool, before) = pinned(cluster, "mv-compact", 2).await;
     let to = free(&pool, &before);
     // So many that the sidecar keeps the form. The others have no Pods now.
-    let states: BTreeMap<String, PodState> = (0..30)
+    let states: BTreeMap<String, PodState> = (0..100)
         .map(|ordinal| {
             let name = format!("web-{ordinal}");
             let node = homes(&before).get(&name).unwrap_or(&to).clone();
@@ -173,7 +173,7 @@ async fn a_pod_moves_whose_state_is_in_the_compact_form(cluster: &Cluster) {
     let packed = json!({"version": 1, "buckets": {Bucket::of("web-0").to_string(): write_bucket(&rows)}});
     let patch = Patch::Merge(json!({"status": {"podStates": null, "packed": packed}}));
     cluster.pps_api("mv-compact").patch_status("web", &PatchParams::default(), &patch).await.unwrap();
-    pool.wait_for_object("web", "all to be counted", TIMEOUT, |pps| pps.data["status"]["recorded"] == 30)
+    pool.wait_for_object("web", "all to be counted", TIMEOUT, |pps| pps.data["status"]["recorded"] == 100)
         .await;
 
     let moved = run(&pool, &["move", "web-0", "--to", &to, "--yes"]).await;
@@ -185,9 +185,9 @@ async fn a_pod_moves_whose_state_is_in_the_compact_form(cluster: &Cluster) {
                 && pps.data["status"].get("podStates").is_none_or(|states| states == &json!({}))
         })
         .await;
-    assert_eq!(pps.data["status"]["recorded"], 30);
+    assert_eq!(pps.data["status"]["recorded"], 100);
     let after = pool.states("web").await;
-    assert_eq!((after.len(), &after["web-0"]["nodeName"]), (30, &json!(to)));
+    assert_eq!((after.len(), &after["web-0"]["nodeName"]), (100, &json!(to)));
     assert_eq!(after["web-7"], json!(states["web-7"]));
 }
 

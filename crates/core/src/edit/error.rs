@@ -27,7 +27,7 @@ pub enum EditError {
         /// How many there would be.
         states: usize,
     },
-    /// The object would be larger than what the API server stores.
+    /// The object would be larger than [`DEFAULT_LIMIT`].
     TooLarge {
         /// The size that it would have, in bytes.
         bytes: usize,
@@ -51,7 +51,7 @@ impl fmt::Display for EditError {
             ),
             Self::TooLarge { bytes } => write!(
                 f,
-                "the object would have {} KiB, and the API server stores at most {}: record less, or split the workload",
+                "the object would have {} KiB, and is kept below {}, so that the PolicyServer accepts changes of it: record less, or split the workload",
                 bytes.div_ceil(1024),
                 DEFAULT_LIMIT / 1024
             ),

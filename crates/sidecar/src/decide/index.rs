@@ -23,7 +23,9 @@ use pps_core::Reason;
 pub use self::decisions::StatusWrite;
 pub use self::totals::Totals;
 use super::alias::Aliases;
-use super::inventory::{CompactForm, Dirty, KindCoverage, NodeAbsences, Pods, TrackedPps, Workloads};
+use super::inventory::{
+    CompactForm, Dirty, EntryIndex, KindCoverage, NodeAbsences, Pods, TrackedPps, Workloads,
+};
 use super::notices::Notices;
 pub use super::placement::Placement;
 pub use super::status::DropCheck;
@@ -78,6 +80,8 @@ pub struct Index {
     /// The first revision whose lists show the objects as the present definition does; earlier ones may hide states. It is
     /// 0 until a list was asked for because of a definition.
     definition_revision: u64,
+    /// The objects by the names of their entries.
+    entries: EntryIndex,
     /// The objects that name each workload.
     by_target: HashMap<WorkloadKey, BTreeSet<NamespacedName>>,
     /// Which of them governs each workload.
@@ -90,7 +94,7 @@ pub struct Index {
     /// The aliases, which are no objects to record in.
     aliases: Aliases,
     reported: Notices,
-    /// How large an object can be, in bytes.
+    /// The size below which an object is kept, in bytes.
     size_limit: usize,
     compact_form: CompactForm,
     work: Work,
@@ -113,6 +117,7 @@ impl Index {
             is_listing_objects: false,
             objects_revision: 0,
             definition_revision: 0,
+            entries: EntryIndex::default(),
             by_target: HashMap::new(),
             governing: HashMap::new(),
             borrowed: HashMap::new(),
@@ -125,9 +130,15 @@ impl Index {
         }
     }
 
-    /// Sets how large an object can be, in bytes.
+    /// Sets the size below which an object is kept, in bytes.
     pub fn limit_object_size(&mut self, bytes: usize) {
         self.size_limit = bytes;
+    }
+
+    /// The size below which an object is kept, in bytes. A definition without the compact form is `OpenKruise`'s: there each
+    /// entry has about as many bytes of managed fields, and what the `PolicyServer` gets includes them.
+    fn object_limit(&self) -> usize {
+        if self.compact_form.is_kept == Some(false) { self.size_limit / 2 } else { self.size_limit }
     }
 
     /// Sets whether large objects get the compact form; if not, those that have it lose it.
@@ -316,7 +327,7 @@ impl Index {
         let claimed: Vec<NamespacedName> = owners
             .iter()
             .flatten()
-            .filter_map(|uid| self.by_target.get(self.workloads.key_of(uid)?))
+            .filter_map(|uid| self.by_target.get(self.workloads.key_of(&key.namespace, uid)?))
             .flatten()
             .cloned()
             .collect();
@@ -333,7 +344,7 @@ impl Index {
         let namespace = &workload.object.namespace;
         let pods = self
             .pods
-            .names_of(uid)
+            .names_of(namespace, uid)
             .map(|name| NamespacedName { namespace: namespace.clone(), name: name.clone() });
         let borrowed: Vec<_> = pods.filter_map(|pod| self.borrowed.remove_entry(&pod)).collect();
         for (pod, objects) in borrowed {
@@ -349,19 +360,17 @@ impl Index {
             return;
         };
         let workload = self.workloads.get(&object.workload);
-        if workload.is_some_and(|workload| workload.demand.is_met_by(self.pods.living(&workload.uid))) {
+        let living = |uid| self.pods.living(&key.namespace, uid);
+        if workload.is_some_and(|workload| workload.demand.is_met_by(living(&workload.uid))) {
             object.mark_surplus();
             self.work.statuses.insert(key.clone());
         }
     }
 
     fn objects_with_entry(&self, pod: &NamespacedName) -> Vec<NamespacedName> {
-        self.objects
-            .range(NamespacedName::new(pod.namespace.clone(), "")..)
-            .take_while(|(key, _)| key.namespace == pod.namespace)
-            .filter(|(_, object)| object.has_entry(&pod.name))
-            .map(|(key, _)| key.clone())
-            .collect()
+        let has_entry =
+            |key: &NamespacedName| self.objects.get(key).is_some_and(|object| object.has_entry(&pod.name));
+        self.entries.candidates(pod).filter(has_entry).collect()
     }
 
     /// Marks the entries of the Pods on a node.

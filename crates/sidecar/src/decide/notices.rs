@@ -18,13 +18,13 @@ pub(crate) struct Notices {
 impl Notices {
     /// Notes a notice. Returns whether it is news.
     pub(crate) fn is_news(&mut self, workload: &WorkloadKey, reason: Reason, message: &str) -> bool {
+        // What is done again is news again.
+        if is_deed(reason) {
+            return true;
+        }
         let reported = self.by_workload.entry(workload.clone()).or_default();
         if reported.iter().any(|(known, text)| *known == reason && text == message) {
             return false;
-        }
-        if is_deed(reason) {
-            // The object was made or deleted since, so the opposite may happen again.
-            reported.retain(|(known, _)| !is_deed(*known));
         }
         if reported.len() == REMEMBERED {
             reported.pop_front();
@@ -46,7 +46,8 @@ impl Notices {
 
 /// Whether the sidecar says what it did, not what is wrong.
 fn is_deed(reason: Reason) -> bool {
-    matches!(reason, Reason::Generated | Reason::Deleted | Reason::PodEvicted | Reason::StatesForgotten)
+    use Reason::{Deleted, Generated, PodEvicted, StatesDropped, StatesForgotten};
+    matches!(reason, Generated | Deleted | PodEvicted | StatesDropped | StatesForgotten)
 }
 
 #[cfg(test)]
@@ -65,10 +66,10 @@ mod tests {
             assert!(!report(Reason::InvalidAnnotation, "a"));
             assert!(!report(Reason::InvalidAnnotation, "b"));
         }
-        assert!(report(Reason::Generated, "made"));
-        assert!(!report(Reason::Generated, "made"));
-        assert!(report(Reason::Deleted, "deleted"));
-        assert!(report(Reason::Generated, "made"), "something happened in between");
+        for _ in 0..2 {
+            assert!(report(Reason::Generated, "made"));
+            assert!(report(Reason::StatesDropped, "scaled down again"));
+        }
         assert!(!report(Reason::InvalidAnnotation, "a"), "still known");
         for number in 0..100 {
             report(Reason::NameConflict, &number.to_string());

@@ -1,5 +1,6 @@
 //! The decision whether a Pending Pod is deleted, so that its controller creates it without the old affinity.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::inventory::{TrackedPps, forgets_nodes};
@@ -17,6 +18,10 @@ pub struct PodEviction {
     pub resource_version: String,
     /// Its workload.
     pub workload: WorkloadKey,
+    /// The PPS that had its state.
+    pub pps: NamespacedName,
+    /// Label selectors of the nodes that could take it: the API server must not have such a node.
+    pub node_selectors: BTreeSet<String>,
 }
 
 /// A Pending Pod with the policy's annotation, its workload, and the PPS that the annotation names.
@@ -48,5 +53,7 @@ pub(crate) fn decide(view: &View<'_>) -> Option<PodEviction> {
         uid: pending.uid.clone(),
         resource_version: pending.resource_version.clone(),
         workload: view.workload.clone(),
+        pps: NamespacedName { name: pending.pps.clone(), ..view.key.clone() },
+        node_selectors: pending.required_affinity.node_selectors(&keys),
     })
 }

@@ -38,9 +38,7 @@ pub(crate) struct Decision {
     pub(crate) surplus: BTreeSet<Arc<str>>,
     /// Pods whose states wait for room.
     pub(crate) deferred: BTreeSet<Arc<str>>,
-    /// Node and Pod of entries that are dropped because their node is gone.
-    pub(crate) forgotten: Vec<(String, Arc<str>)>,
-    /// What has to be read before the write is sent, if it drops entries, or lets them name another node.
+    /// What has to be read before the write is sent, if it drops entries or replaces recorded values.
     pub(crate) drops: Option<DropCheck>,
     /// Entries that are decided again after the write.
     pub(crate) postponed: Vec<Arc<str>>,
@@ -81,7 +79,7 @@ pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
     let fitted = match (&form, form.sizes(view, &changes)) {
         (FormDecision::Wait, _) => return None,
         (_, Some(sizes)) => FittedChanges { changes, deferred, sizes },
-        (_, None) => pps.capacity.fit(&pps.fact.status, changes, deferred),
+        (_, None) => pps.capacity.fit(&pps.fact.status, changes, deferred, size_limit),
     };
     for pod in &fitted.deferred {
         entries.missing_labels.remove(pod);
@@ -107,8 +105,7 @@ pub(crate) fn decide(view: &View<'_>, size_limit: usize, now: &str) -> Option<De
         missing_labels: entries.missing_labels,
         surplus: entries.surplus,
         deferred: fitted.deferred,
-        forgotten: entries.forgotten,
-        drops: DropCheck::new(view, entries.drops, entries.moves),
+        drops: DropCheck::new(view, entries.drops, entries.replaced),
         unconfirmed_nodes: entries.unconfirmed_nodes,
         borrowed: entries.borrowed,
         awaited_labels: entries.awaited_labels,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pps_core::packed::{Damaged, check_version};
 use pps_core::pps::{Condition, Packed, null_as_default};
+use pps_core::status::RECORDING;
 use serde::Deserialize;
 
 use super::states::States;
@@ -38,8 +39,8 @@ pub enum Form {
     /// They are in `packed`, except those that another writer has put into `podStates`, where they take precedence: of
     /// these Pods.
     Compact(BTreeSet<Arc<str>>),
-    /// The object had the compact form, and the API server no longer shows it: the definition prunes it. Only the states of
-    /// these Pods are in `podStates`, and the others nowhere but in memory.
+    /// The object had the compact form, and the API server no longer shows it: the definition prunes it, or a client that does
+    /// not know it has erased it. Only the states of these Pods are in `podStates`, and the others nowhere but in memory.
     Pruned(BTreeSet<Arc<str>>),
 }
 
@@ -108,7 +109,7 @@ impl PpsStatus {
 
     /// Takes over the states that were known before, if the API server hides them: the object had the compact form, no
     /// client has removed it, and it is not shown. Only where the definition `shows_packed` can a client be seen to remove
-    /// it.
+    /// it. A client that does not know the form removes it with everything else that it does not know.
     pub(crate) fn restore(&mut self, known: &Self, shows_packed: bool) {
         if self.form != Form::Plain {
             return;
@@ -116,7 +117,9 @@ impl PpsStatus {
         let is_hidden = match (&known.form, self.packed_claim) {
             // They are nowhere else.
             (Form::Pruned(_), _) => true,
-            (Form::Compact(_), claim) => claim == PackedClaim::Yes || !shows_packed,
+            (Form::Compact(_), claim) => {
+                claim == PackedClaim::Yes || !shows_packed || self.lacks_own_fields()
+            }
             (Form::Plain, PackedClaim::Yes) => known.packed_claim != PackedClaim::Yes,
             (Form::Plain, _) => false,
         };
@@ -126,7 +129,15 @@ impl PpsStatus {
         let shown = self.pod_states.nodes().map(|(pod, _)| pod.clone()).collect();
         if self.pod_states.add_missing(&known.pod_states) {
             self.form = Form::Pruned(shown);
+            self.target_uid = self.target_uid.take().or_else(|| known.target_uid.clone());
         }
+    }
+
+    /// Whether all fields are missing that only this product's clients write, as after a full update by another client.
+    fn lacks_own_fields(&self) -> bool {
+        self.target_uid.is_none()
+            && self.recorded.is_none()
+            && self.conditions.iter().all(|condition| condition.type_ != RECORDING)
     }
 }
 

@@ -63,6 +63,11 @@ impl Manager {
         (self.is_running.replace(is_running) != Some(is_running)).then_some(is_running)
     }
 
+    /// Whether it is known if the manager runs.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_running.is_some()
+    }
+
     /// The Event for users. It is published on the Lease, the only object of OpenKruise known here.
     pub(crate) fn notice(&self, namespace: &str) -> Option<Notice> {
         let subject = Subject {

@@ -5,6 +5,7 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use super::worker::Worker;
+use crate::args::CompactStates;
 use crate::observe::openkruise::{LeaseCheck, Manager, check_lease};
 use crate::telemetry::metrics::Metrics;
 
@@ -39,6 +40,8 @@ impl Worker {
     pub(super) fn on_manager_checked(&mut self, check: LeaseCheck, namespace: &str) {
         let Some(is_running) = self.manager.apply(check) else { return };
         self.metrics.set_conflicting_recorder(is_running);
+        self.index.allow_compact_form(self.compact_states == CompactStates::Auto && !is_running);
+        self.follow_discovery();
         if !is_running {
             info!("OpenKruise's manager does not run");
             return;

@@ -65,7 +65,8 @@ impl Worker {
                 WatchAction::RelistObjects => self.index.on_definition_changed(),
             }
         }
-        if let Some(is_kept) = self.discovery.keeps_packed() {
+        // Beside OpenKruise's manager no object gets the compact form.
+        if let Some(is_kept) = self.discovery.keeps_packed().filter(|_| self.manager.is_known()) {
             self.index.set_compact_form_kept(is_kept);
         }
         if self.discovery.is_known() {

@@ -9,14 +9,11 @@ use tracing::{debug, info, warn};
 
 use super::worker::Worker;
 use crate::decide::PodEviction;
-use crate::decide::index::StatusWrite;
+use crate::decide::index::DropCheck;
 use crate::decide::schedule::Candidates;
 use crate::facts::NamespacedName;
 use crate::telemetry::metrics::{LookupOutcome, WriteOutcome, WrittenResource};
 use crate::write::{Failure, NodeLookup};
-
-/// How many states an Event lists.
-const MAX_LISTED: usize = 5;
 
 /// How many Pods are compared with all nodes in one turn: each node event has all Pods examined that wait, and the Lease
 /// is not renewed meanwhile.
@@ -107,32 +104,16 @@ impl Worker {
         }
     }
 
-    /// Reports the states that a status write has dropped because their node does not exist.
-    pub(super) fn report_forgotten_states(&mut self, write: &StatusWrite) {
-        if write.forgotten.is_empty() {
-            return;
-        }
-        self.metrics.count_forgotten_states(write.forgotten.len());
+    /// Lets the Pods be evicted whose states a status write has dropped because their node does not exist.
+    pub(super) fn follow_forgotten_states(&mut self, check: &DropCheck) {
         let now = Instant::now();
-        for (node, pod) in &write.forgotten {
-            let key = NamespacedName { namespace: write.key.namespace.clone(), name: pod.clone() };
+        for (node, pod) in check.forgotten() {
+            let key = NamespacedName { name: pod.clone(), ..check.workload.object.clone() };
             if let Some(uid) = self.index.pending_uid(&key) {
                 self.unschedulable.skip_grace_period(&key, uid, now);
             }
-            info!(object = %write.key, %node, %pod, "dropped a state whose node does not exist");
+            info!(workload = %check.workload, %node, %pod, "dropped a state whose node does not exist");
         }
-        let mut states: Vec<String> =
-            write.forgotten.iter().map(|(node, pod)| format!("{pod} on {node}")).collect();
-        let more = states.len().saturating_sub(MAX_LISTED);
-        states.truncate(MAX_LISTED);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let message = format!(
-            "dropped the states of {}{more} from PersistentPodState {}: the node has not existed for {} s",
-            states.join(", "),
-            write.key.name,
-            self.missing_nodes.period().as_secs()
-        );
-        self.index.report(&write.workload, Reason::StatesForgotten, message);
     }
 
     /// Evicts a Pod that waits for a node that does not exist, if it has done so for the grace period.
@@ -174,7 +155,7 @@ impl Worker {
                 "delete Pod {}, or {advice}: it is Pending for a node that does not exist, and its controller does not re-create it by itself",
                 pod.name
             );
-            self.index.report(&eviction.workload, Reason::PodNotEvicted, message);
+            self.index.on_pod_not_evicted(eviction, message);
         }
     }
 

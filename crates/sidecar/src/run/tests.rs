@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
 use pps_core::Reason;
+use pps_core::kinds::Definition;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tower::service_fn;
@@ -377,7 +378,8 @@ fn waiting_pod() -> PodFact {
 
 #[tokio::test]
 async fn evicts_no_pod_while_a_watch_does_not_work() {
-    let (client, requests) = api_server(|_| (201, json!({"kind": "Status", "status": "Success"})));
+    let evicted = |_: &Value| (201, json!({"kind": "Status", "status": "Success"}));
+    let (client, requests) = api_server_with_reads(|_| list(&[]), evicted);
     let mut worker = forgetful_worker(client);
     let pod = NamespacedName::new("n", "w-0");
     worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
@@ -395,6 +397,127 @@ async fn evicts_no_pod_while_a_watch_does_not_work() {
     worker.evict(&pod, false, now);
     worker.in_flight.join_next().await.unwrap().unwrap();
     assert_eq!(requests.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn evicts_no_pod_that_a_node_could_take_which_no_watch_has_shown() {
+    let node = json!({"metadata": {"name": "node-2", "labels": {"zone": "gone"}}});
+    for (nodes, evictions) in [(vec![node], 0), (vec![], 1)] {
+        let read = move |path: &str| {
+            assert!(path.contains("/nodes?") && path.contains("zone+in+%28gone%29"), "{path}");
+            list(&nodes)
+        };
+        let (client, requests) =
+            api_server_with_reads(read, |_| (201, json!({"kind": "Status", "status": "Success"})));
+        let mut worker = forgetful_worker(client);
+        let pod = NamespacedName::new("n", "w-0");
+        worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
+        worker.evicts_pending_pods = true;
+        worker.health.mark_synced();
+        let now = Instant::now();
+        worker.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
+        worker.evict(&pod, false, now);
+        let done = worker.in_flight.join_next().await.unwrap().unwrap();
+        worker.on_write_done(done);
+        assert_eq!(requests.lock().unwrap().len(), evictions);
+        assert_eq!(worker.evictions.len(), 1 - evictions, "it is tried again");
+    }
+}
+
+#[tokio::test]
+async fn the_condition_says_what_is_missing_when_a_pod_is_not_evicted() {
+    let (client, _) = api_server(|_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+    let mut worker = forgetful_worker(client);
+    let (pod, pps) = (NamespacedName::new("n", "w-0"), NamespacedName::new("n", "w"));
+    worker.apply(Observation::Pods(Update::Apply(pod.clone(), waiting_pod())));
+    let now = Instant::now();
+    worker.unschedulable.skip_grace_period(&pod, "uid-w-0", now);
+    worker.evict(&pod, false, now);
+    let condition = |worker: &mut Worker| {
+        let write = worker.index.status_write(&pps, "2026-01-01T00:00:00Z").unwrap();
+        worker.index.on_status_written(&pps, "uid-1", "8");
+        write.patch["status"]["conditions"][0].clone()
+    };
+    assert!(worker.index.take_work().statuses.contains(&pps));
+    let stays = condition(&mut worker);
+    assert_eq!((&stays["status"], &stays["reason"]), (&json!("False"), &json!("PodNotEvicted")));
+    let message = stays["message"].as_str().unwrap();
+    assert!(message.contains("delete Pod w-0") && message.contains("--evict-pending-pods"), "{message}");
+
+    // Somebody deletes the Pod.
+    worker.apply(Observation::Pods(Update::Delete(pod)));
+    assert_eq!(condition(&mut worker)["reason"], "WaitingForPods");
+}
+
+#[tokio::test]
+async fn a_workload_that_is_scaled_down_gets_an_event_that_names_the_policy_which_keeps_states() {
+    let read = |path: &str| {
+        if path.contains("statefulsets") { list(&[plain_workload()]) } else { list(&[]) }
+    };
+    let (client, _) = api_server_with_reads(read, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+    for round in 0..2 {
+        let mut worker = worker(client.clone(), [pps_with_states()]);
+        report_plain_workload(&mut worker);
+        worker.write_status(&NamespacedName::new("n", "w"), false);
+        worker.index.take_work();
+        let done = worker.in_flight.join_next().await.unwrap().unwrap();
+        worker.on_write_done(done);
+        let notices = worker.index.take_work().notices;
+        let [notice] = &notices[..] else { panic!("{round}: {notices:?}") };
+        assert_eq!((notice.reason.as_str(), &*notice.subject.kind), ("StatesDropped", "StatefulSet"));
+        let said = &notice.message;
+        assert!(said.contains("w-1, w-2") && said.contains("WhenDeleted") && !said.contains("w-0"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_gets_the_compact_form_beside_openkruises_manager() {
+    use crate::facts::StoredForm::{Compact, Plain};
+    use crate::observe::openkruise::{HeldLease, LeaseCheck};
+    let held = |renewal: &str| LeaseCheck::Held(HeldLease { uid: "1".into(), renewal: renewal.into() });
+    let states: serde_json::Map<String, Value> =
+        (0..300).map(|pod| (format!("w-{pod}"), json!({"nodeName": "node-1"}))).collect();
+    let object = json!({
+        "metadata": {"name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "6", "generation": 1},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
+            "persistentPodStateRetentionPolicy": "Retain"},
+        "status": {"podStates": states},
+    });
+    let own = Definition {
+        group: "apps.kruise.io".into(),
+        kind: "PersistentPodState".into(),
+        plural: "persistentpodstates".into(),
+        namespaced: true,
+        established: true,
+        terminating: false,
+        versions: Vec::new(),
+        generation: 1,
+        keeps_packed: true,
+    };
+    let key = NamespacedName::new("n", "w");
+    let (client, _) = api_server(|_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+    let moves_to = |checks: &[LeaseCheck]| {
+        let fact = wire::object_fact(serde_json::from_value(object.clone()).unwrap());
+        let update = Update::Apply(key.clone(), Box::new(fact));
+        let mut worker = worker(client.clone(), [Observation::PersistentPodStates(update)]);
+        for update in [Update::Begin(0), Update::Apply("own".into(), own.clone()), Update::Done] {
+            worker.apply(Observation::Definitions(update));
+        }
+        for check in checks {
+            worker.on_manager_checked(check.clone(), "kruise-system");
+        }
+        let before = worker.index.status_write(&key, "2026-01-01T00:00:00Z").unwrap().moves_to;
+        worker.index.on_status_written(&key, "uid-1", "8");
+        // The manager runs from now on.
+        worker.on_manager_checked(held("y"), "kruise-system");
+        worker.on_manager_checked(held("z"), "kruise-system");
+        let after = worker.index.status_write(&key, "2026-01-01T00:00:00Z").and_then(|write| write.moves_to);
+        (before, after)
+    };
+    assert_eq!(moves_to(&[]), (None, None), "nobody knows whether the manager runs");
+    assert_eq!(moves_to(&[held("a"), held("b")]), (None, None));
+    assert_eq!(moves_to(&[LeaseCheck::NotHeld]), (Some(Compact), Some(Plain)));
 }
 
 /// Nine conflicts in a row with this object.

@@ -77,6 +77,7 @@ pub(super) struct Worker {
     pub(super) retry_oversized_at: Instant,
     pub(super) retry_drops_at: Instant,
     pub(super) manager: Manager,
+    pub(super) compact_states: CompactStates,
     pub(super) health: Health,
     pub(super) metrics: Arc<Metrics>,
 }
@@ -126,6 +127,7 @@ impl Worker {
             retry_oversized_at: Instant::now() + OVERSIZED_RETRY_INTERVAL,
             retry_drops_at: Instant::now() + DROP_RETRY_INTERVAL,
             manager: Manager::default(),
+            compact_states: args.compact_states,
             health,
             metrics,
         }

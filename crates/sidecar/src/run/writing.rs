@@ -10,7 +10,7 @@ use super::worker::Worker;
 use crate::decide::GeneratedPps;
 use crate::decide::index::StatusWrite;
 use crate::facts::{NamespacedName, StoredForm, WorkloadKey};
-use crate::telemetry::metrics::{DropCheckOutcome, WriteOutcome, WrittenResource};
+use crate::telemetry::metrics::{WriteOutcome, WrittenResource};
 use crate::write::{ApplyResult, Failure, WriteResult};
 
 /// After how many refusals to create an object it counts as one that cannot be read: after some seconds, in which a watch
@@ -101,10 +101,7 @@ impl Worker {
         self.status_writes.written(&write.key, write.cost, Instant::now());
         self.conflicts.forget(&write.key);
         self.index.on_status_written(&write.key, &write.uid, resource_version);
-        if write.drops.is_some() {
-            self.metrics.count_drop_check(DropCheckOutcome::Confirmed);
-        }
-        self.report_forgotten_states(write);
+        self.report_dropped_states(write);
     }
 
     /// The API server does not store the compact form: the states are written into podStates.

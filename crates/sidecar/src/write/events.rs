@@ -76,7 +76,7 @@ impl Publisher {
 }
 
 fn is_normal(reason: Reason) -> bool {
-    matches!(reason, Reason::Generated | Reason::Deleted | Reason::PodEvicted)
+    matches!(reason, Reason::Generated | Reason::Deleted | Reason::StatesDropped | Reason::PodEvicted)
 }
 
 /// What the sidecar was doing.
@@ -90,7 +90,9 @@ fn action_of(reason: Reason) -> &'static str {
         | Reason::ConflictingRecorder
         | Reason::UnreadableObject
         | Reason::WriteConflicts => "Record",
-        Reason::StatesForgotten | Reason::PodEvicted | Reason::PodNotEvicted => "Forget",
+        Reason::StatesForgotten | Reason::StatesDropped | Reason::PodEvicted | Reason::PodNotEvicted => {
+            "Forget"
+        }
         _ => "Generate",
     }
 }

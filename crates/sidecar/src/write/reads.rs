@@ -49,7 +49,8 @@ pub(crate) enum WorkloadSource {
 }
 
 impl Writer {
-    /// Writes a status. If it drops entries, they are checked first; the write is sent only if all drops are confirmed.
+    /// Writes a status. If it drops entries or replaces values, they are checked first; the write is sent only if all are
+    /// confirmed.
     pub(crate) async fn write_checked_status(
         self,
         write: StatusWrite,
@@ -89,7 +90,7 @@ impl Writer {
         } else {
             None
         };
-        let (mut result, interest) = (Unconfirmed::default(), Interest::default());
+        let (mut result, interest) = (Unconfirmed::default(), check.interest());
         let reads = check.pods().map(|key| (key.name.clone(), self.read_pod(key, &interest)));
         let (pods, unread) = result.gather(reads).await;
         result.held.extend(unread);
@@ -108,7 +109,7 @@ impl Writer {
             };
             result.held.extend(check.refuted_by_count(living));
         }
-        result.held.extend(check.refuted(workload.as_ref(), &pods, &nodes.into_keys().collect()));
+        result.held.extend(check.refuted(workload.as_ref(), &pods, &nodes));
         result
     }
 
@@ -170,12 +171,32 @@ impl Writer {
     }
 
     async fn read_node(&self, name: Arc<str>, interest: &Interest) -> Result<Option<NodeFact>, Failure> {
-        let source = Source::new::<Node>(self.client.clone(), &(), None, 1).only_metadata().prefer_protobuf();
         let read = in_either(
             |text| wire::read_node(text, interest),
             |message| wire::read_node_message(message, interest),
         );
-        self.read("Node", source, &name, &name, read).await
+        self.read("Node", self.nodes(), &name, &name, read).await
+    }
+
+    /// Whether the API server has a node that one of these label selectors selects.
+    pub(super) async fn exists_node(&self, selectors: &BTreeSet<String>) -> Result<bool, Failure> {
+        for selector in selectors {
+            let found = async {
+                let (message, _turn) = self.page(&self.nodes().selected(selector), None, 1).await?;
+                let page = Page::read(message.as_encoded())?;
+                Ok::<_, WatchError>(page.items().next().is_some() || page.continue_token().is_some())
+            };
+            let found = found.await;
+            if found.map_err(|error| Failure::of_read(&format_args!("the nodes with {selector}"), &error))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The metadata of nodes.
+    fn nodes(&self) -> Source {
+        Source::new::<Node>(self.client.clone(), &(), None, 1).only_metadata().prefer_protobuf()
     }
 
     async fn read_pod(&self, key: NamespacedName, interest: &Interest) -> Result<Option<PodFact>, Failure> {

@@ -172,6 +172,21 @@ fn lacks_topology_key(options: SpecOptions, state: &PodState) -> bool {
         .any(|(key, is_named)| *is_named && !state.node_topology_labels.contains_key(*key))
 }
 
+/// Whether something that is recorded gives way to another value. What the spec no longer names does not count.
+fn replaces_values(options: SpecOptions, before: &PodState, after: &PodState) -> bool {
+    let is_other = |key: &str, is_named: bool| {
+        let value = |state: &PodState| {
+            state.node_topology_labels.get(key).or_else(|| state.annotations.get(key)).cloned()
+        };
+        is_named && value(before).is_some() && value(before) != value(after)
+    };
+    before.node_name != after.node_name
+        || is_other("zone", options.zone)
+        || is_other("host", options.host)
+        || is_other("ip", options.ip)
+        || is_other("net", options.net)
+}
+
 /// Whether an entry stays that no running Pod backs.
 fn should_keep(
     retention: RetentionPolicy,
@@ -243,13 +258,13 @@ pub(crate) fn expected_status(
     let owned = owned.map(|(name, _)| (*name).to_owned());
     let names: BTreeSet<String> = base.pod_states.keys().cloned().chain(owned).collect();
     let mut renewed = snapshot.renewed.get(&object.uid).cloned().unwrap_or_default();
-    if !is_replaced {
-        renewed = Renewed { is_complete: true, ..Renewed::default() };
-    } else if renewed.workload.as_ref() != present.map(|present| &present.uid) {
-        renewed.workload = present.map(|present| present.uid.clone());
-        renewed.pods.clear();
+    if let Some(present) = present.filter(|_| !is_replaced) {
+        renewed.is_complete = true;
+        renewed.pods.retain(|_, uid| *uid != present.uid);
     }
     let renewed_before = renewed.pods.clone();
+    let is_renewed =
+        |pod: &String| present.is_some_and(|present| renewed_before.get(pod) == Some(&present.uid));
     // The Pods of a workload that exists belong to nothing but that workload.
     let exists_elsewhere = |uid: &String| {
         let others = snapshot.kinds.keys().filter(|number| **number != object.target);
@@ -269,11 +284,12 @@ pub(crate) fn expected_status(
             pod.filter(|pod| present.is_some() && holder == NameHolder::Owned && pod.ready && !pod.exempt);
         if let Some(pod) = runs.filter(|pod| pod.node.is_some()) {
             let current = running_state(snapshot, options, pod, before);
-            let moves = |state: &PodState| before.is_some_and(|before| before.node_name != state.node_name);
-            let is_held_move = is_held && current.as_ref().is_some_and(moves);
-            let current = current.filter(|_| !is_held_move);
-            if is_replaced && current.is_some() {
-                renewed.pods.insert(pod_name.clone());
+            let replaces =
+                |state: &PodState| before.is_some_and(|before| replaces_values(options, before, state));
+            let is_held_change = is_held && current.as_ref().is_some_and(replaces);
+            let current = current.filter(|_| !is_held_change);
+            if let Some(present) = present.filter(|_| is_replaced && current.is_some()) {
+                renewed.pods.insert(pod_name.clone(), present.uid.clone());
             }
             must_report_keys |= current.as_ref().is_some_and(|state| lacks_topology_key(options, state));
             // The labels of an unknown Node are unknown too, so the entry stays.
@@ -295,7 +311,7 @@ pub(crate) fn expected_status(
         let is_awaited = workload.is_none() && base.target_uid.is_none();
         // A process that has not seen all that was recorded keeps what may be the living workload's.
         let may_be_renewed = !renewed.is_complete && has_former && is_wanted;
-        let is_former = is_replaced && !renewed_before.contains(&pod_name) && !may_be_renewed;
+        let is_former = is_replaced && !is_renewed(&pod_name) && !may_be_renewed;
         let stays =
             is_awaited || should_keep(options.retention, present.is_none(), is_former, is_wanted, holder);
         waits_for_former |= is_replaced

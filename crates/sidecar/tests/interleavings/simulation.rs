@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pps_core::pps::PodState;
 use pps_core::status::RECORDING;
 use pps_sidecar::decide::index::{Index, StatusWrite};
 use pps_sidecar::facts::interest::Interest;
@@ -14,8 +13,10 @@ use super::cluster::{
     Cluster, NAMED_NODES, Name, Node, PPS_OBJECTS, PatchResponse, Pod, Pps, WORKLOADS, Workload,
 };
 use super::model::{ExpectedStatus, HEALTHY, expected_status};
-use super::snapshot::{NodeAbsence, Snapshot, WatchCache, WatchQueue, group_kind, pod_fact, workload_fact};
-use super::states::{changed_states, parse_status};
+use super::snapshot::{
+    NodeAbsence, Snapshot, WatchCache, WatchQueue, group_kind, node_fact, pod_fact, workload_fact,
+};
+use super::states::{changed_states, parse_status, patched};
 
 #[path = "generation.rs"]
 mod generation;
@@ -252,17 +253,11 @@ impl Simulation {
         if is_pending || !is_interest_met || !is_listed {
             return None;
         }
-        // An entry whose drop was not confirmed may stay, or its drop may be tried again.
+        // An entry whose drop or change was not confirmed may stay, or it may be tried again.
         let object = snapshot.pps.objects.get(name);
-        let changed = object.zip(write).map(|(object, write)| {
-            let before = parse_status(&object.status).pod_states;
-            (changed_states(&object.status, &write.patch["status"]), before)
-        });
-        let is_tried = |pod: &String| {
-            let Some((changed, before)) = &changed else { return false };
-            let node = |state: Option<&PodState>| state.map(|state| state.node_name.clone());
-            changed.get(pod).is_some_and(|after| node(after.as_ref()) != node(before.get(pod)))
-        };
+        let changed = object.zip(write);
+        let changed = changed.map(|(object, write)| changed_states(&object.status, &write.patch["status"]));
+        let is_tried = |pod: &String| changed.as_ref().is_some_and(|changed| changed.contains_key(pod));
         let held = snapshot.held.iter().filter(|(pps, pod)| *pps == name && !is_tried(pod));
         expected_status(snapshot, name, &held.map(|(_, pod)| pod.clone()).collect())
     }
@@ -307,7 +302,7 @@ impl Simulation {
                 (&object.uid.as_str().into(), &version.as_str().into()),
                 "{name}: the patch is not for the newest known version"
             );
-            json_patch::merge(&mut after, &write.patch["status"]);
+            after = patched(&after, &write.patch["status"]);
         }
         let (before, after) = (parse_status(&object.status), parse_status(&after));
         let snapshot = &self.snapshot;
@@ -384,7 +379,10 @@ impl Simulation {
             let (name, pod) = self.cluster.pods.get_key_value(&*key.name)?;
             Some((key.name, pod_fact(name, pod, &self.interest)))
         });
-        let nodes = check.nodes().into_iter().filter(|node| self.cluster.nodes.contains_key(&**node));
+        let nodes = check.nodes().into_iter().filter_map(|node| {
+            let (name, stored) = self.cluster.nodes.get_key_value(&*node)?;
+            Some((node, node_fact(name, stored, &self.interest)))
+        });
         let living = check.counted().map(|workload| self.cluster.living(&workload.uid));
         let mut refuted = check.refuted(workload.as_ref(), &pods.collect(), &nodes.collect());
         refuted.extend(check.refuted_by_count(living));
@@ -450,7 +448,13 @@ impl Simulation {
                 is_stored = true;
                 self.index.on_status_written(&key(name), &pending.uid, &version.to_string());
                 if pending.is_current {
-                    self.snapshot.pps.objects.insert(name, self.cluster.history[&version].clone());
+                    let stored = self.cluster.history[&version].clone();
+                    if let Some(renewed) = self.snapshot.renewed.get_mut(&pending.uid) {
+                        let before = &self.snapshot.pps.objects[name].status;
+                        let changed = changed_states(before, &pending.write.patch["status"]);
+                        renewed.pods.retain(|pod, _| changed.get(pod).is_none_or(Option::is_some));
+                    }
+                    self.snapshot.pps.objects.insert(name, stored);
                 }
             }
             response => {

@@ -106,9 +106,8 @@ pub(crate) enum NodeAbsence {
 pub(crate) struct Renewed {
     /// Whether this process has seen them all.
     pub(crate) is_complete: bool,
-    /// UID of the workload.
-    pub(crate) workload: Option<String>,
-    pub(crate) pods: BTreeSet<String>,
+    /// By Pod: UID of the workload.
+    pub(crate) pods: BTreeMap<String, String>,
 }
 
 /// Everything that a sidecar process knows.
@@ -133,7 +132,7 @@ pub(crate) struct Snapshot {
     /// PPS and Pod of entries whose drop the cluster has not confirmed since the last rest.
     pub(crate) held: BTreeSet<(Name, String)>,
     /// By UID of the PPS: the entries that were recorded for the workload that exists now, while the status named another
-    /// one.
+    /// one, and those whose Pods were adopted.
     pub(crate) renewed: BTreeMap<String, Renewed>,
 }
 

@@ -31,10 +31,19 @@ pub(crate) fn parse_status(status: &Value) -> Status {
     status_read
 }
 
+/// A status after a patch. The states that were erased are known, and not in the object.
+pub(crate) fn patched(status: &Value, patch: &Value) -> Value {
+    let mut after = status.clone();
+    if let Some(mut erased) = after.as_object_mut().and_then(|status| status.remove("erased")) {
+        after["podStates"] = erased["podStates"].take();
+    }
+    json_patch::merge(&mut after, patch);
+    after
+}
+
 /// What a status patch changes: the states that it sets, and `None` for those that it drops.
 pub(crate) fn changed_states(before: &Value, patch: &Value) -> BTreeMap<String, Option<PodState>> {
-    let mut after = before.clone();
-    json_patch::merge(&mut after, patch);
+    let after = patched(before, patch);
     let (before, after) = (parse_status(before).pod_states, parse_status(&after).pod_states);
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let changed = names.into_iter().filter(|pod| before.get(*pod) != after.get(*pod));

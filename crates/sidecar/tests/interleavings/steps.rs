@@ -161,6 +161,8 @@ fn status_patch(number: u8) -> impl Strategy<Value = Value> {
         // As docs/operations.md says.
         1 => any::<u8>().prop_map(|pod| json!({"podStates": {pick(&PODS, pod).0: {"nodeName": null, "nodeTopologyLabels": null, "annotations": null}}})),
         1 => Just(json!({"podStates": null, "packed": null})),
+        // A full update by a client that knows neither.
+        1 => Just(json!({"packed": null, "targetUID": null, "recorded": null, "desired": null, "conditions": null})),
         1 => Just(json!({"podStates": null, "targetUID": null, "recorded": null, "desired": null, "conditions": null})),
         1 => Just(json!({"conditions": [{"type": "Theirs", "status": "True", "reason": "R", "lastTransitionTime": "2026-01-01T00:00:00Z"}]})),
         1 => Just(json!({"targetUID": "uid-theirs", "recorded": 99})),

@@ -4,14 +4,40 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use pps_core::status::RECORDING;
 use pps_sidecar::decide::index::Work;
 use pps_sidecar::facts::store::Update;
+use serde_json::json;
 
-use super::super::cluster::{NAMED_NODES, Name, PPS_OBJECTS, Pps, WORKLOADS};
+use super::super::cluster::{NAMED_NODES, Name, PPS_OBJECTS, Pod, Pps, WORKLOADS};
 use super::super::snapshot::{
     NodeAbsence, WatchCache, WatchEvent, group_kind, node_fact, pod_fact, pps_fact, workload_fact,
 };
+use super::super::states::parse_status;
 use super::{Simulation, key};
+
+/// The object with the states that a client has erased which does not know the compact form. They are known until they are
+/// written back.
+fn with_erased_states(known: &Pps, mut object: Pps) -> Pps {
+    let is_missing = |field: &str| object.status[field].is_null();
+    let has_recording = parse_status(&object.status).conditions.iter().any(|one| one.type_ == RECORDING);
+    let is_erased = !known.status["erased"].is_null()
+        || (!known.status["packed"].is_null()
+            && is_missing("targetUID")
+            && is_missing("recorded")
+            && !has_recording);
+    let mut states = parse_status(&known.status).pod_states;
+    let shown = parse_status(&object.status).pod_states;
+    if is_missing("packed") && is_erased && states.keys().any(|pod| !shown.contains_key(pod)) {
+        states.extend(shown);
+        object.status["erased"] = json!({"podStates": object.status["podStates"]});
+        object.status["podStates"] = json!(states);
+        if object.status["targetUID"].is_null() {
+            object.status["targetUID"] = known.status["targetUID"].clone();
+        }
+    }
+    object
+}
 
 impl Simulation {
     /// Restarts a watch with a list of the present objects. Events that it has not delivered are lost.
@@ -166,8 +192,24 @@ impl Simulation {
 
     fn deliver_pod(&mut self) -> bool {
         let Some(event) = self.pods.pop_front() else { return false };
+        if let WatchEvent::Apply(name, pod, _) = &event {
+            self.note_adoption(name, pod);
+        }
         self.index.apply_pods(self.snapshot.pods.apply(event, key));
         true
+    }
+
+    /// The entry of a Pod that gets another owner, and runs on, belongs to the new one.
+    fn note_adoption(&mut self, name: Name, pod: &Pod) {
+        let Some(before) = self.snapshot.pods.objects.get(name) else { return };
+        let is_same = before.node.is_some() && before.node == pod.node && !pod.terminating;
+        let Some(owner) = pod.owner.as_ref().filter(|_| is_same && before.owner != pod.owner) else { return };
+        for object in self.snapshot.pps.objects.values() {
+            if parse_status(&object.status).pod_states.contains_key(name) {
+                let renewed = self.snapshot.renewed.entry(object.uid.clone()).or_default();
+                renewed.pods.insert(name.to_owned(), owner.clone());
+            }
+        }
     }
 
     fn deliver_node(&mut self) -> bool {
@@ -237,6 +279,7 @@ impl Simulation {
                     let was_listed = pending.watched.take().is_some_and(|(_, was_listed)| was_listed);
                     pending.watched = Some((object, is_listed || was_listed));
                 } else if is_listed || object.version > known.version {
+                    let object = with_erased_states(known, object);
                     self.snapshot.pps.objects.insert(name, object);
                 }
             }

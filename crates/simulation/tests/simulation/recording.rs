@@ -93,12 +93,12 @@ fn a_dropped_state_is_reported_with_the_reason() {
 #[test]
 fn many_states_are_stored_in_the_compact_form_and_found_there() {
     let mut objects = nodes(6);
-    objects.push(with(stateful_set("db", 30), "spec.podManagementPolicy", json!("Parallel")));
+    objects.push(with(stateful_set("db", 210), "spec.podManagementPolicy", json!("Parallel")));
     objects.push(pps("db", required(HOSTNAME)));
     let result = play(objects, json!([{"do": "rollOut"}, {"do": "deletePod", "pod": "db-17"}]));
     let status = &object(last(&result), "db").object.as_ref().unwrap()["status"];
     assert!(status["packed"]["buckets"]["ordinals-0"].is_string(), "{status}");
-    assert_eq!((&status["podStates"], &status["recorded"]), (&Value::Null, &json!(30)));
+    assert_eq!((&status["podStates"], &status["recorded"]), (&Value::Null, &json!(210)));
     assert_eq!(pod(last(&result), "db-17").came_home, Some(true));
 }
 

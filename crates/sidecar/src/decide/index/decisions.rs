@@ -32,9 +32,7 @@ pub struct StatusWrite {
     pub recorded: usize,
     /// The workload that it is about.
     pub workload: WorkloadKey,
-    /// Entries that it drops because their node is gone: node and Pod.
-    pub forgotten: Vec<(String, Arc<str>)>,
-    /// What has to be read and checked before it is sent, if it drops entries.
+    /// What has to be read and checked before it is sent, if it drops entries or replaces recorded values.
     pub drops: Option<DropCheck>,
     /// The form that all states of the object get with it, if it writes all of them.
     pub moves_to: Option<StoredForm>,
@@ -62,7 +60,7 @@ impl Index {
         {
             return None;
         }
-        let Some(decision) = decide(&self.view(key, object), self.size_limit, now) else {
+        let Some(decision) = decide(&self.view(key, object), self.object_limit(), now) else {
             self.report_pruned(key);
             return None;
         };
@@ -101,7 +99,6 @@ impl Index {
             entries: decision.write.changes.len(),
             recorded: decision.recorded,
             workload: object.workload.clone(),
-            forgotten: decision.forgotten,
             drops: decision.drops,
             moves_to: decision.moves_states.then_some(after),
             keeps_compact_form: !decision.moves_states && after == StoredForm::Compact,
@@ -118,7 +115,7 @@ impl Index {
             workload: self.workloads.get(&pps.workload),
             former_uid: self.former_uid(pps),
             coverage: self.workloads.coverage(&pps.workload.kind),
-            superseded_by: self.governing(&pps.workload).filter(|other| *other != key),
+            superseded_by: self.governing.get(&pps.workload).filter(|other| *other != key),
             pods: &self.pods,
             nodes: &self.nodes,
             new_nodes: &self.new_nodes,
@@ -129,11 +126,8 @@ impl Index {
 
     fn former_uid<'a>(&self, pps: &'a TrackedPps) -> Option<&'a str> {
         let recorded_for = pps.fact.status.target_uid.as_deref();
-        recorded_for.filter(|uid| self.workloads.key_of(uid).is_none_or(|key| *key == pps.workload))
-    }
-
-    fn governing(&self, workload: &WorkloadKey) -> Option<&NamespacedName> {
-        self.governing.get(workload)
+        let key_of = |uid: &str| self.workloads.key_of(&pps.workload.object.namespace, uid);
+        recorded_for.filter(|uid| key_of(uid).is_none_or(|key| *key == pps.workload))
     }
 
     /// Chooses again which of the objects that name a workload governs it: the one that takes
@@ -233,7 +227,8 @@ impl Index {
     /// The policy looks for a PPS whether or not its workload is watched.
     pub(super) fn decide_alias(&mut self, workload: &WorkloadKey) -> generated_pps::Decision {
         let name = alias::name_for(workload);
-        let governing = self.governing(workload).and_then(|key| Some((key, &self.objects.get(key)?.fact)));
+        let governing =
+            self.governing.get(workload).and_then(|key| Some((key, &self.objects.get(key)?.fact)));
         let view = alias::View {
             name: &name,
             workload,
@@ -264,7 +259,7 @@ impl Index {
             return None;
         }
         let fact = self.pods.get(pod)?;
-        let workload = self.workloads.key_of(fact.owner.as_ref()?)?;
+        let workload = self.workloads.key_of(&pod.namespace, fact.owner.as_ref()?)?;
         let name = fact.pending.as_deref()?.pps.clone();
         let key = NamespacedName { namespace: pod.namespace.clone(), name };
         let pps = self.objects.get(&key)?;

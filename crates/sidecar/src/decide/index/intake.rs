@@ -42,13 +42,21 @@ impl Index {
             }
             self.interner.intern_pairs(&mut fact.annotations);
         }
-        let owner = fact.owner.clone();
+        let (owner, node) = (fact.owner.clone(), fact.node.clone().filter(|_| !fact.terminating));
         let owner_before = match self.pods.apply(key, fact) {
             Put::Known => return,
             Put::New => None,
             Put::Changed(before) => {
                 if before.node.is_none() {
                     self.count_bound_pod(key);
+                } else if before.node == node
+                    && let Some(owner) = owner.as_ref().filter(|owner| before.owner.as_ref() != Some(owner))
+                {
+                    // A workload has adopted the Pod, which may be gone before the next decision.
+                    for object in self.objects_with_entry(key) {
+                        let adopted = (key.name.clone(), owner.clone());
+                        self.mark(&object, |object| object.renewals.workloads.extend([adopted]));
+                    }
                 }
                 before.owner
             }
@@ -60,7 +68,7 @@ impl Index {
     /// state is that of its predecessor.
     fn count_bound_pod(&mut self, key: &NamespacedName) {
         let Some(pod) = self.pods.get(key) else { return };
-        let pps = pod.owner.as_ref().and_then(|owner| self.workloads.key_of(owner));
+        let pps = pod.owner.as_ref().and_then(|owner| self.workloads.key_of(&key.namespace, owner));
         let pps = pps.and_then(|workload| self.objects.get(self.governing.get(workload)?));
         if let Some(node) = &pod.node
             && let Some(pps) = pps.filter(|pps| pps.fact.unreadable.is_none() && self.is_complete())
@@ -323,7 +331,7 @@ impl Index {
             let object = TrackedPps::new(workload.clone(), fact);
             self.objects.insert(key.clone(), object).map(|replaced| replaced.fact)
         };
-        self.follow_named_nodes(key, replaced.as_ref());
+        self.follow_entries(key, replaced.as_ref());
         if let Some(before) = before.filter(|before| *before != workload) {
             self.unlink_target(&before, key);
             self.on_target_changed(&before);
@@ -370,7 +378,7 @@ impl Index {
 
     fn forget_object(&mut self, key: &NamespacedName) {
         if let Some(object) = self.objects.remove(key) {
-            self.follow_named_nodes(key, Some(&object.fact));
+            self.follow_entries(key, Some(&object.fact));
             self.unlink_target(&object.workload, key);
             self.on_object_changed(key, &object.workload);
         }
@@ -410,10 +418,11 @@ impl Index {
         }
     }
 
-    /// Follows the nodes that the entries of an object name now, or named before. Only after both were taken into
+    /// Follows the entries of an object, and the nodes that they name now, or named before. Only after both were taken into
     /// account, so that nothing changes for a node that is named as before.
-    fn follow_named_nodes(&mut self, key: &NamespacedName, before: Option<&PpsFact>) {
+    fn follow_entries(&mut self, key: &NamespacedName, before: Option<&PpsFact>) {
         let after = self.objects.get(key).map(|object| &object.fact);
+        self.entries.replace(key, [before, after]);
         for node in self.absences.replace(key, before, after) {
             self.follow_node(&node);
         }

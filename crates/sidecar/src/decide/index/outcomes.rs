@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use pps_core::Reason;
+
 use super::Index;
+use crate::decide::PodEviction;
 use crate::decide::inventory::{Absence, MovedEntry, Source, TrackedPps, forgets_nodes};
 use crate::facts::{NamespacedName, WorkloadKey};
 
@@ -47,7 +50,7 @@ impl Index {
 
     /// The API server has refused the write of this object as too large.
     pub fn on_status_too_large(&mut self, key: &NamespacedName, uid: &str) {
-        let limit = self.size_limit;
+        let limit = self.object_limit();
         if let Some(object) = self.written_object(key, uid) {
             object.on_too_large(limit);
         }
@@ -78,6 +81,11 @@ impl Index {
     fn follow_moved_entries(&mut self, key: &NamespacedName, moved: Vec<MovedEntry>) {
         let forgets = self.objects.get(key).is_some_and(|object| forgets_nodes(&object.fact));
         for MovedEntry { pod, before, after } in moved {
+            match (&before, &after) {
+                (None, Some(_)) => self.entries.add(key, &pod),
+                (Some(_), None) => self.entries.remove(key, &pod),
+                _ => {}
+            }
             if after.is_none() {
                 let pod = NamespacedName { namespace: key.namespace.clone(), name: pod.clone() };
                 if self.pods.is_pending(&pod) {
@@ -115,6 +123,19 @@ impl Index {
     /// The grace period of a missing node has ended, or the last confirmation is too old.
     pub fn on_node_overdue(&mut self, node: &Arc<str>) {
         self.set_absence(node, Absence::Overdue);
+    }
+
+    /// A Pod whose state was dropped with its node stays Pending: the condition of its PPS and an Event say what to do.
+    pub fn on_pod_not_evicted(&mut self, eviction: &PodEviction, advice: String) {
+        self.report(&eviction.workload, Reason::PodNotEvicted, advice.clone());
+        let pods = &self.pods;
+        if let Some(object) = self.objects.get_mut(&eviction.pps) {
+            let pod = |name: &Arc<str>| NamespacedName { name: name.clone(), ..eviction.pod.clone() };
+            object.not_evicted.retain(|name, _| pods.is_pending(&pod(name)));
+            object.not_evicted.insert(eviction.pod.name.clone(), (eviction.uid.clone(), advice));
+            object.dirty.mark_header();
+            self.work.statuses.insert(eviction.pps.clone());
+        }
     }
 
     /// The API server has just confirmed that there is no such node.

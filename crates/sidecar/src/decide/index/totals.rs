@@ -38,7 +38,7 @@ impl Index {
             let bytes = object.capacity.sizes().stored + OBJECT_OVERHEAD;
             let is_exceeded = object.capacity.is_exceeded();
             let is_near =
-                !is_exceeded && pps_core::size::nearly_full(bytes, self.size_limit, false).is_some();
+                !is_exceeded && pps_core::size::nearly_full(bytes, self.object_limit(), false).is_some();
             (largest.max(bytes), near + usize::from(is_near), exceeded + usize::from(is_exceeded))
         })
     }

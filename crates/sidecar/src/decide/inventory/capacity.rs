@@ -1,8 +1,7 @@
 //! How much a PPS holds, and which states have to wait because it holds no more.
 //!
-//! Only the API server knows the limit: it depends on etcd's flags. So nothing is deferred before the API server has
-//! refused a write as too large. After that, changes that make the object smaller are written first, and of the others
-//! as many as are likely to fit.
+//! An object is kept below a limit. The API server may store less: that depends on etcd's flags, and only its refusals tell.
+//! Changes that make the object smaller are written first, and of the others as many as fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -109,29 +108,34 @@ impl Capacity {
         std::mem::replace(&mut self.reported, reason) != reason
     }
 
-    /// Selects the changes that fit: all of them, if the API server has not refused any. `deferred` are the Pods of
-    /// earlier decisions that still wait. The object keeps the form that it has.
+    /// Selects the changes that fit: the object has at most `limit` bytes after them, and is no larger than before if it is
+    /// above that. `deferred` are the Pods of earlier decisions that still wait. The object keeps the form that it has.
     pub(crate) fn fit(
         &self,
         status: &PpsStatus,
         changes: Vec<EntryChange>,
         mut deferred: BTreeSet<Arc<str>>,
+        limit: usize,
     ) -> FittedChanges {
         let states = &status.pod_states;
         // More than this could be written and not read.
         let is_too_much = |plain: usize| status.form != Form::Plain && plain > MAX_UNPACKED_LENGTH;
-        let is_limited = self.ceiling.is_some() || is_too_much(self.plain_size_after(states, &changes));
+        let stored_after = |changes: &[EntryChange]| match status.form {
+            Form::Plain => self.plain_size_after(states, changes),
+            _ => self.sizes.stored.saturating_add_signed(growth(states, changes)),
+        };
+        let limit = limit.saturating_sub(OBJECT_OVERHEAD).max(self.sizes.stored);
+        let ceiling = self.ceiling.map_or(limit, |ceiling| ceiling.min(limit));
+        let mut stored = stored_after(&changes);
+        let is_limited = stored > ceiling || is_too_much(self.plain_size_after(states, &changes));
         let grows = |change: &EntryChange| {
             let (before, after) = plain_sizes(states, change);
             is_limited && after > before
         };
         let (growing, mut fitted): (Vec<_>, Vec<_>) = changes.into_iter().partition(grows);
-        let mut stored = if status.form == Form::Plain {
-            self.plain_size_after(states, &fitted)
-        } else {
-            self.sizes.stored.saturating_add_signed(growth(states, &fitted))
-        };
-        let ceiling = self.ceiling.unwrap_or(usize::MAX);
+        if is_limited {
+            stored = stored_after(&fitted);
+        }
         if status.form == Form::Plain {
             for change in growing {
                 let (before, after) = plain_sizes(states, &change);
@@ -297,7 +301,7 @@ mod tests {
             let status = PpsStatus { form, ..PpsStatus::default() };
             let sizes = Sizes { stored: 1000, plain: MAX_UNPACKED_LENGTH - 100 };
             let capacity = Capacity { sizes, ..Capacity::default() };
-            capacity.fit(&status, (0..20).map(change).collect(), BTreeSet::new())
+            capacity.fit(&status, (0..20).map(change).collect(), BTreeSet::new(), usize::MAX)
         };
         let compact = fit(Form::Compact(BTreeSet::new()));
         assert!(compact.sizes.plain <= MAX_UNPACKED_LENGTH, "{:?}", compact.sizes);

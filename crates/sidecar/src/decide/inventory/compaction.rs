@@ -5,7 +5,7 @@ use pps_core::packed::{COMPACT_FROM, COMPACT_UNTIL};
 /// Whether objects may have the compact form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CompactForm {
-    /// The administrator has switched it off.
+    /// The administrator has switched it off, or OpenKruise's manager runs, whose updates of a status erase it.
     pub(crate) is_off: bool,
     /// Whether the definition of PersistentPodState keeps it, if that is known.
     pub(crate) is_kept: Option<bool>,

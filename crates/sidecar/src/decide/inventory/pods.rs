@@ -1,5 +1,6 @@
 //! Pods, by key, by owner and by node.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use crate::facts::{NamespacedName, PodFact};
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
     facts: Store<NamespacedName, PodFact>,
-    by_owner: HashMap<Arc<str>, OwnedPods>,
+    /// By namespace and UID of the owner: anybody can write the UID of a workload of another namespace into a Pod.
+    by_owner: HashMap<(Arc<str>, Arc<str>), OwnedPods>,
     by_node: HashMap<Arc<str>, HashSet<NamespacedName>>,
     /// Pods with the policy's annotation that have no node yet.
     pending: BTreeSet<NamespacedName>,
@@ -65,7 +67,7 @@ impl Pods {
         }
         self.injected += usize::from(injected);
         if let Some(owner) = owner {
-            let owned = self.by_owner.entry(owner).or_default();
+            let owned = self.by_owner.entry((key.namespace.clone(), owner)).or_default();
             owned.names.insert(key.name.clone());
             owned.living += usize::from(!terminating);
         }
@@ -84,12 +86,13 @@ impl Pods {
     fn unlink(&mut self, key: &NamespacedName, fact: &PodFact) {
         self.injected -= usize::from(fact.injected);
         if let Some(owner) = &fact.owner
-            && let Some(owned) = self.by_owner.get_mut(owner)
+            && let Entry::Occupied(mut entry) = self.by_owner.entry((key.namespace.clone(), owner.clone()))
         {
+            let owned = entry.get_mut();
             owned.names.remove(&key.name);
             owned.living -= usize::from(!fact.terminating);
             if owned.names.is_empty() {
-                self.by_owner.remove(owner);
+                entry.remove();
             }
         }
         if let Some(node) = &fact.node
@@ -102,14 +105,18 @@ impl Pods {
         }
     }
 
-    /// The names of the Pods of an owner, given its UID.
-    pub(crate) fn names_of(&self, owner: &Arc<str>) -> impl Iterator<Item = &Arc<str>> {
-        self.by_owner.get(owner).into_iter().flat_map(|owned| &owned.names)
+    /// The names of the Pods of an owner in this namespace, given its UID.
+    pub(crate) fn names_of(&self, namespace: &Arc<str>, owner: &Arc<str>) -> impl Iterator<Item = &Arc<str>> {
+        self.owned(namespace, owner).into_iter().flat_map(|owned| &owned.names)
     }
 
-    /// How many Pods of an owner are not terminating.
-    pub(crate) fn living(&self, owner: &Arc<str>) -> usize {
-        self.by_owner.get(owner).map_or(0, |owned| owned.living)
+    /// How many Pods of an owner in this namespace are not terminating.
+    pub(crate) fn living(&self, namespace: &Arc<str>, owner: &Arc<str>) -> usize {
+        self.owned(namespace, owner).map_or(0, |owned| owned.living)
+    }
+
+    fn owned(&self, namespace: &Arc<str>, owner: &Arc<str>) -> Option<&OwnedPods> {
+        self.by_owner.get(&(namespace.clone(), owner.clone()))
     }
 
     pub(crate) fn on_node(&self, node: &Arc<str>) -> impl Iterator<Item = &NamespacedName> {

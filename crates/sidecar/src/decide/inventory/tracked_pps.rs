@@ -1,6 +1,6 @@
 //! One PPS: the object as the API server has it, what may have to change, and the write that is on its way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_core::Spec;
@@ -33,6 +33,8 @@ pub(crate) struct TrackedPps {
     pub(crate) compaction: Compaction,
     /// What to do so that the policy finds the object, if it does not.
     pub(crate) hidden: Option<String>,
+    /// Pods that wait for a node that does not exist and are not evicted, each with its UID and with what to do.
+    pub(crate) not_evicted: BTreeMap<Arc<str>, (String, String)>,
     /// Entries whose drop the API server has not confirmed. They stay until something is heard of them, or until the
     /// next retry.
     held_drops: BTreeSet<Arc<str>>,
@@ -95,6 +97,7 @@ impl TrackedPps {
             capacity,
             compaction: Compaction::default(),
             hidden: None,
+            not_evicted: BTreeMap::new(),
             held_drops: BTreeSet::new(),
             renewals: Renewals::default(),
             in_flight: None,
@@ -211,9 +214,11 @@ impl TrackedPps {
         let write = self.in_flight.take()?;
         let states = &mut self.fact.status.pod_states;
         let moved = write.changes.into_iter().map(|EntryChange { pod, after, .. }| {
-            let before = match &after {
-                Some(state) => states.insert(&pod, state, interner),
-                None => states.remove(&pod),
+            let before = if let Some(state) = &after {
+                states.insert(&pod, state, interner)
+            } else {
+                self.renewals.workloads.remove(&pod);
+                states.remove(&pod)
             };
             MovedEntry { pod, before, after: after.map(|state| state.node_name.into()) }
         });
@@ -227,9 +232,10 @@ impl TrackedPps {
             self.dirty.mark_all();
         }
         resource_version.clone_into(&mut self.fact.resource_version);
-        // What makes the compact form larger than the plain one is only measured now.
+        // What makes the compact form larger than the plain one is only measured now. And what did not fit may fit in it.
         let compact = write.sizes.stored.saturating_sub(overlay_size(&self.fact.status));
-        if self.fact.status.form.is_compact() && compact > write.sizes.plain {
+        let is_compact = self.fact.status.form.is_compact();
+        if if is_compact { compact > write.sizes.plain } else { self.capacity.is_exceeded() } {
             self.dirty.mark_header();
         }
         let (retry, header) = self.capacity.on_written(write.sizes);

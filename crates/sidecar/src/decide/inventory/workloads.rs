@@ -63,9 +63,9 @@ impl Workloads {
         self.kinds.get(&key.kind)?.facts.get(&key.object)
     }
 
-    /// The workload with this UID.
-    pub(crate) fn key_of(&self, uid: &str) -> Option<&WorkloadKey> {
-        self.by_uid.get(uid)
+    /// The workload of this namespace with this UID.
+    pub(crate) fn key_of(&self, namespace: &str, uid: &str) -> Option<&WorkloadKey> {
+        self.by_uid.get(uid).filter(|key| *key.object.namespace == *namespace)
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &WorkloadKey> {

@@ -59,7 +59,7 @@ pub(super) fn capacity(
 ) -> Option<Recording> {
     if !fitted.deferred.is_empty() {
         let message = format!(
-            "{CAPACITY_ADVICE}: the API server stores no more than these {recorded} states in one object, and other Pods are not recorded"
+            "{CAPACITY_ADVICE}: the object has no capacity for more than these {recorded} states, and other Pods are not recorded"
         );
         return Some(Recording { ok: false, reason: Reason::CapacityExceeded, message });
     }
@@ -94,20 +94,21 @@ pub(super) fn recording(
     let (exceeded, near) = if is_exceeded { (capacity, None) } else { (None, capacity) };
     obstacle
         .or(exceeded)
-        .or_else(|| hidden(view))
+        // The policy cannot find the PPS, so that what is recorded is not injected.
+        .or_else(|| view.pps.hidden.clone().map(Recording::name_conflict))
+        .or_else(|| not_evicted(view))
         .or_else(missing_label)
         .or(near)
-        .unwrap_or_else(|| progress(view, recorded))
+        .unwrap_or_else(|| {
+            Recording::progress(recorded, view.workload.and_then(|workload| workload.demand.replicas()))
+        })
 }
 
-/// The policy cannot find the PPS, so that what is recorded is not injected.
-fn hidden(view: &View<'_>) -> Option<Recording> {
-    view.pps.hidden.clone().map(Recording::name_conflict)
-}
-
-/// No problem.
-fn progress(view: &View<'_>, recorded: usize) -> Recording {
-    Recording::progress(recorded, view.workload.and_then(|workload| workload.demand.replicas()))
+/// The first Pod that waits for a node that does not exist, and is not evicted.
+fn not_evicted(view: &View<'_>) -> Option<Recording> {
+    let uid = |pod| Some(&view.pod(pod)?.pending.as_ref()?.uid);
+    let (_, (_, advice)) = view.pps.not_evicted.iter().find(|(pod, (of, _))| uid(pod) == Some(of))?;
+    Some(Recording { ok: false, reason: Reason::PodNotEvicted, message: advice.clone() })
 }
 
 /// The first Pod whose node lacks topology keys. They are computed from its state, so that nothing is kept of them.

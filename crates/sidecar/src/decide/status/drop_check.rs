@@ -1,17 +1,22 @@
-//! The last check before entries are dropped, or name another node. What the watches have shown may be late, and a state
-//! that was dropped or overwritten is lost. So the shell reads the workload, and the Pods and nodes of these entries, from the API server, and the same rules decide
-//! again from what it answers.
+//! The last check before entries are dropped, or recorded values are replaced. What the watches have shown may be late, and
+//! a state that was dropped or overwritten is lost. So the shell reads the workload, and the Pods and nodes of these entries,
+//! from the API server, and the same rules decide again from what it answers.
+//!
+//! What is recorded for the first time needs no read: a new entry, and an annotation that a network plugin writes later.
+//! Nor does what the spec no longer names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pps_core::pps::{NodeDeletionPolicy, RetentionPolicy};
+use pps_core::Spec;
+use pps_core::pps::PodState;
 use pps_core::workload::{WorkloadPresence, retains_state};
 
-use super::view::{View, is_forgettable, ownership};
-use crate::facts::{NamespacedName, PodFact, WorkloadFact, WorkloadKey};
+use super::view::{View, is_forgettable, ownership, record};
+use crate::facts::interest::Interest;
+use crate::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact, WorkloadKey};
 
-/// What has to be true of the workload and of Pods for a write that drops entries.
+/// What has to be true of the workload and of Pods for a write that drops entries or replaces values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DropCheck {
     /// The workload that has to be read.
@@ -19,17 +24,41 @@ pub struct DropCheck {
     /// The workload from which the drops were decided.
     decided_from: Option<WorkloadFact>,
     former_uid: Option<String>,
-    retention: RetentionPolicy,
-    node_deletion: NodeDeletionPolicy,
+    spec: Spec,
     drops: Vec<DroppedEntry>,
-    moves: Vec<MovedPod>,
+    replaced: Vec<ReplacedValues>,
 }
 
-/// A Pod whose entry names another node than before.
+/// An entry in which recorded values give way to others.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct MovedPod {
-    pub(super) pod: Arc<str>,
-    pub(super) node: String,
+pub(super) struct ReplacedValues {
+    pod: Arc<str>,
+    before: PodState,
+    after: PodState,
+    is_node_new: bool,
+}
+
+impl ReplacedValues {
+    /// What these states of a Pod have different; none if nothing that is recorded is replaced.
+    pub(super) fn new(view: &View<'_>, pod: &Arc<str>, before: &PodState, after: &PodState) -> Option<Self> {
+        let is_named = |label: &str| view.pps.fact.spec.topology_keys().any(|key| key == label);
+        let is_replaced = |before: &BTreeMap<String, String>, after: &BTreeMap<String, String>| {
+            let gives_way = |key: &str, value: &String| match after.get(key) {
+                Some(after) => after != value,
+                None => is_named(key),
+            };
+            before.iter().any(|(key, value)| gives_way(key, value))
+        };
+        let is_any = before.node_name != after.node_name
+            || is_replaced(&before.node_topology_labels, &after.node_topology_labels)
+            || is_replaced(&before.annotations, &after.annotations);
+        is_any.then(|| Self {
+            pod: pod.clone(),
+            before: before.clone(),
+            after: after.clone(),
+            is_node_new: view.new_nodes.contains_key(after.node_name.as_str()),
+        })
+    }
 }
 
 /// An entry that is dropped.
@@ -58,16 +87,19 @@ impl DroppedEntry {
 }
 
 impl DropCheck {
-    /// The check of these drops and moves; none if there are none.
-    pub(super) fn new(view: &View<'_>, drops: Vec<DroppedEntry>, moves: Vec<MovedPod>) -> Option<Self> {
-        (!drops.is_empty() || !moves.is_empty()).then(|| Self {
+    /// The check of these drops and replacements; none if there are none.
+    pub(super) fn new(
+        view: &View<'_>,
+        drops: Vec<DroppedEntry>,
+        replaced: Vec<ReplacedValues>,
+    ) -> Option<Self> {
+        (!drops.is_empty() || !replaced.is_empty()).then(|| Self {
             workload: view.pps.workload.clone(),
             decided_from: view.workload.cloned(),
             former_uid: view.former_uid.map(str::to_owned),
-            retention: view.pps.fact.spec.retention(),
-            node_deletion: view.pps.fact.spec.node_deletion(),
+            spec: view.pps.fact.spec.clone(),
             drops,
-            moves,
+            replaced,
         })
     }
 
@@ -76,32 +108,56 @@ impl DropCheck {
         !self.drops.is_empty()
     }
 
+    /// Which labels and annotations have to be read.
+    pub fn interest(&self) -> Interest {
+        let interest = Interest::default();
+        interest.add_keys(&self.spec);
+        interest
+    }
+
+    /// The entries that are dropped because their node is gone: node and Pod.
+    pub fn forgotten(&self) -> impl Iterator<Item = (&str, &Arc<str>)> {
+        let drops = self.drops.iter().filter(|drop| drop.cause == DropCause::NodeGone);
+        drops.map(|drop| (drop.node.as_str(), &drop.pod))
+    }
+
+    /// The Pods whose entries are dropped because the workload no longer wants them.
+    pub fn unwanted(&self) -> impl Iterator<Item = &Arc<str>> {
+        let is_unwanted = |drop: &&DroppedEntry| {
+            matches!(drop.cause, DropCause::NotRetained { presence: WorkloadPresence::Present, .. })
+        };
+        self.drops.iter().filter(is_unwanted).map(|drop| &drop.pod)
+    }
+
     /// The Pods that have to be read.
     pub fn pods(&self) -> impl Iterator<Item = NamespacedName> {
         let namespace = &self.workload.object.namespace;
         self.names().map(|name| NamespacedName { namespace: namespace.clone(), name: name.clone() })
     }
 
-    /// The names of the Pods whose entries are dropped, or name another node.
+    /// The names of the Pods whose entries are dropped, or have other values than before.
     pub fn all(&self) -> BTreeSet<Arc<str>> {
         self.names().cloned().collect()
     }
 
     fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.drops.iter().map(|drop| &drop.pod).chain(self.moves.iter().map(|moved| &moved.pod))
+        self.drops.iter().map(|drop| &drop.pod).chain(self.replaced.iter().map(|replaced| &replaced.pod))
     }
 
-    /// The nodes that have to be looked for.
+    /// The nodes that have to be read, each with the Pod whose entry depends on it.
+    fn nodes_of_pods(&self) -> impl Iterator<Item = (&str, &Arc<str>)> {
+        let replaced = self.replaced.iter();
+        self.forgotten().chain(replaced.map(|replaced| (&*replaced.after.node_name, &replaced.pod)))
+    }
+
+    /// The nodes that have to be read.
     pub fn nodes(&self) -> BTreeSet<Arc<str>> {
-        let of_gone_nodes = self.drops.iter().filter(|drop| drop.cause == DropCause::NodeGone);
-        of_gone_nodes.map(|drop| drop.node.as_str().into()).collect()
+        self.nodes_of_pods().map(|(node, _)| node.into()).collect()
     }
 
-    /// The entries that are dropped because one of these nodes is gone.
+    /// The entries that depend on one of these nodes.
     pub fn on_nodes(&self, nodes: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
-        let is_on =
-            |drop: &&DroppedEntry| drop.cause == DropCause::NodeGone && nodes.contains(drop.node.as_str());
-        self.drops.iter().filter(is_on).map(|drop| drop.pod.clone()).collect()
+        self.nodes_of_pods().filter(|(node, _)| nodes.contains(*node)).map(|(_, pod)| pod.clone()).collect()
     }
 
     /// The workload whose living Pods have to be counted, if a drop depends on their number.
@@ -123,36 +179,38 @@ impl DropCheck {
         &self,
         workload: Option<&WorkloadFact>,
         pods: &BTreeMap<Arc<str>, PodFact>,
-        nodes: &BTreeSet<Arc<str>>,
+        nodes: &BTreeMap<Arc<str>, NodeFact>,
     ) -> BTreeSet<Arc<str>> {
         let owner = self.decided_from.as_ref().map(|workload| &workload.uid);
-        let must_not_move = |moved: &&MovedPod| {
-            pods.get(&moved.pod).is_none_or(|pod| {
-                pod.terminating
-                    || !pod.ready
-                    || pod.exempt
-                    || pod.node.as_deref() != Some(&moved.node)
-                    || pod.owner.as_ref() != owner
-            })
+        let is_refuted = |replaced: &&ReplacedValues| {
+            let name = &*replaced.after.node_name;
+            let (Some(pod), Some(node)) = (pods.get(&replaced.pod), nodes.get(name)) else { return true };
+            let state = record(&self.spec, pod, name, node, replaced.is_node_new, Some(&replaced.before));
+            pod.terminating
+                || !pod.ready
+                || pod.exempt
+                || pod.node.as_deref() != Some(name)
+                || pod.owner.as_ref() != owner
+                || state != replaced.after
         };
-        let refuted_moves = self.moves.iter().filter(must_not_move).map(|moved| moved.pod.clone());
+        let refuted_values = self.replaced.iter().filter(is_refuted).map(|replaced| replaced.pod.clone());
         if self.has_drops() && self.decided_from.as_ref() != workload {
-            return refuted_moves.chain(self.drops.iter().map(|drop| drop.pod.clone())).collect();
+            return refuted_values.chain(self.drops.iter().map(|drop| drop.pod.clone())).collect();
         }
         let must_stay = |drop: &&DroppedEntry| {
             let pod = pods.get(&drop.pod);
             let ownership = ownership(pod, workload, self.former_uid.as_deref());
             match drop.cause {
                 DropCause::NotRetained { wanted, presence, .. } => {
-                    retains_state(self.retention, presence, wanted, ownership)
+                    retains_state(self.spec.retention(), presence, wanted, ownership)
                 }
                 DropCause::NodeGone => {
-                    nodes.contains(drop.node.as_str())
-                        || !is_forgettable(self.node_deletion, ownership, pod, &drop.node)
+                    nodes.contains_key(drop.node.as_str())
+                        || !is_forgettable(self.spec.node_deletion(), ownership, pod, &drop.node)
                 }
             }
         };
         let refuted_drops = self.drops.iter().filter(must_stay).map(|drop| drop.pod.clone());
-        refuted_moves.chain(refuted_drops).collect()
+        refuted_values.chain(refuted_drops).collect()
     }
 }

@@ -6,16 +6,14 @@ use std::sync::Arc;
 use pps_core::Spec;
 use pps_core::demand::Wanted;
 use pps_core::pps::{PodState, RetentionPolicy};
-use pps_core::record::{self, RunningPod};
 use pps_core::status::entry_patch;
 use pps_core::workload::{PodOwnership, WorkloadPresence, retains_state};
 
-use super::drop_check::{DropCause, DroppedEntry, MovedPod};
-use super::view::View;
+use super::drop_check::{DropCause, DroppedEntry, ReplacedValues};
+use super::view::{View, record};
 use crate::decide::inventory::{Absence, EntryChange, Renewal};
-use crate::facts::{NodeFact, PodFact};
 
-/// How many entries a write may drop or let name another node: each costs a read. The others come next.
+/// Of how many entries a write may drop or replace something: each costs a read. The others come next.
 const MAX_CHECKED: usize = 100;
 
 /// What becomes of the entries of one PPS. The maps and sets start from what the tracked object has.
@@ -25,11 +23,10 @@ pub(super) struct EntryDecisions {
     pub(super) missing_labels: BTreeSet<Arc<str>>,
     pub(super) surplus: BTreeSet<Arc<str>>,
     pub(super) deferred: BTreeSet<Arc<str>>,
-    pub(super) forgotten: Vec<(String, Arc<str>)>,
     pub(super) unconfirmed_nodes: BTreeSet<String>,
     pub(super) borrowed: Vec<Arc<str>>,
     pub(super) drops: Vec<DroppedEntry>,
-    pub(super) moves: Vec<MovedPod>,
+    pub(super) replaced: Vec<ReplacedValues>,
     /// Entries that wait for the next write.
     pub(super) postponed: Vec<Arc<str>>,
     pub(super) awaited_labels: BTreeSet<Arc<str>>,
@@ -84,7 +81,7 @@ pub(super) fn decide(view: &View<'_>) -> EntryDecisions {
         decide_entry(view, pod, waits_for_former, &mut decisions);
     }
     decisions.renewal = match (view.presence(), view.living_workload()) {
-        (WorkloadPresence::Present, _) => Some(Renewal::All),
+        (WorkloadPresence::Present, Some(workload)) => Some(Renewal::All(workload.uid.clone())),
         (WorkloadPresence::Replaced, Some(workload)) => {
             Some(Renewal::Some(workload.uid.clone(), std::mem::take(&mut decisions.renewed)))
         }
@@ -100,7 +97,8 @@ fn dirty_pods(view: &View<'_>) -> Vec<Arc<str>> {
         return dirty.entries().cloned().collect();
     }
     let recorded = view.pps.fact.status.pod_states.nodes().map(|(pod, _)| pod);
-    let owned = view.workload.into_iter().flat_map(|workload| view.pods.names_of(&workload.uid));
+    let namespace = &view.pps.workload.object.namespace;
+    let owned = view.workload.into_iter().flat_map(|workload| view.pods.names_of(namespace, &workload.uid));
     let pods: BTreeSet<Arc<str>> = recorded.chain(owned).cloned().collect();
     pods.into_iter().collect()
 }
@@ -112,9 +110,14 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
     decisions.deferred.remove(&pod);
     let mut decision = decide_one(view, &pod, before.as_ref(), absence, waits_for_former);
     let drops = matches!(decision, EntryDecision::Drop(_));
-    let is_checked = drops || is_move(&decision, before.as_ref());
+    let replaced = match (&decision, &before) {
+        (EntryDecision::Record(after), Some(before)) => ReplacedValues::new(view, &pod, before, after),
+        _ => None,
+    };
+    let is_checked = drops || replaced.is_some();
     let is_held = is_checked && view.pps.is_drop_held(&pod);
-    let is_postponed = is_checked && !is_held && decisions.drops.len() + decisions.moves.len() >= MAX_CHECKED;
+    let is_postponed =
+        is_checked && !is_held && decisions.drops.len() + decisions.replaced.len() >= MAX_CHECKED;
     if is_postponed {
         decisions.postponed.push(pod.clone());
     }
@@ -151,9 +154,7 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
             if view.presence() == WorkloadPresence::Replaced {
                 decisions.renewed.push(pod.clone());
             }
-            if names_other_node(&state, before.as_ref()) {
-                decisions.moves.push(MovedPod { pod: pod.clone(), node: state.node_name.clone() });
-            }
+            decisions.replaced.extend(replaced);
             if let Some(node) = node_without_label_of(view, &pod, &state) {
                 decisions.awaited_labels.insert(node);
             }
@@ -161,9 +162,6 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
         }
         EntryDecision::Drop(cause) => {
             let node = before.as_ref().map(|before| before.node_name.clone()).unwrap_or_default();
-            if cause == DropCause::NodeGone {
-                decisions.forgotten.push((node.clone(), pod.clone()));
-            }
             decisions.drops.push(DroppedEntry { pod: pod.clone(), node, cause });
             None
         }
@@ -178,15 +176,6 @@ fn decide_entry(view: &View<'_>, pod: Arc<str>, waits_for_former: bool, decision
         let ready_since = if is_new { view.pod(&pod).and_then(|pod| pod.ready_since) } else { None };
         decisions.changes.push(EntryChange { pod, after, patch, ready_since });
     }
-}
-
-/// Whether an entry names another node from now on. A Pod watch that is late may show where the Pod ran before.
-fn is_move(decision: &EntryDecision, before: Option<&PodState>) -> bool {
-    matches!(decision, EntryDecision::Record(state) if names_other_node(state, before))
-}
-
-fn names_other_node(state: &PodState, before: Option<&PodState>) -> bool {
-    before.is_some_and(|before| before.node_name != state.node_name)
 }
 
 fn decide_one(
@@ -204,7 +193,9 @@ fn decide_one(
     {
         // Until the node is known, so are none of its labels.
         let Some(node) = view.nodes.get(node_name) else { return EntryDecision::Keep };
-        return EntryDecision::Record(record(view, pod, node_name, node, before));
+        let is_node_new = view.new_nodes.contains_key(node_name);
+        let state = record(&view.pps.fact.spec, pod, node_name, node, is_node_new, before);
+        return EntryDecision::Record(state);
     }
     if before.is_none() {
         return EntryDecision::Keep;
@@ -213,7 +204,7 @@ fn decide_one(
         return EntryDecision::Drop(DropCause::NodeGone);
     }
     let wanted = view.living_workload().map_or(Wanted::No, |workload| {
-        let living = view.pods.living(&workload.uid);
+        let living = view.pods.living(&view.pps.workload.object.namespace, &workload.uid);
         workload.demand.wants(&view.pps.workload.object.name, name, living)
     });
     // With fewer living Pods than the workload wants.
@@ -249,26 +240,4 @@ fn node_without_label_of(view: &View<'_>, pod: &Arc<str>, state: &PodState) -> O
 /// Whether a state lacks a topology key that the spec names.
 fn lacks_key(spec: &Spec, state: &PodState) -> bool {
     spec.topology_keys().any(|key| !state.node_topology_labels.contains_key(key))
-}
-
-fn record(
-    view: &View<'_>,
-    pod: &PodFact,
-    node_name: &str,
-    node: &NodeFact,
-    before: Option<&PodState>,
-) -> PodState {
-    // They are sorted, and a user decides how many there are.
-    let annotation = |key: &str| {
-        let at = pod.annotations.binary_search_by(|(name, _)| (**name).cmp(key)).ok()?;
-        Some(&*pod.annotations[at].1)
-    };
-    let running = RunningPod {
-        node_name,
-        is_node_new: view.new_nodes.contains_key(node_name),
-        node_label: &|key| node.label(key),
-        annotation: &annotation,
-        pod_ips: &pod.ips,
-    };
-    record::record(&view.pps.fact.spec, &running, before)
 }

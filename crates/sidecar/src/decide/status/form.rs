@@ -41,7 +41,8 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
         plain_size + OBJECT_OVERHEAD <= size_limit
             && pps.compaction.refused_plain_size.is_none_or(|refused| plain_size < refused)
     };
-    let may_become_compact = !rules.is_off && rules.is_kept == Some(true) && !pps.compaction.is_held;
+    let can_be_compact = rules.is_kept == Some(true) && !pps.compaction.is_held;
+    let may_become_compact = can_be_compact && !rules.is_off;
     let stay = FormDecision::Stay { is_too_large: false, saves_nothing: None };
     match &status.form {
         Form::Plain => {
@@ -55,7 +56,10 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
             }
             let texts: Vec<_> = ChangedStates::new(&status.pod_states, changes).texts().collect();
             // A move has to be worth its cost. It is, unless the states have few keys and values in common.
-            if is_writable(&texts) && size_of(&texts) <= plain_size / 4 * 3 {
+            if size_of(&texts) + OBJECT_OVERHEAD > size_limit {
+                // As many states as fit in `podStates` are moved first.
+                stay
+            } else if is_writable(&texts) && size_of(&texts) <= plain_size / 4 * 3 {
                 FormDecision::ToCompact(texts)
             } else {
                 FormDecision::Stay { is_too_large: false, saves_nothing: Some(extent) }
@@ -89,7 +93,9 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
                     .pod_states
                     .buckets()
                     .all(|bucket| texts.binary_search_by_key(&bucket, |(bucket, _)| *bucket).is_ok());
-                if keeps_buckets && is_writable(&texts) && pps.capacity.may_take(size_of(&texts)) {
+                let fits_compact =
+                    pps.capacity.may_take(size_of(&texts)) && size_of(&texts) + OBJECT_OVERHEAD <= size_limit;
+                if keeps_buckets && is_writable(&texts) && fits_compact {
                     FormDecision::ToCompact(texts)
                 } else {
                     stay
@@ -105,7 +111,7 @@ pub(super) fn decide(view: &View<'_>, changes: &[EntryChange], size_limit: usize
             }
         }
         Form::Pruned(_) => {
-            if may_become_compact && (rules.suits(recorded, true) || !fits()) {
+            if can_be_compact && ((!rules.is_off && rules.suits(recorded, true)) || !fits()) {
                 let states = ChangedStates::new(&status.pod_states, changes);
                 FormDecision::ToCompact(states.texts().collect())
             } else if fits() {

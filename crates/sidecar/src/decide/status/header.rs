@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::view::View;
 use crate::decide::inventory::{EntryChange, Header, KindCoverage, TrackedPps};
+use crate::facts::Form;
 
 /// Decides the header. `takes_over` says whether all states belong to the workload that exists now.
 pub(super) fn decide(
@@ -49,8 +50,11 @@ pub(super) fn extend_patch(pps: &TrackedPps, header: &Header, status: &mut Map<S
     if header.observed_generation.is_some() && before.observed_generation != header.observed_generation {
         status.insert("observedGeneration".into(), header.observed_generation.into());
     }
-    if header.target_uid.is_some() && before.target_uid != header.target_uid {
-        status.insert("targetUID".into(), header.target_uid.clone().into());
+    let target_uid = header.target_uid.as_ref().filter(|uid| before.target_uid.as_ref() != Some(uid));
+    // Where the states are only in memory, so may be the workload that they belong to.
+    let is_erased = matches!(before.form, Form::Pruned(_));
+    if let Some(uid) = target_uid.or(before.target_uid.as_ref().filter(|_| is_erased)) {
+        status.insert("targetUID".into(), uid.as_str().into());
     }
     for (field, before, after) in
         [("recorded", before.recorded, header.recorded), ("desired", before.desired, header.desired)]

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use pps_core::Spec;
 use pps_core::pps::{NodeDeletionPolicy, PodState};
+use pps_core::record::{self, RunningPod};
 use pps_core::workload::{PodLocation, PodOwnership, WorkloadPresence, forgets_state};
 
 use crate::decide::inventory::{Absence, CompactForm, KindCoverage, NodeAbsences, Pods, TrackedPps};
@@ -119,4 +121,28 @@ pub(super) fn is_forgettable(
         Some(_) => PodLocation::OtherNode,
     };
     forgets_state(policy, ownership, pod.is_some_and(|pod| pod.ready), place)
+}
+
+/// The state of a Pod that runs on this node.
+pub(super) fn record(
+    spec: &Spec,
+    pod: &PodFact,
+    node_name: &str,
+    node: &NodeFact,
+    is_node_new: bool,
+    before: Option<&PodState>,
+) -> PodState {
+    // They are sorted, and a user decides how many there are.
+    let annotation = |key: &str| {
+        let at = pod.annotations.binary_search_by(|(name, _)| (**name).cmp(key)).ok()?;
+        Some(&*pod.annotations[at].1)
+    };
+    let running = RunningPod {
+        node_name,
+        is_node_new,
+        node_label: &|key| node.label(key),
+        annotation: &annotation,
+        pod_ips: &pod.ips,
+    };
+    record::record(spec, &running, before)
 }

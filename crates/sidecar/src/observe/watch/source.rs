@@ -46,6 +46,7 @@ pub(crate) struct Source {
     requests: Requests,
     page_size: u32,
     field_selector: Option<String>,
+    label_selector: Option<String>,
     only_metadata: bool,
     prefers_protobuf: bool,
 }
@@ -105,6 +106,7 @@ impl Source {
             requests,
             page_size,
             field_selector: None,
+            label_selector: None,
             only_metadata: false,
             prefers_protobuf: false,
         }
@@ -113,6 +115,11 @@ impl Source {
     /// Only the object of this name.
     pub(crate) fn named(self, name: &str) -> Self {
         Self { field_selector: Some(format!("metadata.name={name}")), ..self }
+    }
+
+    /// Only the objects that this label selector selects. Watches do not take one.
+    pub(crate) fn selected(self, labels: &str) -> Self {
+        Self { label_selector: Some(labels.into()), ..self }
     }
 
     /// How many objects the first page has.
@@ -164,6 +171,7 @@ impl Source {
     ) -> Result<(HeaderMap, Body), WatchError> {
         let params = ListParams {
             field_selector: self.field_selector.clone(),
+            label_selector: self.label_selector.clone(),
             limit: Some(objects).filter(|objects| *objects > 0),
             continue_token,
             ..ListParams::default()

@@ -1,14 +1,19 @@
 //! Objects in the compact form: when they get it, what is written in it, and the way back.
 
 mod cost;
+mod erased;
 
 use std::time::{Duration, Instant};
 
-use pps_core::packed::{Bucket, COMPACT_FROM, COMPACT_UNTIL, recorded_state};
+use pps_core::packed::{Bucket, recorded_state};
 
 use super::*;
 use crate::decide::schedule::{Batch, Candidates};
 use crate::facts::{Form, StoredForm};
+
+/// From so many states on, an object gets the compact form here, and below so many it loses it.
+const COMPACT_FROM: usize = 25;
+const COMPACT_UNTIL: usize = 12;
 
 /// Whether the managed fields of an object say that the compact form was written.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +35,7 @@ struct Server {
 impl Server {
     fn new(replicas: u64) -> Self {
         let mut world = World::new();
-        world.index.allow_compact_form(true);
+        world.index.set_compact_form_limits(COMPACT_FROM, COMPACT_UNTIL);
         world.index.set_compact_form_kept(true);
         world.workload("w", "uid-w", replicas, &[]);
         world.object("p", &spec("w"), &json!({}));
@@ -683,4 +688,25 @@ fn the_compact_form_takes_no_more_writes_and_few_more_bytes() {
     let (plain, compact) = (record_a_thousand_pods(false), record_a_thousand_pods(true));
     assert!(compact.0 <= 50 && compact.0 <= plain.0 + 2, "{plain:?} {compact:?}");
     assert!(compact.1 <= 300_000, "{plain:?} {compact:?}");
+}
+
+#[test]
+fn no_object_is_made_larger_than_its_limit_by_its_first_states_in_the_compact_form() {
+    let mut server = Server::new(4000);
+    server.world.index.limit_object_size(40 * 1024);
+    server.ready(0..4000);
+    // As many as fit into podStates come first. Then the object moves, and more fit.
+    let mut recorded = Vec::new();
+    while let Some(write) = server.write() {
+        server.accept(&write);
+        recorded.push((write.moves_to, write.recorded));
+        let size = server.status.to_string().len();
+        assert!(size < 40 * 1024, "{size}");
+        assert!(recorded.len() > 2 || server.world.index.take_work().statuses.contains(&key("p")));
+    }
+    let [(None, plain), (Some(StoredForm::Compact), moved), .., (None, all)] = recorded[..] else {
+        panic!("{recorded:?}")
+    };
+    assert!(plain == moved && all > 2 * plain, "{recorded:?}");
+    assert_eq!(server.status["conditions"][0]["reason"], "CapacityExceeded");
 }

@@ -239,3 +239,48 @@ fn reports_since_when_newly_recorded_pods_are_ready() {
     world.pod("w-0", ready_since(300, "node-2"));
     assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().newly_recorded, [300]);
 }
+
+#[test]
+fn a_pod_with_a_forged_owner_in_another_namespace_changes_no_count() {
+    let mut world = World::with_workload();
+    let elsewhere = NamespacedName::new("other", "w-0");
+    let forged =
+        |terminating| Update::Apply(elsewhere.clone(), PodFact { terminating, ..ready_on("node-2") });
+    world.pod("w-0", ready_on("node-1"));
+    for update in [forged(true), forged(false), Update::Delete(elsewhere.clone()), forged(true)] {
+        world.index.apply_pods(update);
+    }
+    for pod in [key("w-0"), elsewhere] {
+        world.index.apply_pods(Update::Delete(pod));
+    }
+    world.pod("w-0", ready_on("node-1"));
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0"]);
+}
+
+#[test]
+fn an_event_of_a_foreign_pod_costs_the_same_however_many_objects_its_namespace_has() {
+    let mut world = World::new();
+    world.object("q", &spec("v"), &json!({"podStates": {"v-7": state("node-1", "a")}}));
+    for number in 0..4000 {
+        let name = format!("p{number}");
+        world.object(&name, &spec(&name), &json!({"podStates": {format!("{name}-0"): state("node-1", "a")}}));
+    }
+    let start = std::time::Instant::now();
+    for event in 0..20_000 {
+        let foreign = PodFact { owner: Some("uid-x".into()), ready: event % 2 == 0, ..PodFact::default() };
+        world.pod("x-0", foreign);
+    }
+    // Room for a busy machine: a look at each object takes far longer.
+    assert!(start.elapsed() < std::time::Duration::from_secs(5), "{:?}", start.elapsed());
+    world.settle("q");
+    world.index.take_work();
+    world.pod("v-7", PodFact { owner: None, ..ready_on("node-1") });
+    assert_eq!(world.index.take_work().statuses, [key("q")].into());
+    world.settle("q");
+    // An entry that another writer removes is followed no longer.
+    world.object("q", &spec("v"), &json!({}));
+    world.index.take_work();
+    world.pod("v-7", PodFact { owner: None, ..ready_on("node-2") });
+    assert!(world.index.take_work().statuses.is_empty());
+}

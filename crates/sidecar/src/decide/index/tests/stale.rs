@@ -27,6 +27,14 @@ fn pods(pods: &[(&str, PodFact)]) -> BTreeMap<Arc<str>, PodFact> {
     pods.iter().map(|(name, pod)| ((*name).into(), pod.clone())).collect()
 }
 
+/// The two nodes, as the API server has them.
+fn nodes() -> BTreeMap<Arc<str>, NodeFact> {
+    let node = |name: &str, zone: &str| {
+        (name.into(), NodeFact { labels: vec![("host".into(), name.into()), ("zone".into(), zone.into())] })
+    };
+    [node("node-1", "a"), node("node-2", "b")].into()
+}
+
 impl World {
     fn unconfirmed(&mut self, pods: &[&str]) {
         let pods = pods.iter().map(|pod| Arc::from(*pod)).collect();
@@ -94,9 +102,9 @@ fn a_pod_that_the_new_workload_does_not_want_loses_its_state_beside_a_former_pod
     let workload = world.index.workload(&workload("w")).cloned();
     let check = check(&mut world);
     assert_eq!(names(&check.all()), ["w-1"]);
-    assert!(check.refuted(workload.as_ref(), &pods(&[]), &BTreeSet::new()).is_empty());
+    assert!(check.refuted(workload.as_ref(), &pods(&[]), &BTreeMap::new()).is_empty());
     let terminating = PodFact { owner: Some("uid-new".into()), terminating: true, ..ready_on("node-2") };
-    let refuted = check.refuted(workload.as_ref(), &pods(&[("w-1", terminating)]), &BTreeSet::new());
+    let refuted = check.refuted(workload.as_ref(), &pods(&[("w-1", terminating)]), &BTreeMap::new());
     assert_eq!(names(&refuted), ["w-1"]);
 }
 
@@ -126,10 +134,10 @@ fn a_living_pod_in_the_cluster_refutes_the_drop_of_its_state() {
             ("w-1", ready(Some("uid-w"))),
             ("w-2", PodFact { terminating: true, ..ready(Some("uid-w")) }),
         ]),
-        &BTreeSet::new(),
+        &BTreeMap::new(),
     );
     assert_eq!(names(&refuted), ["w-0", "w-1"]);
-    assert!(check.refuted(None, &pods(&[]), &BTreeSet::new()).is_empty());
+    assert!(check.refuted(None, &pods(&[]), &BTreeMap::new()).is_empty());
 }
 
 #[test]
@@ -139,10 +147,10 @@ fn a_workload_that_has_changed_in_the_cluster_refutes_all_drops() {
     world.index.apply_pods(Update::Delete(key("w-2")));
     let scaled = world.index.workload(&workload("w")).unwrap().clone();
     let check = check(&mut world);
-    assert!(check.refuted(Some(&scaled), &pods(&[]), &BTreeSet::new()).is_empty());
+    assert!(check.refuted(Some(&scaled), &pods(&[]), &BTreeMap::new()).is_empty());
     let wanted = WorkloadFact { demand: Demand::of_ordinals(Ordinals::new(0, 3, [])), ..scaled };
-    assert_eq!(names(&check.refuted(Some(&wanted), &pods(&[]), &BTreeSet::new())), ["w-2"]);
-    assert_eq!(names(&check.refuted(None, &pods(&[]), &BTreeSet::new())), ["w-2"]);
+    assert_eq!(names(&check.refuted(Some(&wanted), &pods(&[]), &BTreeMap::new())), ["w-2"]);
+    assert_eq!(names(&check.refuted(None, &pods(&[]), &BTreeMap::new())), ["w-2"]);
 }
 
 #[test]
@@ -159,8 +167,9 @@ fn a_node_that_is_back_in_the_cluster_refutes_the_drop_of_its_states() {
     let workload = world.index.workload(&workload("w")).cloned();
     let check = check(&mut world);
     assert_eq!(names(&check.nodes()), ["node-9"]);
-    assert!(check.refuted(workload.as_ref(), &pods(&[]), &BTreeSet::new()).is_empty());
-    assert_eq!(names(&check.refuted(workload.as_ref(), &pods(&[]), &check.nodes())), ["w-0"]);
+    let there = BTreeMap::from([("node-9".into(), NodeFact::default())]);
+    assert!(check.refuted(workload.as_ref(), &pods(&[]), &BTreeMap::new()).is_empty());
+    assert_eq!(names(&check.refuted(workload.as_ref(), &pods(&[]), &there)), ["w-0"]);
 }
 
 #[test]
@@ -170,20 +179,46 @@ fn a_pod_that_runs_elsewhere_in_the_cluster_refutes_the_move_of_its_state() {
     world.pod("w-0", ready_on("node-2"));
     let check = check(&mut world);
     assert!(!check.has_drops(), "the workload need not be read");
-    assert!(check.refuted(None, &pods(&[("w-0", ready_on("node-2"))]), &BTreeSet::new()).is_empty());
+    assert!(check.refuted(None, &pods(&[("w-0", ready_on("node-2"))]), &nodes()).is_empty());
     let unready = PodFact { ready: false, ..ready_on("node-2") };
     let foreign = PodFact { owner: Some("uid-other".into()), ..ready_on("node-2") };
     let terminating = PodFact { terminating: true, ..ready_on("node-2") };
     let exempt = PodFact { exempt: true, ..ready_on("node-2") };
     for pod in [ready_on("node-1"), unready, foreign, terminating, exempt] {
-        assert_eq!(names(&check.refuted(None, &pods(&[("w-0", pod)]), &BTreeSet::new())), ["w-0"]);
+        assert_eq!(names(&check.refuted(None, &pods(&[("w-0", pod)]), &nodes())), ["w-0"]);
     }
-    assert_eq!(names(&check.refuted(None, &pods(&[]), &BTreeSet::new())), ["w-0"]);
+    assert_eq!(names(&check.refuted(None, &pods(&[]), &nodes())), ["w-0"]);
     world.unconfirmed(&["w-0"]);
     assert_eq!(world.patch("p"), None);
     assert_eq!(world.status("p")["podStates"]["w-0"]["nodeName"], "node-1");
     world.index.retry_held_drops();
     assert_eq!(world.pod_states("p")["w-0"]["nodeName"], "node-2");
+}
+
+#[test]
+fn a_label_in_a_late_watch_does_not_replace_the_recorded_one() {
+    let mut world = recorded();
+    world.node("node-1", &[("zone", "z")]);
+    let check = check(&mut world);
+    assert_eq!((names(&check.all()), names(&check.nodes())), (vec!["w-0", "w-1", "w-2"], vec!["node-1"]));
+    let on = |zone: Option<&str>| -> BTreeMap<Arc<str>, NodeFact> {
+        let labels = zone.map(|zone| ("zone".into(), zone.into())).into_iter().collect();
+        [("node-1".into(), NodeFact { labels })].into()
+    };
+    let three = pods(&["w-0", "w-1", "w-2"].map(|name| (name, ready_on("node-1"))));
+    assert!(check.refuted(None, &three, &on(Some("z"))).is_empty());
+    for node in [on(Some("a")), on(None), BTreeMap::new()] {
+        assert_eq!(check.refuted(None, &three, &node).len(), 3);
+    }
+    assert_eq!(names(&check.refuted(None, &pods(&[]), &on(Some("z")))), ["w-0", "w-1", "w-2"]);
+    assert_eq!(names(&check.on_nodes(&check.nodes())), ["w-0", "w-1", "w-2"], "if it cannot be read");
+    // A label that was taken away, and one that is added.
+    world.unconfirmed(&["w-0", "w-1", "w-2"]);
+    world.node("node-1", &[]);
+    assert!(world.index.status_write(&key("p"), NOW).unwrap().drops.is_some());
+    world.accept("p");
+    world.node("node-1", &[("zone", "z")]);
+    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().drops, None);
 }
 
 #[test]
@@ -195,7 +230,7 @@ fn a_pod_that_has_just_become_exempt_refutes_that_its_emptied_state_is_recorded(
     world.object("p", &spec("w"), &status);
     let check = check(&mut world);
     let exempt = PodFact { exempt: true, ..ready_on("node-1") };
-    assert_eq!(names(&check.refuted(None, &pods(&[("w-0", exempt.clone())]), &BTreeSet::new())), ["w-0"]);
+    assert_eq!(names(&check.refuted(None, &pods(&[("w-0", exempt.clone())]), &nodes())), ["w-0"]);
     world.unconfirmed(&["w-0"]);
     assert_eq!(world.patch("p"), None);
     world.pod("w-0", exempt);
@@ -221,14 +256,47 @@ fn a_write_drops_a_hundred_states_at_most() {
     assert_eq!(world.patch("p"), None);
 }
 
+/// A Pod on node-1 with this address.
+fn with_address(address: &str) -> PodFact {
+    PodFact { annotations: vec![("ip".into(), address.into())], ..ready_on("node-1") }
+}
+
 #[test]
-fn an_entry_that_names_no_other_node_needs_no_check() {
+fn a_first_record_and_an_added_value_need_no_check() {
     let mut world = World::with_workload();
-    world.pod("w-0", ready_on("node-1"));
+    let bare = PodFact { annotations: Vec::new(), ..ready_on("node-1") };
+    world.pod("w-0", bare);
     assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().drops, None);
     world.accept("p");
-    world.pod("w-0", PodFact { annotations: vec![("ip".into(), "10.0.0.2".into())], ..ready_on("node-1") });
+    // The network plugin writes the address after the Pod is Ready.
+    world.pod("w-0", with_address("10.0.0.2"));
     assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().drops, None);
+    world.accept("p");
+    assert_eq!(world.status("p")["podStates"]["w-0"]["annotations"], json!({"ip": "10.0.0.2"}));
+    // What the spec no longer names is known from the object itself.
+    let mut spec = spec("w");
+    spec["persistentPodAnnotations"] = Value::Null;
+    world.object("p", &spec, &world.status("p"));
+    assert_eq!(world.index.status_write(&key("p"), NOW).unwrap().drops, None);
+}
+
+#[test]
+fn an_older_address_in_a_late_watch_does_not_replace_the_recorded_one() {
+    let mut world = recorded();
+    world.pod("w-0", with_address("10.0.0.9"));
+    let check = check(&mut world);
+    assert!(!check.has_drops(), "the workload need not be read");
+    let read = |pod| check.refuted(None, &pods(&[("w-0", pod)]), &nodes());
+    assert!(read(with_address("10.0.0.9")).is_empty());
+    let exempt = PodFact { exempt: true, ..with_address("10.0.0.9") };
+    for pod in [ready_on("node-1"), exempt, PodFact { ready: false, ..with_address("10.0.0.9") }] {
+        assert_eq!(names(&read(pod)), ["w-0"]);
+    }
+    world.unconfirmed(&["w-0"]);
+    assert_eq!(world.patch("p"), None);
+    assert_eq!(world.status("p")["podStates"]["w-0"]["annotations"]["ip"], "10.0.0.1");
+    world.pod("w-0", with_address("10.0.0.10"));
+    assert_eq!(world.pod_states("p"), json!({"w-0": {"annotations": {"ip": "10.0.0.10"}}}));
 }
 
 #[test]
@@ -310,5 +378,28 @@ fn states_without_a_workload_wait_for_the_next_one_of_the_name() {
         world.settle("p");
         assert_eq!(world.states("p"), ["w-0", "w-1"], "{policy}");
         assert_eq!(world.status("p")["targetUID"], "uid-new");
+    }
+}
+
+#[test]
+fn an_adoption_that_was_seen_is_not_forgotten_before_the_next_decision() {
+    let owned_by = |owner: Option<&str>| PodFact { owner: owner.map(Into::into), ..ready_on("node-1") };
+    // The Pod watch may be faster or slower than that of the workloads.
+    for is_pod_first in [true, false] {
+        let mut world = recorded();
+        world.pod("w-0", owned_by(None));
+        if is_pod_first {
+            world.pod("w-0", owned_by(Some("uid-new")));
+            world.settle("p");
+        }
+        world.index.apply_workloads(&GroupKind::stateful_set(), Update::Delete(key("w")));
+        world.workload("w", "uid-new", 3, &[]);
+        // It adopts the Pod, and the Pod is created again in a moment.
+        world.pod("w-0", owned_by(Some("uid-new")));
+        for name in ["w-0", "w-1"] {
+            world.index.apply_pods(Update::Delete(key(name)));
+        }
+        world.settle("p");
+        assert_eq!(world.states("p"), ["w-0", "w-2"], "{is_pod_first}: nobody adopted w-1");
     }
 }
