@@ -71,7 +71,7 @@ pub use annotations::{
     is_never_injected,
 };
 pub use apply::{Applied, ApplyError, apply};
-pub use json::{shorten, to_text};
+pub use json::{object, shorten, shorten_to, to_text};
 pub use names::is_dns_subdomain;
 pub use owner::{OwnerReference, PodIdentity};
 pub use plan::{Plan, plan};
