@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::json::list;
 use crate::plan::{HOSTNAME, Requirement};
 use crate::record::successor_of;
 
@@ -43,19 +44,22 @@ pub struct UnreachableSpread<'a> {
 /// assert_eq!((unreachable[0].min_domains, unreachable[0].max_skew), (3, 1));
 /// ```
 pub fn unreachable_spreads<'a>(spec: &'a Value, required: &'a [Requirement]) -> Vec<UnreachableSpread<'a>> {
-    let constraints = spec["topologySpreadConstraints"].as_array().into_iter().flatten().enumerate();
-    let unreachable = constraints.filter_map(|(index, constraint)| {
-        let min_domains = constraint["minDomains"].as_i64().filter(|domains| *domains > 1)?;
-        if constraint["whenUnsatisfiable"] != "DoNotSchedule" || constraint["nodeAffinityPolicy"] == "Ignore"
+    let mut unreachable = Vec::new();
+    for (index, constraint) in list(&spec["topologySpreadConstraints"]).iter().enumerate() {
+        let number = |field: &str| constraint[field].as_i64().unwrap_or(1);
+        let (min_domains, max_skew) = (number("minDomains"), number("maxSkew"));
+        let is_hard = constraint["whenUnsatisfiable"] == "DoNotSchedule";
+        let counts_all_nodes = constraint["nodeAffinityPolicy"] == "Ignore";
+        if min_domains > 1
+            && is_hard
+            && !counts_all_nodes
+            && let Some(topology_key) = constraint["topologyKey"].as_str()
+            && let Some(requirement) = required.iter().find(|required| fixes(&required.key, topology_key))
         {
-            return None;
+            unreachable.push(UnreachableSpread { index, topology_key, min_domains, max_skew, requirement });
         }
-        let topology_key = constraint["topologyKey"].as_str()?;
-        let requirement = required.iter().find(|requirement| fixes(&requirement.key, topology_key))?;
-        let max_skew = constraint["maxSkew"].as_i64().unwrap_or(1);
-        Some(UnreachableSpread { index, topology_key, min_domains, max_skew, requirement })
-    });
-    unreachable.collect()
+    }
+    unreachable
 }
 
 /// Whether all nodes with one value of the label `given` have at most one value of the label `key`: it is the same
