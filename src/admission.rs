@@ -56,7 +56,7 @@ impl Admission<'_> {
                 let warning = format!("{consequence}: {failure}; {remedy} ({details})");
                 self.cluster.log_warning(&warning);
                 let response = ValidationResponse::accept(vec![warning.clone()]);
-                Ok(response.with_audit_annotations([("lookup-failed", warning)]))
+                Ok(response.with_audit_annotations(vec![("lookup-failed", warning.into())]))
             }
         }
     }

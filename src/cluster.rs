@@ -10,8 +10,8 @@ use pps_core::alias::aliased;
 use pps_core::generate::second_name;
 use pps_core::packed::{Bucket, recorded_state};
 use pps_core::pps::{API_VERSIONS, KIND};
-use pps_core::{PodState, Spec, TargetReference, is_dns_subdomain, to_text};
-use serde_json::{Value, json};
+use pps_core::{PodState, Spec, TargetReference, is_dns_subdomain, object, to_text};
+use serde_json::Value;
 
 use crate::host_error;
 use crate::lookup_error::{GET, HostCall, LookupError};
@@ -101,7 +101,8 @@ impl<'a> Cluster<'a> {
 
     /// Writes a warning into the host's log.
     pub fn log_warning(self, message: &str) {
-        let entry = json!({"level": "warning", "message": message, "namespace": self.namespace});
+        let entry = [("level", "warning"), ("message", message), ("namespace", self.namespace)];
+        let entry = object(entry.map(|(field, value)| (field, value.into())).into()).into();
         // There is no other place to report a log that fails.
         let _ = self.host.call("tracing", "log", &to_text(&entry));
     }
@@ -181,14 +182,15 @@ impl VersionedCluster<'_> {
             return Ok(None);
         }
         let call = self.get_call(name);
-        let request = json!({
-            "api_version": self.api_version,
-            "kind": KIND,
-            "name": name,
-            "namespace": self.namespace,
-            "disable_cache": true,
-            "field_masks": field_masks,
-        });
+        let request = object(vec![
+            ("api_version", self.api_version.into()),
+            ("kind", KIND.into()),
+            ("name", name.into()),
+            ("namespace", self.namespace.into()),
+            ("disable_cache", true.into()),
+            ("field_masks", field_masks.into()),
+        ]);
+        let request = request.into();
         match self.host.call("kubernetes", GET, &to_text(&request)) {
             Ok(answer) => {
                 let object: Value = serde_json::from_str(&answer).map_err(|error| call.malformed(&error))?;

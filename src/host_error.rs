@@ -1,6 +1,7 @@
 //! What the host's error texts mean. A text is all that a policy gets of a failed host call.
 
 use pps_core::pps::KIND;
+use pps_core::shorten_to;
 
 /// How many characters of a text are kept.
 const MAX_REASON: usize = 400;
@@ -41,8 +42,8 @@ pub(crate) fn is_not_found(text: &str, api_version: &str, name: &str) -> bool {
 
 /// Whether the API server itself says that it does not serve the kind: it listed the kinds of this version without
 /// this one, or it has no such path. It answers that with this very page, which is no JSON: to the host's discovery,
-/// or to the get of a host that cached the discovery before. Whatever else went wrong, such as the page of a proxy,
-/// says nothing about the kind.
+/// or to the get of a host that cached the discovery before. The host's client, kube, repeats the page; up to version 4
+/// with the newline at its end. Whatever else went wrong, such as the page of a proxy, says nothing about the kind.
 fn is_kind_not_served(text: &str, api_version: &str) -> bool {
     let text = strip_wrapping(text);
     if let Some(rest) = text.strip_prefix(&format!("Cannot find resource {api_version}/{KIND}")) {
@@ -50,11 +51,9 @@ fn is_kind_not_served(text: &str, api_version: &str) -> bool {
     }
     let discovery = format!("error finding resource {api_version} / {KIND}: ");
     let text = text.strip_prefix(&discovery).unwrap_or(text);
-    // Older hosts quote the page.
-    ["ApiError: 404 page not found\n: ", "ApiError: \"404 page not found\\n\": "].iter().any(|page| {
-        text.strip_prefix(page).is_some_and(|rest| {
-            rest.starts_with("Failed to parse error data (") && rest.contains(" code: 404, ")
-        })
+    text.strip_prefix("ApiError: 404 page not found").is_some_and(|rest| {
+        let rest = rest.strip_prefix('\n').unwrap_or(rest);
+        rest.starts_with(": Failed to parse error data (") && rest.contains(" code: 404, ")
     })
 }
 
@@ -67,11 +66,7 @@ fn strip_wrapping(text: &str) -> &str {
 /// The text on one line, of bounded length.
 fn shorten(text: &str) -> String {
     let line = strip_wrapping(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = line.trim_start_matches("Host error: ").trim_end_matches('.');
-    match line.char_indices().nth(MAX_REASON) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.into(),
-    }
+    shorten_to(MAX_REASON, line.trim_start_matches("Host error: ").trim_end_matches('.'))
 }
 
 #[cfg(test)]
@@ -94,36 +89,89 @@ mod tests {
         assert!(!is_not_found(in_backtrace, V1ALPHA1, "web"));
     }
 
-    /// What the host says if the API server answers with this status and a body that is no JSON: to its discovery,
-    /// and to a get.
-    fn api_error(code: u16, body: &str) -> [String; 2] {
-        let error = format!(
-            "ApiError: {body}: Failed to parse error data (Status {{ status: Some(Failure), code: {code}, \
-             message: {body:?}, metadata: None, reason: \"Failed to parse error data\", details: None }})"
+    /// What the host says if the API server answers with this status and a body that is no JSON. Its discovery repeats the
+    /// client's error; from a get it comes with its causes. kube 3 and 4 keep the blanks around the body, kube 5 does not.
+    fn api_error(code: u16, body: &str) -> Vec<String> {
+        let texts = [body, body.trim()].into_iter().flat_map(|body| {
+            let error = format!(
+                "ApiError: {body}: Failed to parse error data (Status {{ status: Some(Failure), code: {code}, \
+                 message: {body:?}, metadata: None, reason: \"Failed to parse error data\", details: None }})"
+            );
+            let causes = body.replace('\n', "\n    ");
+            [
+                format!(
+                    "error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: {error}\n\n\
+                     Stack backtrace:\n   0: anyhow"
+                ),
+                format!("{error}\n\nCaused by:\n    {causes}: Failed to parse error data"),
+            ]
+        });
+        texts.map(|text| format!("Callback evaluation failure: {text}")).collect()
+    }
+
+    /// The texts of Kubewarden's policy-evaluator with kube 3.0, 4.2 and 5.0, as their sources have them.
+    #[test]
+    fn knows_the_texts_of_the_hosts_clients() {
+        const FAILURE: &str = "Callback evaluation failure: ";
+        const DISCOVERY: &str = "error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: ";
+        let status = |code: u16, message: &str, reason: &str| {
+            format!(
+                "ApiError: {message}: {reason} (Status {{ status: Some(Failure), code: {code}, message: {message:?}, \
+                 metadata: Some(ListMeta {{ continue_: None, remaining_item_count: None, resource_version: None, \
+                 self_link: None }}), reason: {reason:?}, details: None }})"
+            )
+        };
+        let page = "Failed to parse error data (Status { status: Some(Failure), code: 404, message: ";
+        let rest = ", metadata: None, reason: \"Failed to parse error data\", details: None })";
+        let forbidden = status(
+            403,
+            "persistentpodstates.apps.kruise.io \"web\" is forbidden: User \"system:serviceaccount:kubewarden:default\" \
+             cannot get resource \"persistentpodstates\" in API group \"apps.kruise.io\" in the namespace \"shop\"",
+            "Forbidden",
         );
-        let backtrace = "\n\nStack backtrace:\n   0: anyhow";
-        ["error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: ", ""]
-            .map(|what| format!("Callback evaluation failure: {what}{error}{backtrace}"))
+        for (client, text, expected) in [
+            ("3, 4", format!("{DISCOVERY}ApiError: 404 page not found\n: {page}\"404 page not found\\n\"{rest}"), "not served"),
+            ("5", format!("{DISCOVERY}ApiError: 404 page not found: {page}\"404 page not found\"{rest}"), "not served"),
+            ("any", "Cannot find resource apps.kruise.io/v1alpha1/PersistentPodState".into(), "not served"),
+            (
+                "any",
+                "Cannot find apps.kruise.io/v1alpha1/PersistentPodState named 'web' inside of namespace 'Some(\"shop\")'".into(),
+                "not found",
+            ),
+            ("any", forbidden.clone(), "forbidden"),
+            ("any", format!("{DISCOVERY}{forbidden}"), "forbidden"),
+            ("any", status(503, "apiserver is shutting down", "ServiceUnavailable"), "other"),
+            ("any", format!("{DISCOVERY}{}", status(404, "the server could not find the requested resource", "NotFound")), "other"),
+            ("any", "ServiceError: client error (Connect)\n\nCaused by:\n    0: client error (Connect)".into(), "other"),
+        ] {
+            let text = format!("{FAILURE}{text}\n\nStack backtrace:\n   0: <unknown>");
+            let found = match parse(&text) {
+                _ if is_not_found(&text, V1ALPHA1, "web") => "not found",
+                HostError::KindNotServed => "not served",
+                HostError::Forbidden(_) => "forbidden",
+                HostError::NotGranted(_) => "not granted",
+                HostError::Other(_) => "other",
+            };
+            assert_eq!(found, expected, "kube {client}: {text}");
+        }
     }
 
     #[test]
     fn only_the_api_servers_own_answer_means_that_the_kind_is_not_served() {
-        let older = "error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: ApiError: \"404 page not found\\n\": Failed to parse error data (ErrorResponse { status: \"404 Not Found\", code: 404, message: \"\\\"404 page not found\\\\n\\\"\", reason: \"Failed to parse error data\" })";
-        let [discovery, get] = api_error(404, "404 page not found\n");
-        for not_served in [
-            "Callback evaluation failure: Cannot find resource apps.kruise.io/v1alpha1/PersistentPodState\n\nStack backtrace:",
-            &discovery,
-            &get,
-            older,
-        ] {
-            assert_eq!(parse(not_served), HostError::KindNotServed, "{not_served}");
+        let [served, others] =
+            [api_error(404, "404 page not found\n"), api_error(502, "404 page not found\n")];
+        for text in &served {
+            assert_eq!(parse(text), HostError::KindNotServed, "{text}");
+        }
+        for text in &others {
+            assert!(matches!(parse(text), HostError::Other(_)), "{text}");
         }
         let others = [
             (404, "<html><head><title>404 Not Found</title></head></html>"),
             (404, "default backend - 404"),
             (404, "no route: 404 page not found\n"),
             (503, "error trying to reach service: 404 Not Found, code: 404, 404 page not found\n"),
-            (503, "404 page not found\n"),
+            (404, "404 page not found\nx"),
         ];
         for other in others.iter().flat_map(|(code, body)| api_error(*code, body)) {
             assert!(matches!(parse(&other), HostError::Other(_)), "{other}");
@@ -133,8 +181,7 @@ mod tests {
             "Cannot find resource apps.kruise.io/v1alpha1/PersistentPodState or so",
             "error finding resource apps.kruise.io/v1alpha1 / PersistentPodState: deadline has elapsed",
             "timed out\n\nStack backtrace:\n   1: 404 page not found",
-            &older.replace("code: 404", "code: 502"),
-            &older.replace("v1alpha1", "v1beta1"),
+            &served[0].replace("v1alpha1", "v1beta1"),
         ] {
             assert!(matches!(parse(other), HostError::Other(_)), "{other}");
         }

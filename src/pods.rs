@@ -2,8 +2,9 @@
 
 use pps_core::conflict::conflicts;
 use pps_core::excerpt::Excerpt;
+use pps_core::limits::MAX_AUDIT_LENGTH;
 use pps_core::pps::RetentionPolicy;
-use pps_core::{OwnerReference, PodIdentity, apply, plan, shorten};
+use pps_core::{OwnerReference, PodIdentity, apply, plan, shorten, shorten_to};
 
 use crate::admission::{Admission, FailedLookup};
 use crate::cluster::GoverningPps;
@@ -58,13 +59,15 @@ fn inject(
     warnings.extend(conflicts(&plan, &excerpt.pod));
     let applied = apply(&plan, &mut excerpt.pod)
         .map_err(|error| Rejection { code: 400, message: format!("this Pod cannot be changed: {error}") })?;
+    warnings.extend(applied.warnings.iter().cloned());
     if !applied.is_changed() {
         return Ok(ValidationResponse::accept(warnings));
     }
     warnings.extend(warn_of_earlier_workload(governing, owner));
     let pod = excerpt.into_text();
     let response = ValidationResponse { mutated_object: Some(pod), ..ValidationResponse::accept(warnings) };
-    Ok(response.with_audit_annotations([("pps", name.clone()), ("injected", applied.to_string())]))
+    let injected = shorten_to(MAX_AUDIT_LENGTH, &applied.to_string());
+    Ok(response.with_audit_annotations(vec![("pps", name.clone().into()), ("injected", injected.into())]))
 }
 
 /// Warns if the states were recorded for a workload that was deleted and created again. They are injected

@@ -1,6 +1,6 @@
 //! The answer to an admission request.
 
-use pps_core::to_text;
+use pps_core::{object, to_text};
 use serde_json::{Map, Value};
 
 /// The SDK's type of that name, except that the audit annotations are a JSON object, since the SDK's hash map would add 3.4 KB
@@ -58,13 +58,8 @@ impl ValidationResponse {
         Self { accepted: true, warnings, ..Self::default() }
     }
 
-    pub(crate) fn with_audit_annotations<const N: usize>(self, annotations: [(&str, String); N]) -> Self {
-        // Not `collect`: it sorts, which would add 10 KB to the Wasm module.
-        let mut all = Map::new();
-        for (key, value) in annotations {
-            all.insert(key.to_owned(), value.into());
-        }
-        Self { audit_annotations: Some(all), ..self }
+    pub(crate) fn with_audit_annotations(self, annotations: Vec<(&str, Value)>) -> Self {
+        Self { audit_annotations: Some(object(annotations)), ..self }
     }
 }
 

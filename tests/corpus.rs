@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use persistent_pod_state_policy::{Host, admit};
+use persistent_pod_state_policy::{Host, ValidationResponse, admit};
 use pps_corpus::{Case, FakeHost, Outcome, diff};
 use serde_json::{Value, json};
 
@@ -80,4 +80,46 @@ fn lookup_makes_at_most_three_gets_and_no_other_call() {
         assert!(expected.len() <= 4 && expected.iter().all(|call| *call == "get_resource"), "{}", case.name);
     }
     assert_eq!(most, 3);
+}
+
+/// Admits a Pod with these annotations, for which the state holds those.
+fn admit_with_annotations(own: &Value, recorded: &[(String, String)]) -> ValidationResponse {
+    let cases = pps_corpus::cases().unwrap();
+    let mut case = cases.into_iter().find(|case| case.name == "rule-07-injected").unwrap();
+    case.request["object"]["metadata"]["annotations"] = own.clone();
+    let keys: Vec<&String> = recorded.iter().map(|(key, _)| key).collect();
+    case.objects[0]["spec"]["persistentPodAnnotations"] = json!(keys);
+    let values: serde_json::Map<String, Value> =
+        recorded.iter().map(|(key, value)| (key.clone(), value.as_str().into())).collect();
+    case.objects[0]["status"]["podStates"]["web-0"]["annotations"] = values.into();
+    let host = RecordingHost { host: case.host(), calls: RefCell::default(), log: RefCell::default() };
+    admit(case.payload().to_string().as_bytes(), &host)
+}
+
+/// The API server refuses a Pod with more than 256 KiB of annotations, at each attempt of its controller.
+#[test]
+fn annotations_for_which_a_pod_has_no_room_are_left_out_with_a_warning() {
+    let large = "x".repeat(200 * 1024);
+    let recorded = [("large".to_owned(), large), ("small".to_owned(), "1".to_owned())];
+    let response = admit_with_annotations(&json!({"own": "x".repeat(100 * 1024)}), &recorded);
+    let pod = response.mutated().unwrap();
+    let annotations = pod["metadata"]["annotations"].as_object().unwrap();
+    let keys: Vec<&str> = annotations.keys().map(String::as_str).collect();
+    assert_eq!(keys, ["kruise.io/injected-persistent-pod-state", "own", "small"]);
+    let warnings = response.warnings.unwrap();
+    assert!(
+        warnings.len() == 1
+            && warnings[0].starts_with("annotation large of PersistentPodState web is not injected")
+    );
+}
+
+#[test]
+fn the_audit_annotation_has_a_limit() {
+    let recorded: Vec<(String, String)> = (0..128)
+        .map(|at| (format!("{}/k{at}", ["a".repeat(60).as_str(); 4].join(".")), "1".into()))
+        .collect();
+    let audit = admit_with_annotations(&json!({}), &recorded).audit_annotations.unwrap();
+    let injected = audit["injected"].as_str().unwrap();
+    assert!(injected.starts_with("annotations: aaa") && injected.ends_with('…'), "{injected}");
+    assert_eq!(injected.chars().count(), 1025);
 }

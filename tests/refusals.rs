@@ -19,7 +19,7 @@ const SOURCES: [&str; 8] = [
 ];
 
 /// Texts in these files that refuse nothing, or are only a part of a message that has a row.
-const OTHERS: [&str; 16] = [
+const OTHERS: [&str; 18] = [
     // What follows a text that has a row.
     "is refused",
     ", or set settings.onLookupFailure to \"accept\" to",
@@ -36,7 +36,9 @@ const OTHERS: [&str; 16] = [
     "accepted without this check",
     "Pods start without recorded states",
     "the injected state was recorded for an earlier",
-    ", which protects nothing: use Always or Cascading",
+    ", which protects nothing",
+    "label the object that it points to",
+    "use Always or Cascading",
     // Where there is no CRD, Pods are accepted.
     "the cluster does not serve",
     ", v1alpha1 or v1beta1), or remove this policy",

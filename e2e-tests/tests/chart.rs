@@ -136,7 +136,7 @@ fn schema_refuses_invalid_values_with_their_path() {
         (json!({"policy": {"mode": "warn"}}), "/policy/mode"),
         (json!({"policy": {"timeoutSeconds": 31}}), "/policy/timeoutSeconds"),
         (json!({"policy": {"timeoutEvalSeconds": 1}}), "/policy/timeoutEvalSeconds"),
-        (json!({"policy": {"timeoutEvalSeconds": 11}}), "policy.timeoutEvalSeconds is 11: set it to at most"),
+        (json!({"policy": {"timeoutEvalSeconds": 5}}), "policy.timeoutEvalSeconds is 5: set it to at most"),
         (json!({"policy": {"scope": "Some"}}), "/policy/scope"),
         (
             json!({"policy": {"extraMatchConditions": [{"name": "a b", "expression": "true"}]}}),
@@ -238,7 +238,7 @@ fn values_reach_the_objects() {
         "podAnnotations": {"a": "1"}, "podLabels": {"b": "2"},
         "serviceAccount": {"create": false, "name": "given"},
         "podDisruptionBudget": {"maxUnavailable": null, "minAvailable": "50%"},
-        "networkPolicy": {"ingressFrom": [], "apiServerPorts": [7443], "extraEgress": [{}]},
+        "networkPolicy": {"ingressFrom": [{"podSelector": {}}], "apiServerPorts": [7443], "extraEgress": [{}]},
         "service": {"port": 80, "annotations": {"c": "3"}},
         "crds": {"keep": false},
         "policyServer": {"create": false, "namespace": "there"},
@@ -324,7 +324,8 @@ fn values_reach_the_objects() {
     let budget = &find(&objects, "PodDisruptionBudget", "mine-sidecar")["spec"];
     assert_eq!((&budget["minAvailable"], budget.get("maxUnavailable")), (&json!("50%"), None));
     let network = &find(&objects, "NetworkPolicy", "mine-sidecar")["spec"];
-    assert_eq!(network["ingress"], json!([]));
+    let admin = json!([{"port": "admin", "protocol": "TCP"}]);
+    assert_eq!(network["ingress"], json!([{"from": [{"podSelector": {}}], "ports": admin}]));
     assert_eq!(network["egress"][0], json!({"ports": [{"port": 7443, "protocol": "TCP"}]}));
     assert_eq!(network["egress"][2], json!({}));
     let service = find(&objects, "Service", "mine-sidecar");
@@ -353,7 +354,7 @@ fn values_reach_the_objects() {
             &json!("Ignore"),
             &json!("monitor"),
             &json!(5),
-            &json!(3),
+            &json!(4),
             &json!("reserved"),
             &values["policy"]["settings"]
         ],
@@ -361,7 +362,7 @@ fn values_reach_the_objects() {
     assert_eq!(
         policy["namespaceSelector"]["matchExpressions"],
         json!([
-            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["a", "elsewhere"]},
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "kube-public", "kube-node-lease", "a", "elsewhere"]},
             {"key": "persistent-pod-state/injection", "operator": "NotIn", "values": ["disabled"]},
             {"key": "env", "operator": "Exists"},
         ])
@@ -395,6 +396,8 @@ fn components_without_an_overlay_are_values_too() {
     let both = with_workload(&json!({"policy": {"scope": "OptIn"}}));
     let shared = json!({
         "metrics": {"serviceMonitor": {"enabled": true}, "prometheusRule": {"enabled": true}, "dashboard": {"enabled": true}},
+        "networkPolicy": {"ingressFrom":
+            [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]},
         "policyServer": {"create": false},
         "policy": {"policyServer": "default"},
     });
@@ -516,23 +519,23 @@ fn scope_and_limits_of_the_policy_are_values() {
     let condition = json!({"name": "pod-is-no-test", "expression": "object.metadata.namespace != 'test'"});
     let [pods, objects] = policies(
         "scope",
-        json!({"scope": "OptIn", "excludedNamespaces": [], "extraMatchConditions": [condition],
-            "timeoutEvalSeconds": 5, "validation": {"failurePolicy": "Ignore"}}),
+        json!({"scope": "OptIn", "excludedNamespaces": null, "extraMatchConditions": [condition],
+            "timeoutEvalSeconds": 2, "validation": {"failurePolicy": "Ignore"}}),
     );
     assert_eq!(
         pods["namespaceSelector"]["matchExpressions"],
         json!([
-            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["elsewhere"]},
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "kube-public", "kube-node-lease", "elsewhere"]},
             {"key": "persistent-pod-state/injection", "operator": "In", "values": ["enabled"]},
         ])
     );
     assert_eq!(pods["matchConditions"].as_array().unwrap().last(), Some(&condition));
     let fields = ["failurePolicy", "timeoutSeconds", "timeoutEvalSeconds"];
-    assert_eq!(fields.map(|field| &pods[field]), [&json!("Fail"), &json!(10), &json!(5)]);
-    assert_eq!(fields.map(|field| &objects[field]), [&json!("Ignore"), &json!(10), &json!(5)]);
+    assert_eq!(fields.map(|field| &pods[field]), [&json!("Fail"), &json!(4), &json!(2)]);
+    assert_eq!(fields.map(|field| &objects[field]), [&json!("Ignore"), &json!(4), &json!(2)]);
     assert_eq!((objects.get("namespaceSelector"), objects.get("objectSelector")), (None, None));
     // Kubewarden refuses less than 2 seconds, and more than the API server waits.
-    for (timeout, limit) in [(2, 2), (3, 2), (4, 2), (30, 28)] {
+    for (timeout, limit) in [(2, 2), (3, 2), (4, 3), (30, 29)] {
         let [pods, _] = policies(&format!("timeout-{timeout}"), json!({"timeoutSeconds": timeout}));
         assert_eq!(pods["timeoutEvalSeconds"], limit, "{timeout}");
     }

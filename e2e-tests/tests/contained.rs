@@ -1,7 +1,11 @@
 //! What a wrong installation costs: the product is broken in each way that installations break, and Pods of all kinds are
 //! created meanwhile. At most those of StatefulSets are delayed, and only until the cause is repaired.
 
-use std::{fmt::Write as _, fs, time::Duration};
+use std::{
+    fmt::Write as _,
+    fs,
+    time::{Duration, Instant},
+};
 
 use pps_e2e::{
     cluster::StatefulSetSpec,
@@ -27,11 +31,18 @@ use crate::support::{
 /// How long a Pod that is not created has to be missing.
 const PATIENCE: Duration = Duration::from_secs(4);
 
+/// The workers of the StatefulSet controller (`--concurrent-statefulset-syncs`).
+const WORKERS: usize = 5;
+/// What a busy machine takes in addition.
+const SLACK: Duration = Duration::from_secs(8);
+
 /// What becomes of a Pod while something is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// It is created as if the product did not exist.
     Created,
+    /// The same, but its controller waits for the answers about Pods that are sent before.
+    Late,
     /// It is created on the node that is recorded.
     Returns,
     /// The API server gets no answer from the PolicyServer, and its controller tries again.
@@ -40,7 +51,7 @@ enum Outcome {
     CannotKnow,
 }
 
-use Outcome::{CannotKnow, Created, NoAnswer, Returns};
+use Outcome::{CannotKnow, Created, Late, NoAnswer, Returns};
 
 /// The kinds of Pods, as the columns of the table have them.
 const COLUMNS: [&str; 6] = [
@@ -132,7 +143,7 @@ impl<'a> Attempt<'a> {
 
     /// Waits for the Pods that should be created, and watches that no other one is.
     async fn observe(&self, expected: [Outcome; 6]) {
-        let wanted = expected.map(|outcome| matches!(outcome, Created | Returns));
+        let wanted = expected.map(|outcome| matches!(outcome, Created | Late | Returns));
         let what = format!("these Pods to be created: {wanted:?} of {COLUMNS:?}");
         wait_for(&what, TIMEOUT, async || {
             let created = self.created().await;
@@ -144,7 +155,7 @@ impl<'a> Attempt<'a> {
         assert_eq!(self.created().await, wanted, "{COLUMNS:?}");
         for ((_, name), outcome) in self.workloads().into_iter().zip(expected) {
             let why = match outcome {
-                Created | Returns => continue,
+                Created | Late | Returns => continue,
                 NoAnswer => "failed calling webhook",
                 CannotKnow => "denied the request: cannot look up the PersistentPodState of StatefulSet",
             };
@@ -174,6 +185,7 @@ fn table(rows: &[Row]) -> String {
     for row in rows {
         let outcomes = row.outcomes.map(|outcome| match outcome {
             Created => "created",
+            Late => "created, but late",
             Returns => "created, on its node",
             NoAnswer => "delayed: no answer",
             CannotKnow => "delayed: refused",
@@ -292,6 +304,37 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     finish(&installed, &home).await;
     rows.push(row);
 
+    // Each Pod that is sent holds one of the StatefulSet controller's workers until the API server's time is up.
+    let row = Row {
+        way: "PolicyServer hangs",
+        outcomes: [Created, Created, Created, Late, NoAnswer, NoAnswer],
+        afterwards: BACK,
+    };
+    let home = installed.run_recorded("hanging").await;
+    installed.freeze_policy_server();
+    let crowd = stateful_sets("crowd");
+    installed.cluster.namespace("crowd").await.unwrap();
+    installed.cluster.apply_objects(&crowd).await.unwrap();
+    let attempt = Attempt::new(&installed, &home);
+    let (started, limit) = (Instant::now(), longest_wait(&installed, crowd.len() + 2).await);
+    attempt.begin().await;
+    wait_for("the Pod that is not sent", limit + SLACK, async || {
+        let [.., late, _, _] = attempt.created().await;
+        Ok(Progress::when(late, (), "it is not created".to_owned()))
+    })
+    .await
+    .unwrap();
+    report::note(&format!(
+        "a Pod that is not sent was created after {:.1?}, at most {limit:?}",
+        started.elapsed()
+    ));
+    attempt.observe(row.outcomes).await;
+    installed.serve(ACCOUNT).await.unwrap();
+    let delete = ["delete", "statefulset", "--all", "--namespace", "crowd", "--wait=false"];
+    installed.cluster.control_plane.kubectl(&delete).await.unwrap();
+    finish(&installed, &home).await;
+    rows.push(row);
+
     // Last: all recorded states are gone with it.
     let row = Row {
         way: "definition deleted",
@@ -315,6 +358,20 @@ async fn a_broken_installation_delays_at_most_stateful_pods() {
     report::note(&format!("Kubernetes {}.{}, {server}\n\n{text}", version.major, version.minor));
     let document = fs::read_to_string(repository_file("docs/break-glass.md")).unwrap();
     assert!(document.contains(&text), "docs/break-glass.md has another table");
+}
+
+/// StatefulSets in scope, more than the controller has workers.
+fn stateful_sets(namespace: &str) -> Vec<Value> {
+    (0..13).map(|at| StatefulSetSpec::new(namespace, &format!("one-{at}"), 1).object()).collect()
+}
+
+/// How long a Pod that is not sent waits at most while so many others get no answer: the formula of docs/break-glass.md.
+async fn longest_wait(installed: &Installed, others: usize) -> Duration {
+    let policies = installed_policies(&installed.cluster).await.unwrap();
+    let policy = policies.iter().find(|policy| policy.is_mutating()).unwrap();
+    let timeout = policy.spec("timeoutSeconds").as_u64().unwrap();
+    let rounds = others.div_ceil(WORKERS);
+    Duration::from_secs(timeout * u64::try_from(rounds).unwrap())
 }
 
 /// Once the cause is repaired, everything runs, and the Pod with a state on its node.

@@ -189,34 +189,81 @@ async fn api_server_accepts_every_kustomization_unchanged() {
     }
 }
 
-/// Follows a request of the sidecar for its Lease, and one for Pods, through API priority and fairness.
+/// Follows requests of the sidecar and of the policies through API priority and fairness. A flood of other accounts, or a
+/// large list, must not delay Leases, writes and lookups.
 #[tokio::test]
-async fn leases_are_kept_apart_from_lists() {
+async fn leases_writes_and_lookups_are_kept_apart_from_other_requests() {
     let cluster = Cluster::builder().start().await.unwrap();
-    let folder = "deploy/overlays/flow-control";
-    let objects = as_served(render_kustomize(folder).unwrap(), cluster.control_plane.version());
+    let objects = as_served(render_kustomize("deploy").unwrap(), cluster.control_plane.version());
     let schemas: Vec<Value> = objects.into_iter().filter(|object| object["kind"] == "FlowSchema").collect();
     let applied = cluster.apply_objects(&schemas).await.unwrap();
-    let uid = applied[0].metadata.uid.clone().unwrap();
-    let schema_of = async |path: &str| -> Option<String> {
-        let user = format!("system:serviceaccount:{NAMESPACE}:pps-sidecar");
-        let request = hyper::Request::get(path)
-            .header("Impersonate-User", user)
+    let schema = |name: &str| {
+        let found = applied.iter().find(|schema| schema.metadata.name.as_deref() == Some(name));
+        found.unwrap_or_else(|| panic!("no FlowSchema {name}")).metadata.uid.clone()
+    };
+    let (leases, states) = (schema("pps-sidecar-leader-election"), schema("pps-states"));
+    let schema_of = async |method: &str, namespace: &str, account: &str, path: &str| -> Option<String> {
+        let request = hyper::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("Impersonate-User", format!("system:serviceaccount:{namespace}:{account}"))
             .header("Impersonate-Group", "system:serviceaccounts")
+            .header("Impersonate-Group", format!("system:serviceaccounts:{namespace}"))
             .header("Impersonate-Group", "system:authenticated")
             .body(kube::client::Body::empty())
             .unwrap();
         let answer = cluster.client().send(request).await.unwrap();
         Some(answer.headers().get("X-Kubernetes-PF-FlowSchema-UID")?.to_str().unwrap().to_owned())
     };
+    let sidecar = (NAMESPACE, "pps-sidecar");
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/pps-sidecar");
-    wait_for("the schema to be in force", Duration::from_mins(2), async || {
-        let schema = schema_of(&lease).await;
-        Ok(Progress::when(schema.as_ref() == Some(&uid), (), format!("{schema:?} instead of {uid}")))
-    })
-    .await
-    .unwrap();
-    assert_ne!(schema_of("/api/v1/pods").await, Some(uid));
+    let object = "/apis/apps.kruise.io/v1alpha1/namespaces/shop/persistentpodstates/web";
+    let status = format!("{object}/status");
+    let policy_servers =
+        [("kubewarden", "policy-server-persistent-pod-state"), ("kubewarden", "policy-server")];
+    let expected = [
+        ("GET", sidecar, &*lease, Some(&leases)),
+        ("PATCH", sidecar, &*status, Some(&states)),
+        ("POST", sidecar, "/api/v1/namespaces/shop/pods/web-0/eviction", Some(&states)),
+        ("GET", sidecar, "/api/v1/nodes/node-1", Some(&states)),
+        ("GET", policy_servers[0], object, Some(&states)),
+        ("GET", policy_servers[1], object, Some(&states)),
+        ("GET", sidecar, "/api/v1/pods", None),
+        ("GET", policy_servers[0], "/api/v1/pods", None),
+        ("GET", ("shop", "default"), object, None),
+    ];
+    for (method, (namespace, account), path, expected) in expected {
+        wait_for(
+            &format!("the schema of {method} {path} by {account}"),
+            Duration::from_mins(2),
+            async || {
+                let found = schema_of(method, namespace, account, path).await;
+                let is_right = match expected {
+                    Some(expected) => found == *expected,
+                    None => found != leases && found != states,
+                };
+                Ok(Progress::when(is_right, (), format!("{found:?}")))
+            },
+        )
+        .await
+        .unwrap();
+    }
+}
+
+/// The kubelet may always connect; nobody else may unless it is named.
+#[test]
+fn only_the_monitoring_overlay_opens_the_admin_port() {
+    let ingress = |folder: &str| {
+        let objects = render_kustomize(folder).unwrap();
+        let policy = objects.into_iter().find(|object| object["kind"] == "NetworkPolicy").unwrap();
+        policy["spec"]["ingress"].clone()
+    };
+    for folder in kustomizations().unwrap() {
+        let selector = json!({"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}});
+        let rule = json!({"from": [{"namespaceSelector": selector}], "ports": [{"port": "admin", "protocol": "TCP"}]});
+        let expected = if folder.ends_with("/monitoring") { json!([rule]) } else { Value::Null };
+        assert_eq!(ingress(&folder), expected, "{folder}");
+    }
 }
 
 /// The example in deploy/README.md, with the folders of this checkout instead of remote ones.

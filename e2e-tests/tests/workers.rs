@@ -20,7 +20,8 @@ use pps_e2e::{
         Policy, ReviewClient,
         policy_server::{self, PolicyServer},
         probe::wait_until_called,
-        stand_in::PolicyModule,
+        review,
+        stand_in::{MAX_REQUEST, PolicyModule},
     },
     manifests, report,
     repository::{policy_path, repository_file},
@@ -223,9 +224,9 @@ async fn assert_slow_lookups_are_interrupted(program: Option<PathBuf>) {
     };
     let served = Served::start(program, policy("other", impatient)).await;
     let request = request(&serde_json::to_value(pod("web")).unwrap());
-    served.proxy.slow_down(Duration::from_millis(1700));
+    served.proxy.slow_down(Duration::from_millis(1100));
 
-    // One get takes 1.7 s, but the policy makes two.
+    // One get takes 1.1 s, but the policy makes two.
     let asked = Instant::now();
     let answer = served.client.ask(OTHER, &request).await.unwrap();
     assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(500)), "{answer}");
@@ -236,10 +237,30 @@ async fn assert_slow_lookups_are_interrupted(program: Option<PathBuf>) {
     );
     note(&format!("a slow lookup was interrupted after {:.1?}: {message}", asked.elapsed()));
 
+    // The limits are counted by a clock that ticks each second, so two seconds may be little more than one.
+    served.proxy.slow_down(Duration::from_millis(850));
     let asked = Instant::now();
     let answer = served.client.ask(MAIN, &request).await.unwrap();
     assert_eq!(answer["allowed"], true, "{answer}");
     note(&format!("with timeoutEvalSeconds it was answered after {:.1?}", asked.elapsed()));
+}
+
+/// An UPDATE carries the object twice, so neither copy can be larger than half of this.
+async fn assert_requests_have_a_limit(program: Option<PathBuf>) {
+    let served = Served::start(program, policy("other", |_| ())).await;
+    let of_length = |length: usize| {
+        let pod = |filler: usize| json!({"metadata": {"name": "x".repeat(filler)}, "spec": {}});
+        let empty = review(&request(&pod(0))).len();
+        // The name is in it twice.
+        let review = review(&request(&pod((length - empty) / 2)));
+        assert!(review.len() <= length && review.len() + 2 > length);
+        review
+    };
+    let answer = served.client.send(OTHER, of_length(MAX_REQUEST)).await.unwrap();
+    assert_eq!(answer["allowed"], true, "{answer}");
+    let error = served.client.send(OTHER, of_length(MAX_REQUEST + 2)).await.unwrap_err();
+    let Some(kube::Error::Api(status)) = error.downcast_ref() else { panic!("{error:#}") };
+    assert_eq!(status.code, 413, "{status:?}");
 }
 
 /// The server has never seen the kind: it says so in words of its own.
@@ -280,6 +301,18 @@ async fn pods_start_in_a_cluster_without_the_definition() {
 async fn pods_start_without_the_definition_on_the_real_policy_server() {
     if let Some(program) = real_policy_server("pods_start_without_the_definition_on_the_real_policy_server") {
         assert_pods_start_without_the_definition(Some(program)).await;
+    }
+}
+
+#[tokio::test]
+async fn requests_have_a_limit() {
+    assert_requests_have_a_limit(None).await;
+}
+
+#[tokio::test]
+async fn requests_have_the_same_limit_on_the_real_policy_server() {
+    if let Some(program) = real_policy_server("requests_have_the_same_limit_on_the_real_policy_server") {
+        assert_requests_have_a_limit(Some(program)).await;
     }
 }
 

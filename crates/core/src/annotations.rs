@@ -41,6 +41,12 @@ pub const NEVER_INJECTED: &[(&str, Option<&str>)] = &[
     ("cni.projectcalico.org/podIPs", Some("cni.projectcalico.org/ipAddrs")),
     ("cni.projectcalico.org/containerID", None),
     ("vpc.amazonaws.com/pod-ips", None),
+    // AWS's VPC resource controller takes these for the interface or the address that it has given to the Pod, and its own
+    // webhook refuses a new Pod that has the first one.
+    ("vpc.amazonaws.com/pod-eni", None),
+    ("vpc.amazonaws.com/PrivateIPv4Address", None),
+    // GKE's network plugin says in it which addresses it has given to the Pod in further networks.
+    ("networking.gke.io/pod-ips", None),
     (INJECTED_ANNOTATION, None),
     (RECORD_ANNOTATION, None),
 ];

@@ -6,10 +6,11 @@
 
 use std::fmt;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::annotations::INJECTED_ANNOTATION;
-use crate::limits::MAX_POD_ITEMS;
+use crate::json::{object, shorten};
+use crate::limits::{MAX_ANNOTATION_VALUE_LENGTH, MAX_POD_ITEMS};
 use crate::plan::{Plan, Requirement};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -25,6 +26,8 @@ pub struct Applied {
     pub preferred: usize,
     /// Keys of the annotations that were added, without [`INJECTED_ANNOTATION`].
     pub annotations: Vec<String>,
+    /// Which annotations the Pod has no room for.
+    pub warnings: Vec<String>,
 }
 
 impl Applied {
@@ -77,7 +80,8 @@ impl std::error::Error for ApplyError {}
 ///   stays empty. A Pod without required node affinity gets one term. A Pod whose lists have more
 ///   than [`MAX_POD_ITEMS`] items is refused: without the requirements it could start on the wrong node.
 /// - Preferred: each preference that the Pod does not have yet is appended.
-/// - Annotations: each key that the Pod does not have yet is added.
+/// - Annotations: each key that the Pod does not have yet is added, unless the API server would then refuse the Pod for
+///   the size of its annotations.
 /// - [`INJECTED_ANNOTATION`] is added if and only if something else was.
 ///
 /// ```
@@ -128,8 +132,9 @@ fn apply_required(plan: &Plan, spec: &mut Map<String, Value>) -> Result<Vec<Stri
     let path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
     let Some(required) = node_affinity.get_mut(REQUIRED).filter(|required| !required.is_null()) else {
         let expressions: Vec<Value> = plan.required.iter().map(Requirement::to_json).collect();
-        node_affinity
-            .insert(REQUIRED.into(), json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]}));
+        let term = Value::from(object(vec![("matchExpressions", expressions.into())]));
+        let required = object(vec![("nodeSelectorTerms", vec![term].into())]);
+        node_affinity.insert(REQUIRED.into(), required.into());
         return Ok(plan.required.iter().map(|requirement| requirement.key.clone()).collect());
     };
     // Without terms it matches no node and the API server refuses it; a new term would make it match.
@@ -197,11 +202,24 @@ fn apply_annotations(
         return Ok(());
     }
     let annotations = ensure_object(ensure_object(pod, "metadata", "")?, "annotations", "metadata")?;
+    let own = annotations.iter().filter(|(key, _)| *key != INJECTED_ANNOTATION);
+    let own = own.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len));
+    let mut size = INJECTED_ANNOTATION.len() + plan.pps.len() + own.sum::<usize>();
     for (key, value) in &plan.annotations {
-        if !annotations.contains_key(key) {
-            annotations.insert(key.clone(), Value::String(value.clone()));
-            applied.annotations.push(key.clone());
+        if annotations.contains_key(key) {
+            continue;
         }
+        let added = key.len() + value.len();
+        if size + added > MAX_ANNOTATION_VALUE_LENGTH {
+            applied.warnings.push(format!(
+                "annotation {} of PersistentPodState {} is not injected: this Pod's annotations would exceed 256 KiB, and the API server would refuse it; shorten them",
+                shorten(key), plan.pps
+            ));
+            continue;
+        }
+        size += added;
+        annotations.insert(key.clone(), Value::String(value.clone()));
+        applied.annotations.push(key.clone());
     }
     if applied.is_changed() {
         annotations.insert(INJECTED_ANNOTATION.into(), Value::String(plan.pps.clone()));
@@ -255,6 +273,8 @@ fn join_path(path: &str, field: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::plan::Preference;
 
@@ -317,6 +337,32 @@ mod tests {
             let applied = apply(&require_zone(), &mut pod).unwrap();
             assert!(!applied.is_changed());
             assert_eq!(pod, with_terms(&empty));
+        }
+    }
+
+    #[test]
+    fn leaves_out_annotations_for_which_the_pod_has_no_room() {
+        let size = |pod: &Value| {
+            let all = pod["metadata"]["annotations"].as_object().unwrap().iter();
+            all.map(|(key, value)| key.len() + value.as_str().unwrap().len()).sum::<usize>()
+        };
+        let own = "x".repeat(MAX_ANNOTATION_VALUE_LENGTH - 100);
+        let room = 100 - "own".len() - INJECTED_ANNOTATION.len() - "p".len();
+        let annotation = |key: &str, length: usize| (key.to_owned(), "v".repeat(length));
+        let annotations =
+            vec![annotation("long", room - 3), annotation("ip", room - 2), annotation("next", 1)];
+        let plan = Plan { pps: "p".into(), annotations, ..Plan::default() };
+        for marker in [json!(null), json!("a PPS with a much longer name")] {
+            let mut pod = json!({"metadata": {"annotations": {"own": own}}});
+            if !marker.is_null() {
+                pod["metadata"]["annotations"][INJECTED_ANNOTATION] = marker;
+            }
+            let applied = apply(&plan, &mut pod).unwrap();
+            assert_eq!(applied.annotations, ["ip"]);
+            assert_eq!(applied.warnings.len(), 2);
+            assert!(applied.warnings[0].contains("annotation long of PersistentPodState p is not injected"));
+            assert_eq!(size(&pod), MAX_ANNOTATION_VALUE_LENGTH);
+            assert!(!apply(&plan, &mut pod).unwrap().is_changed());
         }
     }
 

@@ -3,13 +3,13 @@
 use serde_json::{Map, Value};
 
 use crate::apply::is_empty_term;
-use crate::json::shorten;
-use crate::plan::{Plan, Requirement};
-
-const HOSTNAME: &str = "kubernetes.io/hostname";
+use crate::json::{list, shorten};
+use crate::plan::{HOSTNAME, Plan, Requirement};
+use crate::spread_constraint::unreachable_spreads;
 
 /// Warnings for a Pod whose `nodeSelector` or required node affinity excludes every node that the plan's
-/// required topology allows. Such a Pod stays Pending: the plan overwrites nothing of the Pod's own.
+/// required topology allows, or whose spread constraints may. Such a Pod stays Pending: the plan overwrites nothing of
+/// the Pod's own.
 pub fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
     let spec = &pod["spec"];
     let mut warnings = Vec::new();
@@ -24,14 +24,9 @@ pub fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
             ));
         }
     }
-    let terms: Vec<_> = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-        ["nodeSelectorTerms"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_object)
-        .filter(|term| !is_empty_term(term))
-        .collect();
+    let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let terms = list(&required["nodeSelectorTerms"]).iter().filter_map(Value::as_object);
+    let terms: Vec<_> = terms.filter(|term| !is_empty_term(term)).collect();
     if !plan.required.is_empty() && !terms.is_empty() && terms.iter().all(|term| excludes_plan(term, plan)) {
         let required: Vec<String> =
             plan.required.iter().map(|Requirement { key, value }| format!("{key}={value}")).collect();
@@ -41,15 +36,20 @@ pub fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
             shorten(&required.join(", "))
         ));
     }
+    for spread in unreachable_spreads(spec, &plan.required) {
+        warnings.push(format!(
+            "this Pod may stay Pending: its spec.topologySpreadConstraints[{}] asks for {} domains of {}, PersistentPodState {} leaves one; set nodeAffinityPolicy: Ignore in it (else at most {} of its Pods fits into that domain)",
+            spread.index, spread.min_domains, shorten(spread.topology_key), plan.pps, spread.max_skew
+        ));
+    }
     warnings
 }
 
 /// Whether a node selector term excludes every node that the plan allows.
 fn excludes_plan(term: &Map<String, Value>, plan: &Plan) -> bool {
-    let expressions = term.get("matchExpressions").and_then(Value::as_array);
-    let fields = term.get("matchFields").and_then(Value::as_array);
-    expressions.into_iter().flatten().any(|expression| excludes_label(expression, plan))
-        || fields.into_iter().flatten().any(|field| excludes_node(field, plan))
+    let items = |field| term.get(field).map_or(&[][..], list);
+    items("matchExpressions").iter().any(|expression| excludes_label(expression, plan))
+        || items("matchFields").iter().any(|field| excludes_node(field, plan))
 }
 
 /// Whether a match expression excludes a label value that the plan requires.
@@ -73,17 +73,18 @@ fn excludes_node(field: &Value, plan: &Plan) -> bool {
 /// Whether a node selector requirement matches a label with this value. An unknown operator is assumed to
 /// match, so that it causes no false warning.
 fn matches(requirement: &Value, value: &str) -> bool {
-    let values = || requirement["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let number = |text: &str| text.parse::<i64>().ok();
+    let values = list(&requirement["values"]);
+    let is_listed = || values.iter().any(|one| one == value);
     match requirement["operator"].as_str() {
-        Some("In") => values().any(|one| one == value),
-        Some("NotIn") => values().all(|one| one != value),
+        Some("In") => is_listed(),
+        Some("NotIn") => !is_listed(),
         Some("DoesNotExist") => false,
-        Some("Gt") => {
-            matches!((number(value), values().next().and_then(number)), (Some(a), Some(b)) if a > b)
-        }
-        Some("Lt") => {
-            matches!((number(value), values().next().and_then(number)), (Some(a), Some(b)) if a < b)
+        Some(operator @ ("Gt" | "Lt")) => {
+            let limit = values.first().and_then(Value::as_str).unwrap_or_default();
+            let [value, limit] = [value, limit].map(|text| text.parse::<i64>().ok());
+            let (smaller, larger) = if operator == "Gt" { (limit, value) } else { (value, limit) };
+            // A text that is no number is `None`, which is smaller than any number.
+            smaller.is_some() && smaller < larger
         }
         _ => true,
     }

@@ -8,14 +8,15 @@ use serde_json::{Error, Map, Value};
 use crate::json::to_text;
 use crate::pick::pick_with_nulls;
 
-/// How the names begin that `serde_json` gives to the text of a number and to a text that is parsed later. It would read a
-/// map with such a key as what these stand for.
-const PRIVATE: &[u8] = b"$serde_json::private::";
+/// How the keys begin that `serde_json` gives to the text of a number and to a text that is parsed later. It would read a
+/// map with such a key as what these stand for. Letters follow.
+const PRIVATE_KEY: &[u8] = b"\"$serde_json::private::";
 
 /// How deep a Pod can be nested: a host that reads the answer stops at 128, with the answer around the Pod.
 const MAX_DEPTH: i32 = 126;
 
-/// A Pod's text, and its parsed fields: `metadata.annotations`, `spec.affinity` and `spec.nodeSelector`.
+/// A Pod's text, and its parsed fields: `metadata.annotations`, `spec.affinity`, `spec.nodeSelector` and
+/// `spec.topologySpreadConstraints`.
 ///
 /// ```
 /// use pps_core::excerpt::Excerpt;
@@ -60,8 +61,9 @@ impl<'j> Excerpt<'j> {
         check(text)?;
         let [metadata, spec] = pick_with_nulls(text, ["metadata", "spec"])?;
         let mut pod = Map::new();
-        let metadata = Part::read(&mut pod, "metadata", metadata, ["annotations", ""])?;
-        let spec = Part::read(&mut pod, "spec", spec, ["affinity", "nodeSelector"])?;
+        let metadata = Part::read(&mut pod, "metadata", metadata, ["annotations", "", ""])?;
+        let fields = ["affinity", "nodeSelector", "topologySpreadConstraints"];
+        let spec = Part::read(&mut pod, "spec", spec, fields)?;
         Ok(Self { pod: Value::Object(pod), text, metadata, spec })
     }
 
@@ -81,12 +83,12 @@ impl<'j> Excerpt<'j> {
 }
 
 impl<'j> Part<'j> {
-    /// Reads a part of a Pod, and parses these fields of it into `pod`.
+    /// Reads a part of a Pod, and parses these fields of it into `pod`. Only the first can be changed.
     fn read(
         pod: &mut Map<String, Value>,
         name: &'static str,
         text: Option<&'j RawValue>,
-        fields: [&'static str; 2],
+        fields: [&'static str; 3],
     ) -> Result<Self, Error> {
         let mut part = Self { name, text, field_name: fields[0], field: None };
         let Some(text) = text else { return Ok(part) };
@@ -94,9 +96,14 @@ impl<'j> Part<'j> {
             let found = pick_with_nulls(text.get(), fields)?;
             let mut object = Map::new();
             for (name, field) in fields.into_iter().zip(found) {
-                if let Some(field) = field {
-                    object.insert(name.to_owned(), parse(field)?);
-                }
+                let Some(field) = field else { continue };
+                // The text of the others stays, however this reads it.
+                let value = if name == part.field_name {
+                    parse(field)?
+                } else {
+                    serde_json::from_str(field.get()).unwrap_or_default()
+                };
+                object.insert(name.to_owned(), value);
             }
             part.field = found[0];
             Value::Object(object)
@@ -171,13 +178,32 @@ fn check(text: &str) -> Result<(), Error> {
 
 /// Parses a value, unless it would be changed by that.
 fn parse(value: &RawValue) -> Result<Value, Error> {
-    // Not `contains`, whose search would add 0.6 KB to the Wasm module.
     let text = value.get().as_bytes();
-    if text.windows(PRIVATE.len()).any(|part| part == PRIVATE) || has_needless_escape(text) {
+    if has_private_key(text) || has_needless_escape(text) {
         let message = "it has a field $serde_json::private::…, which no field of a Pod can be called, or a letter as \\u0041";
         return Err(Error::custom(message));
     }
     serde_json::from_str(value.get())
+}
+
+/// Whether a text has a key of `serde_json`'s own. In a value the quote before such a text would be escaped, or no colon
+/// would follow.
+fn has_private_key(mut text: &[u8]) -> bool {
+    // Not `contains`, whose search would add 0.6 KB to the Wasm module.
+    while let [_, rest @ ..] = text {
+        if let Some(mut name) = text.strip_prefix(PRIVATE_KEY) {
+            while let [b'a'..=b'z' | b'A'..=b'Z', rest @ ..] = name {
+                name = rest;
+            }
+            if let [b'"', rest @ ..] = name
+                && rest.trim_ascii_start().first() == Some(&b':')
+            {
+                return true;
+            }
+        }
+        text = rest;
+    }
+    false
 }
 
 /// Whether a text has a printable character as a number, which could hide a name from a search. No server writes other ones

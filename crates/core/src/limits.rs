@@ -25,8 +25,10 @@ pub const MAX_UNPACKED_LENGTH: usize = 32 * MAX_BUCKET_LENGTH;
 pub const MAX_RECORDED_LABELS: usize = MAX_TOPOLOGY_KEYS * (1 + MAX_PREFERRED_TERMS);
 /// Characters in the value of a label.
 pub const MAX_LABEL_VALUE_LENGTH: usize = 63;
-/// Characters in the value of an annotation: the API server takes as much for all annotations of an object together.
+/// Characters in the value of an annotation: the API server takes as much, in bytes, for all keys and values of an object.
 pub const MAX_ANNOTATION_VALUE_LENGTH: usize = 256 * 1024;
+/// Characters in the audit annotation that lists what was injected.
+pub const MAX_AUDIT_LENGTH: usize = 1024;
 /// Characters in a UID.
 pub const MAX_UID_LENGTH: usize = 128;
 /// Conditions of one PPS.

@@ -1,11 +1,14 @@
 //! What to inject into a Pod, given a PPS and the state that it recorded under the Pod's name.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::annotations::AnnotationRules;
-use crate::json::shorten;
+use crate::json::{object, shorten};
 use crate::limits::{MAX_ANNOTATIONS, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS};
 use crate::pps::{PodState, Spec};
+
+/// The node label that at most one node has with a given value.
+pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// What to inject into a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +39,9 @@ pub struct Requirement {
 impl Requirement {
     /// The requirement as an element of `matchExpressions`.
     pub fn to_json(&self) -> Value {
-        json!({"key": self.key, "operator": "In", "values": [self.value]})
+        let value = Value::from(&*self.value);
+        object(vec![("key", (&*self.key).into()), ("operator", "In".into()), ("values", vec![value].into())])
+            .into()
     }
 }
 
@@ -53,7 +58,8 @@ impl Preference {
     /// The preference as an element of `preferredDuringSchedulingIgnoredDuringExecution`.
     pub fn to_json(&self) -> Value {
         let expressions: Vec<Value> = self.requirements.iter().map(Requirement::to_json).collect();
-        json!({"weight": self.weight, "preference": {"matchExpressions": expressions}})
+        let preference = object(vec![("matchExpressions", expressions.into())]);
+        object(vec![("weight", self.weight.into()), ("preference", preference.into())]).into()
     }
 }
 

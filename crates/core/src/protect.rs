@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use crate::alias::aliased;
 use crate::json::{shorten, to_text};
 use crate::pps::{KIND, Metadata, TargetReference};
 
@@ -39,7 +40,7 @@ pub fn is_cluster_controller(username: &str) -> bool {
 /// assert!(refuse_deletion(&object).unwrap().contains("scale StatefulSet web to 0"));
 /// ```
 pub fn refuse_deletion(object: &Value) -> Option<String> {
-    let value = object["metadata"]["labels"][PROTECTION_LABEL].as_str()?;
+    let value = object["metadata"]["labels"][PROTECTION_LABEL].as_str().filter(|_| !is_alias(object))?;
     let remedy = match value {
         "Always" => "remove the label before you delete it".into(),
         "Cascading" if has_states_of_existing_pods(object) => {
@@ -60,12 +61,20 @@ pub fn refuse_deletion(object: &Value) -> Option<String> {
 pub fn warn_of_label(object: &Value) -> Option<String> {
     let value = &object["metadata"]["labels"][PROTECTION_LABEL];
     let is_known = matches!(value.as_str(), Some("Always" | "Cascading"));
-    (!value.is_null() && !is_known).then(|| {
+    let remedy =
+        if is_alias(object) { "label the object that it points to" } else { "use Always or Cascading" };
+    (!value.is_null() && (!is_known || is_alias(object))).then(|| {
         format!(
-            "metadata.labels[{PROTECTION_LABEL}] is {}, which protects nothing: use Always or Cascading",
+            "metadata.labels[{PROTECTION_LABEL}] is {}, which protects nothing: {remedy}",
             shorten(&to_text(value))
         )
     })
+}
+
+/// Whether an object is an [alias](crate::alias). It has no states to protect, and the sidecar has to delete one that
+/// points elsewhere.
+fn is_alias(object: &Value) -> bool {
+    aliased(&TargetReference::read(&object["spec"]["targetRef"])).is_some()
 }
 
 /// Whether states are recorded of Pods that may exist. Under `WhenScaled`, the default, any state is: the others have

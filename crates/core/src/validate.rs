@@ -255,7 +255,7 @@ impl Review {
         if !list.is_null() && !list.is_array() {
             self.refuse(path, list, "it must be a list");
         }
-        let items = list.as_array().map_or(&[][..], Vec::as_slice);
+        let items = crate::json::list(list);
         if let Some([value, remedy]) = describe_excess(items.len(), max) {
             self.violations.push(Violation { path: path.into(), value: Some(value), remedy });
             return Vec::new();

@@ -33,7 +33,8 @@ fn object(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
 
 fn pod() -> impl Strategy<Value = Value> {
     let metadata = prop_oneof![4 => object(&["name", "annotations"]), 1 => anything()];
-    let spec = prop_oneof![4 => object(&["affinity", "nodeSelector", "containers"]), 1 => anything()];
+    let spec =
+        prop_oneof![4 => object(&["affinity", "nodeSelector", "topologySpreadConstraints"]), 1 => anything()];
     (object(&["kind"]), proptest::option::of(metadata), proptest::option::of(spec)).prop_map(
         |(mut pod, metadata, spec)| {
             for (name, part) in [("metadata", metadata), ("spec", spec)] {
@@ -60,7 +61,8 @@ proptest! {
     fn shows_what_the_pod_has(pod in pod(), is_indented: bool) {
         let text = text(&pod, is_indented);
         let excerpt = Excerpt::read(&text).unwrap();
-        for (part, field) in [("metadata", "annotations"), ("spec", "affinity"), ("spec", "nodeSelector")] {
+        let spec = ["affinity", "nodeSelector", "topologySpreadConstraints"].map(|field| ("spec", field));
+        for (part, field) in [("metadata", "annotations")].into_iter().chain(spec) {
             prop_assert_eq!(at(&excerpt.pod, part, field), at(&pod, part, field), "{}", &text);
         }
         for part in ["metadata", "spec"] {
@@ -105,6 +107,23 @@ fn leaves_all_other_text_unchanged() {
     );
 }
 
+#[test]
+fn leaves_private_names_in_values_and_in_fields_that_are_only_read() {
+    for pod in [
+        r#"{"metadata": {"annotations": {"a": "$serde_json::private::Number", "b": "\"$serde_json::private::Number\": 1"}}}"#,
+        r#"{"metadata": {"annotations": {"a": "$serde_json::private::Number\" : 1", "$serde_json::private": "$serde_json::private::"}}}"#,
+        r#"{"spec": {"affinity": {}, "nodeSelector": {"$serde_json::private::Number": "12"}}}"#,
+        r#"{"spec": {"affinity": {}, "topologySpreadConstraints": [{"\u0024serde_json::private::Number": "]"}]}}"#,
+    ] {
+        let mut excerpt = Excerpt::read(pod).unwrap();
+        excerpt.pod["metadata"]["annotations"]["k"] = json!("v");
+        let changed: Value = serde_json::from_str(&excerpt.into_text()).unwrap();
+        let mut expected: Value = serde_json::from_str(pod).unwrap();
+        expected["metadata"]["annotations"]["k"] = json!("v");
+        assert_eq!(changed, expected, "{pod}");
+    }
+}
+
 /// An object that is nested so deep.
 fn nested(depth: usize) -> String {
     format!("{{\"a\":{}{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1))
@@ -145,7 +164,11 @@ fn refuses_what_it_would_change_and_what_is_no_object() {
             "it has a field $serde_json",
         ),
         (
-            r#"{"spec": {"nodeSelector": {"$serde\u005Fjson::private::Number": "12"}}}"#,
+            r#"{"spec": {"affinity": {"$serde\u005Fjson::private::Number" : "12"}}}"#,
+            "it has a field $serde_json",
+        ),
+        (
+            "{\"spec\": {\"affinity\": [{\"$serde_json::private::Number\"\n\t: \"12\"}]}}",
             "it has a field $serde_json",
         ),
     ] {

@@ -9,7 +9,7 @@ pub const MARKER: &str = "kruise.io/injected-persistent-pod-state";
 
 /// Annotations that no Pod may be given, whatever the settings allow. Of those that exist once for each network, there
 /// are two examples.
-pub const NEVER_INJECTED: [&str; 13] = [
+pub const NEVER_INJECTED: [&str; 16] = [
     "ovn.kubernetes.io/allocated",
     "net1.shop.ovn.kubernetes.io/allocated",
     "net1.shop.ovn.eth1.kubernetes.io/routed",
@@ -18,6 +18,9 @@ pub const NEVER_INJECTED: [&str; 13] = [
     "k8s.v1.cni.cncf.io/network-status",
     "k8s.v1.cni.cncf.io/networks-status",
     "vpc.amazonaws.com/pod-ips",
+    "vpc.amazonaws.com/pod-eni",
+    "vpc.amazonaws.com/PrivateIPv4Address",
+    "networking.gke.io/pod-ips",
     "cni.projectcalico.org/podIP",
     "cni.projectcalico.org/podIPs",
     "cni.projectcalico.org/containerID",

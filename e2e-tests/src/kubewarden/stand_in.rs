@@ -24,4 +24,4 @@ pub use review::{
     ReviewResponse,
 };
 pub(super) use webhook::tls;
-pub use webhook::{Served, Webhook, WebhookOptions, summary};
+pub use webhook::{MAX_REQUEST, Served, Webhook, WebhookOptions, summary};

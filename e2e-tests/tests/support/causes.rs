@@ -2,13 +2,14 @@
 //! names it.
 
 /// What is wrong, and the code of the finding that names it.
-pub(crate) const CAUSES: [(&str, &str); 8] = [
+pub(crate) const CAUSES: [(&str, &str); 9] = [
     ("wrong ServiceAccount", "LookupForbidden"),
     ("missing right", "LookupForbidden"),
     ("module that cannot be pulled", "ModuleNotFound"),
     ("overlay applied later", "PolicyServerImmutable"),
     ("PolicyServer stopped", "PolicyServerNotReady"),
     ("PolicyServer stopped, scope OptIn", "PolicyServerNotReady"),
+    ("PolicyServer hangs", "PolicyServerNotReady"),
     ("registry that needs us", "RegistryNeedsPolicy"),
     ("definition deleted", "DefinitionMissing"),
 ];

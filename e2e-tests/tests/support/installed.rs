@@ -63,6 +63,14 @@ impl Installed {
         }
     }
 
+    /// Freezes the PolicyServer: it accepts connections, and answers nothing.
+    pub(crate) fn freeze_policy_server(&self) {
+        match self.cluster.webhook() {
+            Ok(webhook) => webhook.hang(),
+            Err(_) => self.cluster.control_plane.pause(POLICY_SERVER).unwrap(),
+        }
+    }
+
     async fn end_policy_server(&mut self) {
         self.cluster.webhook = None;
         self.installation.policy_server = None;

@@ -138,7 +138,7 @@ fn check_one(facts: &Facts, policy: &Policy, findings: &mut Findings) {
             Code::TimeoutsDoNotFit,
             subject.as_str(),
             format!("the policy may take {takes} s, and the API server waits {waits} s"),
-            "set timeoutEvalSeconds at least 2 s below timeoutSeconds",
+            "set timeoutEvalSeconds below timeoutSeconds",
         );
     }
     if is_for_pods {

@@ -195,6 +195,9 @@ fn refuses_annotations_of_every_provider_and_interface() {
         "k8s.v1.cni.cncf.io/network-status",
         "k8s.v1.cni.cncf.io/networks-status",
         "vpc.amazonaws.com/pod-ips",
+        "vpc.amazonaws.com/pod-eni",
+        "vpc.amazonaws.com/PrivateIPv4Address",
+        "networking.gke.io/pod-ips",
     ] {
         let refusals = violations(&json!({"persistentPodAnnotations": [never]}));
         assert_eq!(refusals.len(), 1, "{never}: {refusals:?}");

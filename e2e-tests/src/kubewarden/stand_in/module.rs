@@ -30,7 +30,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// The number of ticks after which a guest is interrupted, unless its policy says otherwise: PolicyServer's default.
 const TIMEOUT_TICKS: u64 = 2;
 /// The same in the manifests in `deploy/base`: `timeoutEvalSeconds`.
-const SHIPPED_TIMEOUT_TICKS: u64 = 8;
+const SHIPPED_TIMEOUT_TICKS: u64 = 3;
 const INTERRUPTED: &str = "guest code interrupted, execution deadline exceeded";
 
 /// A compiled policy. Clones share the compiled code.

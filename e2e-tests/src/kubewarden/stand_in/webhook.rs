@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use axum::{
     Json, Router,
-    extract::{Path, State, rejection::JsonRejection},
+    extract::{DefaultBodyLimit, Path, State, rejection::JsonRejection},
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -36,6 +36,9 @@ use crate::{
     sidecar,
     wait::{Progress, wait_for},
 };
+
+/// The longest request that PolicyServer reads, in bytes. It refuses a longer one with 413.
+pub const MAX_REQUEST: usize = 2 * 1024 * 1024;
 
 /// How the webhook is set up.
 #[derive(Clone, Debug)]
@@ -151,6 +154,7 @@ impl Webhook {
         let router = Router::new()
             .route("/validate/{policy}", post(validate))
             .route("/readiness", get(async || StatusCode::OK))
+            .layer(DefaultBodyLimit::max(MAX_REQUEST))
             .with_state(shared.clone());
         let handle = axum_server::Handle::new();
         let _context = runtime.enter();
@@ -260,6 +264,11 @@ impl Webhook {
     /// The number of watches that the policy's lists have started.
     pub async fn watches(&self) -> usize {
         self.host.watches().await
+    }
+
+    /// Takes all workers: from now on it accepts requests and answers none.
+    pub fn hang(&self) {
+        self.shared.workers.forget_permits(Semaphore::MAX_PERMITS);
     }
 
     /// The number of idle workers.
