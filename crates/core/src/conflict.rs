@@ -4,9 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::apply::is_empty_term;
 use crate::json::shorten;
-use crate::plan::{Plan, Requirement};
-
-const HOSTNAME: &str = "kubernetes.io/hostname";
+use crate::plan::{HOSTNAME, Plan, Requirement};
 
 /// Warnings for a Pod whose `nodeSelector` or required node affinity excludes every node that the plan's
 /// required topology allows. Such a Pod stays Pending: the plan overwrites nothing of the Pod's own.

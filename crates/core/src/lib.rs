@@ -14,6 +14,7 @@
 //! | [`mod@apply`] | how does the plan get into the Pod's JSON without changing anything else? |
 //! | [`excerpt`] | which fields of a Pod are parsed, and how do they get back into its text? |
 //! | [`conflict`] | do the Pod's own scheduling rules contradict the plan? |
+//! | [`spread_constraint`] | which topology spread constraints can the plan make unsatisfiable? |
 //! | [`record`] | what is recorded of a running Pod? |
 //! | [`workload`] | which Pod names does a workload want, and which recorded states are kept? |
 //! | [`required_affinity`] | can any node satisfy the required affinity of a Pending Pod? |
@@ -59,6 +60,7 @@ pub mod reason;
 pub mod record;
 pub mod required_affinity;
 pub mod size;
+pub mod spread_constraint;
 pub mod status;
 pub mod validate;
 pub mod whitelist;

@@ -7,6 +7,9 @@ use crate::json::shorten;
 use crate::limits::{MAX_ANNOTATIONS, MAX_PREFERRED_TERMS, MAX_TOPOLOGY_KEYS};
 use crate::pps::{PodState, Spec};
 
+/// The node label that at most one node has with a given value.
+pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
+
 /// What to inject into a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
