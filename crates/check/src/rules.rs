@@ -15,7 +15,9 @@ mod verdict;
 mod webhooks;
 
 use self::findings::Findings;
+pub use self::module::INJECTION;
 pub use self::verdict::verdict;
+pub use self::webhooks::is_own_webhook;
 use crate::facts::{Facts, Problem};
 use crate::finding::{Code, Finding, Severity};
 

@@ -8,6 +8,7 @@ mod pending;
 mod remedies;
 mod subject;
 
+use pps_check::facts::Read;
 use serde::Serialize;
 
 pub use self::absent::{blocker, wanting};
@@ -19,7 +20,7 @@ use super::landing::Landing;
 use super::similar::similar;
 use super::status::API_VERSION;
 use super::unread::require;
-use crate::snapshot::{Index, Pod, Snapshot};
+use crate::snapshot::{Index, KRUISE_WORKLOADS, PPS, Pod, Snapshot, WORKLOADS};
 use crate::{Failure, Outcome};
 
 /// The label that is a node's name.
@@ -68,6 +69,9 @@ pub struct Explanation {
     pub remedies: Vec<Remedy>,
     /// What is not known, and what follows from that.
     pub notes: Vec<String>,
+    /// Whether it is not known what is recorded.
+    #[serde(skip)]
+    pub is_incomplete: bool,
 }
 
 /// The answer in one word.
@@ -116,6 +120,7 @@ impl Explanation {
             facts: Vec::new(),
             remedies: Vec::new(),
             notes: Vec::new(),
+            is_incomplete: verdict == Verdict::Unknown,
         }
     }
 
@@ -127,8 +132,9 @@ impl Explanation {
     /// The exit code's meaning.
     pub fn outcome(&self) -> Outcome {
         match self.verdict {
-            Verdict::Running | Verdict::Terminating | Verdict::NotWanted => Outcome::Well,
-            Verdict::Unknown => Outcome::Incomplete,
+            Verdict::Running | Verdict::Terminating | Verdict::NotWanted | Verdict::Unknown => {
+                if self.is_incomplete { Outcome::Incomplete } else { Outcome::Well }
+            }
             _ => Outcome::NotWell,
         }
     }
@@ -151,6 +157,7 @@ pub fn explain(question: &Question) -> Result<Explanation, Failure> {
                 None => pending::explain(question, &subject),
             };
             explanation.facts.extend(facts::of(question, &index, &subject));
+            explanation.is_incomplete = subject.pps == Read::Unknown;
             explanation
         }
         None => absent::explain(question, &index).ok_or_else(|| unknown(question, &index))?,
@@ -162,8 +169,10 @@ pub fn explain(question: &Question) -> Result<Explanation, Failure> {
 fn unknown(question: &Question, index: &Index) -> Failure {
     let Question { snapshot, namespace, pod, .. } = question;
     // The Pods of other namespaces only take room.
-    if let Err(unread) = require(snapshot, "pods") {
-        return Failure::Unreadable(format!("cannot explain Pod {pod}: {unread}"));
+    for resource in ["pods", WORKLOADS] {
+        if let Err(unread) = require(snapshot, resource) {
+            return Failure::Unreadable(format!("cannot explain Pod {pod}: {unread}"));
+        }
     }
     let in_namespace = snapshot.pods.iter().filter(|pod| pod.namespace() == *namespace).map(Pod::name);
     let recorded = index.targeted().filter(|(key, _)| key.namespace == *namespace);
@@ -178,17 +187,17 @@ fn unknown(question: &Question, index: &Index) -> Failure {
 
 /// What could not be read, and what could not be said therefore.
 fn unseen(question: &Question) -> Vec<String> {
-    let lost = |what: &str| match what {
-        _ if what.contains("nodes") => {
-            "so it is not known which nodes can take the Pod; somebody who has it gets the whole answer from the same command"
+    let lost = |resource: &str| match resource {
+        "nodes" => {
+            "so it is not known which nodes can take the Pod; a user with this right sees the whole answer of the same command"
         }
-        _ if what.contains("persistentpodstates") => "so it is not known what is recorded",
-        _ if what.contains("persistentvolume") => "so it is not known where volumes keep the Pod",
-        _ if what.contains("statefulsets") => "so it is not known what the Pod's own template asks for",
-        _ if what.contains("pods") => "so it is not known how much room the Pods of other namespaces take",
+        PPS => "so it is not known what is recorded, nor where a new Pod would start",
+        "persistentvolumes" | "persistentvolumeclaims" => "so it is not known where volumes keep the Pod",
+        WORKLOADS | KRUISE_WORKLOADS => "so it is not known what the Pod's own template asks for",
+        "pods" => "so it is not known how much room the Pods of other namespaces take",
         _ => "",
     };
-    let note = |unseen: &crate::snapshot::Unseen| match lost(&unseen.what) {
+    let note = |unseen: &crate::snapshot::Unseen| match lost(unseen.resource()) {
         "" => unseen.to_string(),
         lost => format!("{unseen}, {lost}"),
     };

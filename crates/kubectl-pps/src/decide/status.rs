@@ -19,9 +19,11 @@ pub use self::pin::{Pin, Strength};
 pub use self::row::{Phase, Recorded, Row};
 use self::shut::ShutOut;
 use super::hand::Hand;
+use super::template;
 use super::workload_name::{named, pod_name};
-use super::{template, unread};
-use crate::snapshot::{FoundBy, Index, Pod, Pps, Snapshot, WorkloadKey};
+use crate::snapshot::{
+    FoundBy, Index, KRUISE_WORKLOADS, PPS, Pod, Pps, Snapshot, Unseen, WORKLOADS, WorkloadKey,
+};
 use crate::{Failure, Outcome};
 
 /// The version of the answer for programs.
@@ -49,8 +51,11 @@ pub struct Status {
     pub unobserved: Vec<String>,
     /// How many Pods that are wanted and do not exist are left out, because there are too many.
     pub left_out: u64,
-    /// What could not be read.
+    /// What could not be read, and what is not known therefore.
     pub unseen: Vec<String>,
+    /// Whether something else than nodes, without which there is an answer, could not be read.
+    #[serde(skip)]
+    pub is_incomplete: bool,
     /// Whether all is well, as far as it was seen.
     pub is_well: bool,
 }
@@ -87,7 +92,7 @@ impl Status {
     /// The exit code's meaning.
     pub fn outcome(&self) -> Outcome {
         let well = if self.is_well { Outcome::Well } else { Outcome::NotWell };
-        well.and(if self.unseen.is_empty() { Outcome::Well } else { Outcome::Incomplete })
+        well.and(if self.is_incomplete { Outcome::Incomplete } else { Outcome::Well })
     }
 
     /// Whether there is nothing to show.
@@ -109,7 +114,8 @@ impl Status {
             let (owner, _) = pod.owner()?;
             Some(WorkloadKey::of(pod.namespace(), &owner))
         });
-        let owners: BTreeSet<WorkloadKey> = owners.filter(|key| index.governing(key).is_none()).collect();
+        let owners: BTreeSet<WorkloadKey> =
+            owners.filter(|key| index.read_governing(key).is_absent()).collect();
         for key in &owners {
             let governed = Governed { key, pps: None, spec: Spec::default(), states: BTreeMap::new() };
             let mut rows = Vec::new();
@@ -156,7 +162,8 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
         unpinned: Vec::new(),
         unobserved: Vec::new(),
         left_out: 0,
-        unseen: snapshot.relevant_unseen().map(ToString::to_string).collect(),
+        unseen: snapshot.relevant_unseen().map(note).collect(),
+        is_incomplete: snapshot.relevant_unseen().any(|one| !one.is_forbidden || one.resource() != "nodes"),
         is_well: true,
     };
     for (key, all) in index.targeted() {
@@ -180,6 +187,9 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
     for key in chosen.iter().flatten().filter(|key| index.governing(key).is_none()) {
         let governed = Governed { key, pps: None, spec: Spec::default(), states: BTreeMap::new() };
         status.add(snapshot, &index, &governed);
+        if !index.read_governing(key).is_absent() {
+            continue;
+        }
         status.unpinned.push(Unpinned {
             namespace: key.namespace.clone(),
             kind: key.kind.clone(),
@@ -187,8 +197,7 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
             command: hand.pps(&format!("pin {} --required zone", key.name), &key.namespace),
         });
     }
-    // A PersistentPodState that may not be read is not gone.
-    if workload.is_none() && snapshot.unread(unread::PPS).is_none() {
+    if workload.is_none() {
         status.add_left_behind(snapshot, &index);
     }
     let shut = ShutOut::of(snapshot, &index, &status.pods);
@@ -214,6 +223,18 @@ fn find(snapshot: &Snapshot, index: &Index, text: &str, hand: &Hand) -> Result<V
             None => failure,
         }
     })
+}
+
+/// What could not be read, and what is not known therefore.
+fn note(unseen: &Unseen) -> String {
+    let lost = match unseen.resource() {
+        "nodes" => ": zones are those recorded, and it is not known whether nodes still are as recorded",
+        WORKLOADS | KRUISE_WORKLOADS => ": it is not known which Pods are wanted",
+        "pods" => ": it is not known where Pods are",
+        PPS => ": it is not known what is recorded",
+        _ => "",
+    };
+    format!("{unseen}{lost}")
 }
 
 fn problem(pps: &Pps, reason: &str, message: &str) -> Problem {

@@ -33,8 +33,8 @@ pub(super) async fn run(
     let is_wide = args.output.output == Output::Wide;
     let style = print::Style { width: terminal.style().width.filter(|_| !is_wide), ..terminal.style() };
     terminal.print(&print::status::status(&answer, style, is_wide, scope == Scope::All))?;
-    for unseen in print::status::unseen(&answer) {
-        terminal.say(&terminal.style_of_errors().note(&unseen));
+    for unseen in &answer.unseen {
+        terminal.say(&terminal.style_of_errors().note(unseen));
     }
     Ok(answer.outcome())
 }

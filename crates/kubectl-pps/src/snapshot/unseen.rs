@@ -33,6 +33,11 @@ impl Unseen {
         // A missing right names the verb, a failed request does not.
         self.what.strip_prefix("list ").unwrap_or(&self.what)
     }
+
+    /// The resource, such as `pods` or `statefulsets.apps`, in whichever namespace.
+    pub fn resource(&self) -> &str {
+        self.list().split(' ').next().unwrap_or_default()
+    }
 }
 
 impl fmt::Display for Unseen {

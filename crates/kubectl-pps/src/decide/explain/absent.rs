@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use pps_check::rules::{INJECTION, is_own_webhook};
 use pps_core::demand::{Demand, Naming, Wanted};
 use pps_core::workload::ordinal;
 use pps_core::{AnnotationRules, PodState, plan};
 
 use super::facts::preference;
 use super::subject::words;
-use super::{Explanation, Question, Verdict};
+use super::{Explanation, Question, Remedy, Verdict};
 use crate::decide::names::list;
 use crate::decide::unread::require;
-use crate::snapshot::{Index, Pps, Snapshot, Workload, WorkloadKey};
+use crate::snapshot::{Index, Pps, Snapshot, WORKLOADS, Workload, WorkloadKey};
 
 /// How many Pods before this one are looked at.
 const MAX_BEFORE: u64 = 10_000;
@@ -54,8 +55,12 @@ pub(super) fn explain(question: &Question, index: &Index) -> Option<Explanation>
         }
         None => {
             let pps = holding?;
-            let text = format!("{pod} does not exist, and no workload that was read wants it.");
-            let mut explanation = Explanation::new(question, Verdict::NotWanted, text);
+            let (verdict, what) = match require(snapshot, WORKLOADS) {
+                Ok(()) => (Verdict::NotWanted, "no workload that was read wants it"),
+                Err(_) => (Verdict::Unknown, "whether a workload wants it is not known"),
+            };
+            let text = format!("{pod} does not exist, and {what}.");
+            let mut explanation = Explanation::new(question, verdict, text);
             let target = pps.target();
             explanation.facts.push(format!(
                 "PersistentPodState {} has a state of it, for {} {}.",
@@ -143,10 +148,10 @@ fn wanted(question: &Question, index: &Index, workload: &Workload) -> Explanatio
         );
         let mut explanation = Explanation::new(question, Verdict::NotCreated, text);
         explanation.facts.push("podManagementPolicy is OrderedReady.".into());
-        explanation.remedies.push(super::Remedy {
-            command: Some(hand.pps(&format!("explain {blocker}"), namespace)),
-            ..super::Remedy::new(format!("Find out what {blocker} waits for"))
-        });
+        let command = hand.pps(&format!("explain {blocker}"), namespace);
+        explanation
+            .remedies
+            .push(Remedy::new(format!("Find out what {blocker} waits for")).with_command(command));
         return explanation;
     }
     if let Some(message) = refusals.and_then(|all| all.iter().find(mentions)) {
@@ -154,8 +159,9 @@ fn wanted(question: &Question, index: &Index, workload: &Workload) -> Explanatio
         let mut explanation = Explanation::new(question, Verdict::Refused, text);
         let message: String = message.chars().take(MAX_MESSAGE).collect();
         explanation.facts.push(format!("The controller of StatefulSet {name} reports: {message}"));
-        let is_of_policy = message.contains("PersistentPodState") || message.contains("persistentpodstate");
-        if message.contains("webhook") || is_of_policy {
+        if webhook_of(&message).is_some_and(is_own_webhook) {
+            explanation.remedies = of_policy(question);
+        } else if message.contains("webhook") {
             explanation.facts.push(format!("{} says what is wrong with the installation.", hand.check()));
         }
         return explanation;
@@ -170,6 +176,30 @@ fn wanted(question: &Question, index: &Index, workload: &Workload) -> Explanatio
         None => format!("Events could not be read; {command} may show why."),
     });
     explanation
+}
+
+/// The webhook of which the API server says that it denies a request, or cannot be called.
+fn webhook_of(message: &str) -> Option<&str> {
+    message.split_once("webhook \"")?.1.split('"').next()
+}
+
+/// What helps if the policy refuses a Pod, or is not reached: its message says why.
+fn of_policy(question: &Question) -> Vec<Remedy> {
+    let label = |value: &str| {
+        let words = format!("label namespace {} {INJECTION}={value} --overwrite", question.namespace);
+        question.hand.kubectl(&words)
+    };
+    let consequence = format!(
+        "They start anywhere, away from the data on their nodes, and a sidecar that runs may record them there. The controller waits \
+         longer after each refusal. The way back: {}",
+        label("enabled")
+    );
+    let meanwhile =
+        "If that takes too long, let the Pods of the namespace start without their recorded states";
+    vec![
+        Remedy::new("Find the cause, and repair it").with_command(question.hand.check()),
+        Remedy::new(meanwhile).with_command(label("disabled")).with_consequence(consequence),
+    ]
 }
 
 /// The Pod for which an ordered workload waits before it creates this one.

@@ -1,7 +1,9 @@
 //! What concerns a Pod, in sentences.
 
+use pps_check::facts::Read;
 use pps_core::RECORD_ANNOTATION;
 use pps_core::plan::{Preference, Requirement};
+use pps_core::pps::NodeDeletionPolicy;
 use serde_json::Value;
 
 use super::Question;
@@ -14,6 +16,7 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 /// All sentences, the most important first.
 pub(super) fn of(question: &Question, index: &Index, subject: &Subject) -> Vec<String> {
     let mut facts = Vec::new();
+    facts.extend(forgotten(question, subject));
     facts.extend(governing(index, subject));
     facts.extend(recorded(question, subject));
     facts.extend(injected(subject));
@@ -26,6 +29,21 @@ pub(super) fn of(question: &Question, index: &Index, subject: &Subject) -> Vec<S
     facts
 }
 
+/// What is missing if a Pod waits for a node that is forgotten when it is gone.
+fn forgotten(question: &Question, subject: &Subject) -> Option<String> {
+    let keeps = subject.spec.as_ref()?.node_deletion() == NodeDeletionPolicy::Keep;
+    let required = subject.required();
+    let waits = subject.pod.node().is_none() && !required.is_empty();
+    if keeps || !waits || question.snapshot.has_node(required)? {
+        return None;
+    }
+    Some(
+        "nodeDeletionPolicy: Forget drops what is recorded, and the Pod keeps what was injected before. The sidecar evicts it only \
+         if it runs with --evict-pending-pods (chart: sidecar.evictPendingPods); otherwise delete it."
+            .into(),
+    )
+}
+
 /// Which PersistentPodState governs the workload, and how the policy finds it.
 fn governing(index: &Index, subject: &Subject) -> Vec<String> {
     let Some(owner) = &subject.owner else {
@@ -34,15 +52,18 @@ fn governing(index: &Index, subject: &Subject) -> Vec<String> {
         ];
     };
     let kind_and_name = format!("{} {}", owner.kind, owner.name);
-    let Some(pps) = subject.pps else {
-        let api_version =
-            if owner.group.is_empty() { "v1".to_owned() } else { format!("{}/v1", owner.group) };
-        if !pps_core::owner::has_stable_names(&api_version, &owner.kind) {
-            return vec![format!(
-                "No PersistentPodState concerns it: the Pods of {kind_and_name} get new names each time."
-            )];
-        }
-        return vec![format!("No PersistentPodState governs {kind_and_name}, so the Pod is not recorded.")];
+    let Read::Known(pps) = subject.pps else {
+        return vec![match subject.pps {
+            Read::Unknown => format!("Whether a PersistentPodState governs {kind_and_name} is not known."),
+            _ if owner.has_stable_names() => {
+                format!("No PersistentPodState governs {kind_and_name}, so the Pod is not recorded.")
+            }
+            _ => {
+                format!(
+                    "No PersistentPodState concerns it: the Pods of {kind_and_name} get new names each time."
+                )
+            }
+        }];
     };
     let name = pps.name();
     let how = match index.found_by(owner, pps) {
@@ -59,7 +80,7 @@ fn governing(index: &Index, subject: &Subject) -> Vec<String> {
 
 /// What is recorded under the Pod's name, and in which form.
 fn recorded(question: &Question, subject: &Subject) -> Option<String> {
-    let pps = subject.pps?;
+    let pps = subject.pps.known()?;
     let state = match &subject.state {
         Err(damaged) => return Some(format!("What is recorded cannot be read: {damaged}.")),
         Ok(_) => subject.recorded(),
@@ -95,7 +116,7 @@ fn injected(subject: &Subject) -> Option<String> {
         created => format!("when the Pod was created, {created}"),
     };
     let Some(injected) = &subject.injected else {
-        subject.pps?;
+        subject.pps.known()?;
         return Some(format!(
             "Nothing was injected {when}: nothing was recorded then, or the policy was not asked."
         ));
@@ -110,7 +131,7 @@ fn injected(subject: &Subject) -> Option<String> {
         (true, None) => "which values is not known".to_owned(),
         (false, _) => parts.join("; "),
     };
-    let foreign = subject.pps.is_none_or(|pps| pps.name() != injected.pps);
+    let foreign = subject.pps.known().is_none_or(|pps| pps.name() != injected.pps);
     let from = if foreign { format!(" from PersistentPodState {}", injected.pps) } else { String::new() };
     Some(format!("Injected{from} {when}: {what}."))
 }
@@ -184,14 +205,15 @@ fn own_rules(subject: &Subject) -> Option<String> {
     if is_set(&spec["topologySpreadConstraints"]) {
         rules.push("topology spread constraints".to_owned());
     }
-    // A former template is not at hand: what the Pod asks for may have been injected.
-    let whose = if subject.is_former() { "The Pod" } else { "Its own template" };
+    // A former template is not at hand, nor one that was not read: what the Pod asks for may have been injected.
+    let is_unread = subject.workload.is_none() && subject.injected.is_some();
+    let whose = if subject.is_former() || is_unread { "The Pod" } else { "Its own template" };
     (!rules.is_empty()).then(|| format!("{whose} also asks for: {}.", rules.join(", ")))
 }
 
 /// What the condition of the PersistentPodState says, unless that is True.
 fn condition(subject: &Subject) -> Option<String> {
-    let pps = subject.pps?;
+    let pps = subject.pps.known()?;
     // The first line has it.
     if subject.unrecorded().is_some() {
         return None;

@@ -74,7 +74,7 @@ fn not_yet(name: &str, message: Option<&str>, landing: &Landing) -> String {
 fn pinned(subject: &Subject, required: &[Requirement]) -> String {
     let name = subject.pod.name();
     let required = words(required);
-    if subject.has_changed() {
+    if subject.has_changed() || subject.state.is_err() {
         return format!("{name} is Pending: when it was created, its recorded state required {required}");
     }
     format!("{name} is Pending: its recorded state requires {required}")
@@ -94,7 +94,8 @@ fn why(
             [] => "there is no node".to_owned(),
             verdicts => common(verdicts, "no node can take it"),
         };
-        let whether = if subject.pps.is_some() { ". No recorded state keeps it from a node" } else { "" };
+        let whether =
+            if subject.pps.known().is_some() { ". No recorded state keeps it from a node" } else { "" };
         return (Verdict::Unschedulable, format!("{name} is Pending because {reason}{whether}."));
     }
     let pinned = pinned(subject, required);
@@ -134,7 +135,7 @@ fn of_former_template(subject: &Subject, present: &Candidate) -> Option<String> 
     if !present.is_former || present.is_outdated {
         return None;
     }
-    let selection = subject.select(&subject.successor())?;
+    let selection = subject.select(&subject.successor()?)?;
     let template = subject.owner.as_ref().map(|owner| format!("{} {}", owner.kind, owner.name))?;
     (!Landing::of(&selection).is_nowhere()).then(|| {
         format!(" It was made from another template than {template} has now, with which it could start.")
@@ -180,7 +181,7 @@ fn without_nodes(question: &Question, subject: &Subject, message: Option<&str>) 
     if !message.is_empty() {
         explanation.facts.push(format!("The scheduler says: {message}"));
     }
-    if !required.is_empty() {
+    if !required.is_empty() && subject.state.is_ok() {
         let command = question.hand.pps(&format!("move {name} --anywhere"), question.namespace);
         explanation.notes.push(format!(
             "{command} lets it start on another node; whether one can take it is only known to somebody who may list nodes."
