@@ -4,6 +4,7 @@
 
 mod objects;
 pub mod reader;
+mod recorder;
 mod registry_services;
 mod rights;
 
@@ -17,6 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use self::reader::{Limits, Reader, is_name};
 pub(crate) use self::reader::{encode, root_cause};
+pub use self::recorder::gather_recorder;
 use self::rights::{account, sidecar_rights};
 use crate::facts::{
     Deployment, Facts, LeaseReads, LeaseSpec, Module, ModuleAnswer, Objects, OtherSidecar, Phase, Policy,
@@ -287,7 +289,7 @@ async fn read_lease(reader: &Reader, namespace: &str, name: &str) -> Read<Option
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
     let right = Right::new("get", "coordination.k8s.io", "leases").named(name).within(namespace);
     match reader.get::<Value>(right, &path).await {
-        Read::Known(mut lease) => Read::Known(serde_json::from_value(lease["spec"].take()).ok()),
+        Read::Known(lease) => Read::Known(serde_json::from_value(lease["spec"].clone()).ok()),
         Read::Absent => Read::Absent,
         Read::Unknown => Read::Unknown,
     }

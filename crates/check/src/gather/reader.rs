@@ -171,7 +171,8 @@ impl Reader {
                 Answer::Expired => return self.failed(&what(&right), "the list takes too long (410)"),
                 Answer::Failed(why) => return self.failed(&what(&right), &why),
             };
-            let Ok(mut list) = serde_json::from_slice::<Value>(&body) else {
+            let list = serde_json::from_slice::<Value>(&body).ok().filter(Value::is_object);
+            let Some(mut list) = list else {
                 return self.failed(&what(&right), "it is not the JSON that was expected");
             };
             let (kind, version) = (list["kind"].take(), list["apiVersion"].take());

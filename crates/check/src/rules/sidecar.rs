@@ -2,7 +2,7 @@
 
 use super::findings::{Findings, some_of};
 use crate::facts::{Deployment, Facts, Phase, Read, Recorder};
-use crate::finding::{Code, Severity};
+use crate::finding::{Code, Finding, Severity};
 use crate::gather::LEASE_DURATION;
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
@@ -134,6 +134,16 @@ fn version(reference: &str) -> Option<&str> {
     let tag = reference.rsplit('/').next()?.split_once(':')?.1;
     let is_version = tag.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     is_version.then_some(tag)
+}
+
+/// Why nothing is recorded, if that is because nobody renews the recorder's Lease.
+pub fn silent_recorder(facts: &Facts) -> Option<Finding> {
+    let mut findings = Findings::default();
+    match facts.recording.recorder {
+        Recorder::Own => check_lease(facts, &mut findings),
+        Recorder::OpenKruise => check_recorder(facts, &mut findings),
+    }
+    findings.0.into_iter().find(|one| one.severity == Severity::Error)
 }
 
 fn check_lease(facts: &Facts, findings: &mut Findings) {

@@ -10,6 +10,7 @@ mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pps_check::Finding;
 use pps_core::{PodState, Spec};
 use serde::Serialize;
 
@@ -103,6 +104,13 @@ impl Status {
     /// Says in which other namespaces there are PersistentPodStates.
     pub fn point_to(&mut self, namespaces: &[String], hand: &Hand) {
         self.advice.extend(advice::elsewhere(namespaces, hand));
+    }
+
+    /// Says that nobody records: what is recorded may be out of date.
+    pub fn is_not_recorded(&mut self, Finding { subject, seen, .. }: &Finding, hand: &Hand) {
+        self.is_well = false;
+        let text = format!("{subject}: {seen}. To see why");
+        self.advice.insert(0, Advice { text, command: hand.check() });
     }
 
     /// Adds the Pods without a node that were created with a recorded state, and whose workload has no PersistentPodState any
