@@ -58,25 +58,12 @@ fn check_deployment(facts: &Facts, sidecars: &[Deployment], findings: &mut Findi
         return check_missing(facts, subject, findings);
     };
     let (wanted, available) = (sidecar.spec.replicas.unwrap_or(1), sidecar.status.available_replicas);
+    let (code, seen) = (Code::SidecarNotAvailable, format!("{available} of {wanted} sidecars are available"));
     let how = format!("kubectl describe pods -n {namespace}; /readyz of a Pod says what it waits for");
     match available {
-        0 => findings.error(
-            Code::SidecarNotAvailable,
-            subject.as_str(),
-            format!("0 of {wanted} sidecars are available, so nothing is recorded"),
-            how,
-        ),
-        some if some < wanted => findings.warning(
-            Code::SidecarNotAvailable,
-            subject.as_str(),
-            format!("{some} of {wanted} sidecars are available"),
-            how,
-        ),
-        some => findings.ok(
-            Code::SidecarAvailable,
-            subject.as_str(),
-            format!("{some} of {wanted} sidecars are available"),
-        ),
+        0 => findings.error(code, subject.as_str(), format!("{seen}, so nothing is recorded"), how),
+        some if some < wanted => findings.warning(code, subject.as_str(), seen, how),
+        _ => findings.ok(Code::SidecarAvailable, subject.as_str(), seen),
     }
     let image =
         sidecar.spec.template.spec.containers.first().map_or("", |container| container.image.as_str());

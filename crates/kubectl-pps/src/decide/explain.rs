@@ -42,7 +42,7 @@ pub struct Question<'a> {
 }
 
 /// The answer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// `kubectl-pps/v1`. Fields may be added to it.
@@ -75,7 +75,7 @@ pub struct Explanation {
 }
 
 /// The answer in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Verdict {
     /// It has a node, and runs.
     Running,
@@ -102,6 +102,7 @@ pub enum Verdict {
     /// Its workload does not want it now.
     NotWanted,
     /// It could not be found out.
+    #[default]
     Unknown,
 }
 
@@ -114,13 +115,8 @@ impl Explanation {
             pod: question.pod.to_owned(),
             verdict,
             answer: answer.into(),
-            excluded: Vec::new(),
-            may_land_on: Vec::new(),
-            could_also_land_on: Vec::new(),
-            facts: Vec::new(),
-            remedies: Vec::new(),
-            notes: Vec::new(),
             is_incomplete: verdict == Verdict::Unknown,
+            ..Self::default()
         }
     }
 

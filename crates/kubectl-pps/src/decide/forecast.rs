@@ -78,7 +78,7 @@ pub struct Advice {
 }
 
 /// What would happen to one Pod.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodForecast {
     /// Its namespace.
@@ -117,7 +117,7 @@ pub struct PodForecast {
 }
 
 /// How a Pod would be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Then {
     /// It runs.
@@ -131,6 +131,7 @@ pub enum Then {
     /// It cannot be evicted.
     NotEvicted,
     /// Its workload no longer wants it.
+    #[default]
     Removed,
 }
 
@@ -243,13 +244,10 @@ pub fn forecast(
         }
     }
     if let Some(only) = workload {
-        let is_meant = |pod: &PodForecast| {
-            only.iter().any(|key| key.namespace == pod.namespace && key.name == pod.workload)
-        };
-        forecast.pods.retain(is_meant);
         let is_meant = |namespace: &str, name: &str| {
             only.iter().any(|key| key.namespace == namespace && key.name == name)
         };
+        forecast.pods.retain(|one| is_meant(&one.namespace, &one.workload));
         forecast.stopped_rollouts.retain(|one| is_meant(&one.namespace, &one.workload));
         let unknown = only.iter().filter(|key| key.kind != "StatefulSet");
         let note = |key: &WorkloadKey| format!("{}/{}: this kind is not simulated", key.kind, key.name);

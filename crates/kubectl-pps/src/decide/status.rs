@@ -31,7 +31,7 @@ use crate::{Failure, Outcome};
 pub const API_VERSION: &str = "kubectl-pps/v1";
 
 /// The answer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// `kubectl-pps/v1`. Fields may be added to it.
@@ -163,16 +163,9 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
     let mut status = Status {
         api_version: API_VERSION,
         kind: "Status",
-        pods: Vec::new(),
-        problems: Vec::new(),
-        advice: Vec::new(),
-        governed: 0,
-        unpinned: Vec::new(),
-        unobserved: Vec::new(),
-        left_out: 0,
         unseen: snapshot.relevant_unseen().map(note).collect(),
         is_incomplete: snapshot.relevant_unseen().any(|one| !one.is_forbidden || one.resource() != "nodes"),
-        is_well: true,
+        ..Status::default()
     };
     for (key, all) in index.targeted() {
         let is_chosen = chosen.as_ref().is_none_or(|chosen| chosen.contains(key));

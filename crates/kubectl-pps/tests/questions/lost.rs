@@ -67,6 +67,10 @@ fn a_pod_that_cannot_end_because_its_node_has_no_power_is_told_what_ends_it() {
     }
     let text = print::explanation::explanation(&answer, Style { has_color: false, width: Some(80) });
     assert_golden("without-power.txt", &text);
+    // It is not Ready for so short a time that it has no taint yet.
+    let mut world = without_power(HOSTNAME);
+    world.change_node("node-3", &json!({"spec": {"taints": null}}));
+    assert_eq!(explained(&mut world, None).remedies, answer.remedies);
     let consequence = explained(&mut without_power(ZONE), None).remedies[1].consequence.clone().unwrap();
     assert!(consequence.contains("the new Pod would start on node-1"), "{consequence}");
 }
@@ -103,7 +107,7 @@ fn a_pod_that_waits_for_a_forgotten_node_is_told_what_is_missing() {
     };
     // The state was dropped.
     let answer = explained(&mut forget("Forget"), None);
-    let fact = "nodeDeletionPolicy: Forget drops what is recorded, and the Pod keeps what was injected before. The sidecar evicts it \
+    let fact = "nodeDeletionPolicy: Forget drops what is recorded, and the Pod keeps what was injected before. The sidecar then evicts it \
                 only if it runs with --evict-pending-pods (chart: sidecar.evictPendingPods); otherwise delete it.";
     assert_eq!(missing(&answer).as_deref(), Some(fact));
     assert_eq!(answer.facts[0], fact, "it comes first");

@@ -8,7 +8,7 @@ use pps_core::demand::{Demand, Naming, Wanted};
 use pps_core::workload::ordinal;
 use pps_core::{AnnotationRules, PodState, plan};
 
-use super::facts::preference;
+use super::facts::{place, preference};
 use super::subject::words;
 use super::{Explanation, Question, Remedy, Verdict};
 use crate::decide::names::list;
@@ -125,14 +125,7 @@ fn recorded(pps: &Pps, pod: &str) -> Option<String> {
         Err(damaged) => Some(format!("What is recorded cannot be read: {damaged}.")),
         Ok(None) => None,
         Ok(Some(state)) if state == PodState::default() => None,
-        Ok(Some(state)) => {
-            let all = state.node_topology_labels.iter().chain(&state.annotations);
-            let mut parts: Vec<String> = all.map(|(key, value)| format!("{key}={value}")).collect();
-            if !state.node_name.is_empty() {
-                parts.insert(0, format!("on {}", state.node_name));
-            }
-            Some(format!("Recorded: {}.", parts.join("; ")))
-        }
+        Ok(Some(state)) => Some(format!("Recorded: {}.", place(&state, ""))),
     }
 }
 

@@ -7,6 +7,7 @@ use super::groups::groups;
 use super::subject::{Candidate, Subject, words};
 use super::{Explanation, Question, Remedy, Verdict, remedies};
 use crate::decide::landing::Landing;
+use crate::decide::placement::Nodes;
 use crate::decide::status::{DriftKind, drift_of, goal};
 
 /// What Kubernetes' garbage collector does with a Pod whose node is gone: it waits for 40 s, and looks each 20 s.
@@ -44,17 +45,12 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
             let why = unrecorded.unwrap_or_default();
             (Verdict::NotRecorded, format!("{name} runs on {node} and is not recorded: {why}."))
         }
-        None if is_ready || is_running => {
-            let is_down = question.snapshot.node(node).is_some_and(|node| !node.is_ready());
-            match (is_ready, is_down) {
-                (true, _) => (Verdict::Running, format!("{name} runs on {place}.")),
-                (false, false) => (Verdict::Running, format!("{name} runs on {place}. It is not Ready.")),
-                (false, true) => {
-                    let answer = format!("{name} is not Ready, and neither is its node. It is on {place}.");
-                    (Verdict::NotRunning, answer)
-                }
-            }
+        None if is_ready => (Verdict::Running, format!("{name} runs on {place}.")),
+        None if is_running && question.snapshot.node(node).is_some_and(|node| !node.is_ready()) => {
+            let answer = format!("{name} is not Ready, and neither is its node. It is on {place}.");
+            (Verdict::NotRunning, answer)
         }
+        None if is_running => (Verdict::Running, format!("{name} runs on {place}. It is not Ready.")),
         None => (Verdict::NotRunning, format!("{name} has its node and does not run yet. It is on {place}.")),
     };
     let mut explanation = Explanation::new(question, verdict, answer);
@@ -102,7 +98,7 @@ fn unfinished(question: &Question, subject: &Subject, node: &str) -> Vec<Remedy>
 
 /// Where the Pod would go that its controller created if it were deleted.
 fn forecast(subject: &Subject, node: &str, explanation: &mut Explanation) {
-    let Some((next, selection)) = next_of(subject) else { return };
+    let Some((next, selection)) = next_of(subject, subject.nodes.as_ref()) else { return };
     let landing = Landing::of(&selection);
     let would = if landing.is_nowhere() {
         "the new Pod would be Pending: no node could take it".to_owned()
@@ -150,10 +146,10 @@ fn is_gone(question: &Question, node: &str) -> bool {
 fn on_gone_node(question: &Question, subject: &Subject, node: &str) -> Explanation {
     let name = subject.pod.name();
     let bound = format!("{name} is bound to {node}, which does not exist any more.");
-    let then = then(subject);
+    let then = then(subject, subject.nodes.as_ref());
     let mut explanation =
         Explanation::new(question, Verdict::NodeGone, format!("{bound} {DELETES}; {then}."));
-    let Some((next, selection)) = next_of(subject) else { return explanation };
+    let Some((next, selection)) = next_of(subject, subject.nodes.as_ref()) else { return explanation };
     let landing = Landing::of(&selection);
     explanation.lands(&landing);
     if landing.is_nowhere() {
@@ -171,19 +167,19 @@ fn on_gone_node(question: &Question, subject: &Subject, node: &str) -> Explanati
 
 /// The Pod that its controller would create now, and which nodes could take it; none if there is none, or not enough is
 /// known.
-fn next_of(subject: &Subject) -> Option<(Candidate, Selection)> {
+fn next_of(subject: &Subject, nodes: Option<&Nodes>) -> Option<(Candidate, Selection)> {
     subject.owner.as_ref()?;
     let next = subject.successor()?;
-    let selection = subject.select(&next)?;
+    let selection = nodes?.select(&next.pod, Some(&next.before), subject.selector());
     Some((next, selection))
 }
 
-/// What would become of the Pod's successor, in words.
-fn then(subject: &Subject) -> String {
+/// What would become of the Pod's successor if there were only these nodes, in words.
+fn then(subject: &Subject, nodes: Option<&Nodes>) -> String {
     if subject.owner.is_none() {
         return "nothing creates it again".into();
     }
-    let Some((next, selection)) = next_of(subject) else {
+    let Some((next, selection)) = next_of(subject, nodes) else {
         return "where the new Pod would start is not known".into();
     };
     let landing = Landing::of(&selection);
@@ -202,10 +198,11 @@ fn then(subject: &Subject) -> String {
 fn of_lost_node(question: &Question, subject: &Subject, node: &str) -> Vec<Remedy> {
     let back =
         format!("The Pod then ends, and a new Pod that starts on {node} finds the data on its local disk.");
+    let rest = subject.nodes.as_ref().map(|nodes| nodes.without(node));
     let deleted = format!(
         "Kubernetes then deletes the Pod although the former process may still run: be sure that the machine is off. Data on \
          {node}'s local disk is not there; {}. A node that returns under this name has that data again.",
-        then(subject)
+        then(subject, rest.as_ref())
     );
     vec![
         Remedy::new(format!("Bring {node} back under its name")).with_consequence(back),

@@ -1,9 +1,9 @@
 //! What concerns a Pod, in sentences.
 
 use pps_check::facts::Read;
-use pps_core::RECORD_ANNOTATION;
 use pps_core::plan::{Preference, Requirement};
 use pps_core::pps::NodeDeletionPolicy;
+use pps_core::{PodState, RECORD_ANNOTATION};
 use serde_json::Value;
 
 use super::Question;
@@ -37,11 +37,12 @@ fn forgotten(question: &Question, subject: &Subject) -> Option<String> {
     if keeps || !waits || question.snapshot.has_node(required)? {
         return None;
     }
-    Some(
-        "nodeDeletionPolicy: Forget drops what is recorded, and the Pod keeps what was injected before. The sidecar evicts it only \
-         if it runs with --evict-pending-pods (chart: sidecar.evictPendingPods); otherwise delete it."
-            .into(),
-    )
+    let soon =
+        if subject.recorded().is_some() { " once its node has been gone for some minutes" } else { "" };
+    Some(format!(
+        "nodeDeletionPolicy: Forget drops what is recorded{soon}, and the Pod keeps what was injected before. The sidecar then evicts \
+         it only if it runs with --evict-pending-pods (chart: sidecar.evictPendingPods); otherwise delete it."
+    ))
 }
 
 /// Which PersistentPodState governs the workload, and how the policy finds it.
@@ -95,18 +96,19 @@ fn recorded(question: &Question, subject: &Subject) -> Option<String> {
             format!("{nothing}; it is recorded when it is Ready.")
         });
     };
-    let mut parts = Vec::new();
-    if !state.node_name.is_empty() {
-        let is_gone =
-            question.snapshot.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(&state.node_name));
-        let gone = if is_gone { ", which does not exist any more" } else { "" };
-        parts.push(format!("on {}{gone}", state.node_name));
-    }
-    let all = state.node_topology_labels.iter().chain(&state.annotations);
-    parts.extend(all.map(|(key, value)| format!("{key}={value}")));
+    let is_gone = question.snapshot.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(&state.node_name));
+    let gone = if is_gone { ", which does not exist any more" } else { "" };
     let is_plain = pps.object()["status"]["podStates"][subject.pod.name()].is_object();
     let form = if is_plain { "status.podStates" } else { "status.packed" };
-    Some(format!("Recorded in {form}: {}.", parts.join("; ")))
+    Some(format!("Recorded in {form}: {}.", place(state, gone)))
+}
+
+/// `on node-1; zone=a`, with what is said of the node.
+pub(super) fn place(state: &PodState, of_node: &str) -> String {
+    let node = (!state.node_name.is_empty()).then(|| format!("on {}{of_node}", state.node_name));
+    let values = state.node_topology_labels.iter().chain(&state.annotations);
+    let values = values.map(|(key, value)| format!("{key}={value}"));
+    node.into_iter().chain(values).collect::<Vec<_>>().join("; ")
 }
 
 /// What the policy has injected, and when.

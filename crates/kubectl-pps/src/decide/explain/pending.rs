@@ -144,26 +144,19 @@ fn of_former_template(subject: &Subject, present: &Candidate) -> Option<String> 
 
 /// What keeps all of these nodes out, if it is one thing.
 fn common(nodes: &[Node], otherwise: &str) -> String {
-    let all = |is_meant: &dyn Fn(ExclusionKind) -> bool| {
-        nodes.iter().all(|node| node.exclusions.iter().any(|exclusion| is_meant(exclusion.what)))
-    };
-    let reason = if all(&|what| what == ExclusionKind::Cordon) {
-        "are cordoned"
-    } else if all(&|what| what == ExclusionKind::Room) {
-        "have too little room for it"
-    } else if all(&|what| what == ExclusionKind::Taint) {
-        "have taints that it does not tolerate"
-    } else if all(&|what| what == ExclusionKind::NodeSelector) {
-        "lack what its nodeSelector asks for"
-    } else if all(&|what| what == ExclusionKind::RequiredAffinity) {
-        "lack what its required node affinity asks for"
-    } else {
-        return otherwise.to_owned();
-    };
-    if otherwise.starts_with("no node") {
-        format!("all nodes {reason}")
-    } else {
-        format!("all of them {reason}")
+    let reasons = [
+        (ExclusionKind::Cordon, "are cordoned"),
+        (ExclusionKind::Room, "have too little room for it"),
+        (ExclusionKind::Taint, "have taints that it does not tolerate"),
+        (ExclusionKind::NodeSelector, "lack what its nodeSelector asks for"),
+        (ExclusionKind::RequiredAffinity, "lack what its required node affinity asks for"),
+    ];
+    let is_of_all =
+        |what| nodes.iter().all(|node| node.exclusions.iter().any(|exclusion| exclusion.what == what));
+    let all = if otherwise.starts_with("no node") { "all nodes" } else { "all of them" };
+    match reasons.into_iter().find(|(what, _)| is_of_all(*what)) {
+        Some((_, reason)) => format!("{all} {reason}"),
+        None => otherwise.to_owned(),
     }
 }
 

@@ -17,7 +17,7 @@ const MAX_TRIED: usize = 50;
 const MAX_NAMED: usize = 3;
 
 /// Something that would let the Pod go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Remedy {
     /// What it does, and where the Pod would go then.
@@ -37,13 +37,7 @@ pub struct Remedy {
 impl Remedy {
     /// One that says what to do, and no more.
     pub(super) fn new(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            command: None,
-            consequence: None,
-            may_land_on: Vec::new(),
-            could_also_land_on: Vec::new(),
-        }
+        Self { text: text.into(), ..Self::default() }
     }
 
     /// The same with the command that does it.
