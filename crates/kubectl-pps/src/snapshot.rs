@@ -124,6 +124,11 @@ impl Snapshot {
         self.nodes.as_ref()?.get(name)
     }
 
+    /// Whether a node does not exist. Not known, and so false, if nodes may not be read.
+    pub fn lacks_node(&self, name: &str) -> bool {
+        self.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(name))
+    }
+
     /// Whether a node has all these labels; none if nodes may not be read.
     pub fn has_node(&self, labels: &[Requirement]) -> Option<bool> {
         let has_all = |node: &Node| labels.iter().all(|one| node.label(&one.key) == Some(one.value.as_str()));
@@ -132,8 +137,7 @@ impl Snapshot {
 
     /// Whether a Pod is bound to a node that does not exist. Not known, and so false, if nodes may not be read.
     pub fn is_stranded(&self, pod: &Pod) -> bool {
-        let is_gone = |node: &str| self.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(node));
-        pod.node().is_some_and(is_gone)
+        pod.node().is_some_and(|node| self.lacks_node(node))
     }
 
     /// Whether something that began at this time has lasted for more than a moment. Not known, and so false, without a time.

@@ -8,8 +8,7 @@ use pps_core::demand::{Demand, Naming, Wanted};
 use pps_core::workload::ordinal;
 use pps_core::{AnnotationRules, PodState, plan};
 
-use super::facts::{place, preference};
-use super::subject::words;
+use super::facts::{demands, place};
 use super::{Explanation, Question, Remedy, Verdict};
 use crate::decide::names::list;
 use crate::decide::unread::require;
@@ -29,8 +28,7 @@ pub fn wanting<'a>(snapshot: &'a Snapshot, namespace: &str, pod: &str) -> Option
 
 fn wants(workload: &Workload, pod: &str) -> bool {
     let demand = Demand::read(&workload.object()["spec"], &Naming::StatefulSet);
-    let is_deleted = workload.object()["metadata"]["deletionTimestamp"].is_string();
-    !is_deleted && demand.wants(workload.name(), pod, 0) == Wanted::Yes
+    !workload.is_terminating() && demand.wants(workload.name(), pod, 0) == Wanted::Yes
 }
 
 /// Why it does not exist; none if nothing knows it.
@@ -87,11 +85,7 @@ pub(super) fn explain(question: &Question, index: &Index) -> Option<Explanation>
 fn brought_back(pps: &Pps, pod: &str) -> Option<String> {
     let (spec, state) = (pps.spec().ok()?, pps.state(pod).ok()??);
     let plan = plan(pps.name(), &spec, &state, &AnnotationRules::default());
-    let mut parts = Vec::new();
-    if !plan.required.is_empty() {
-        parts.push(format!("requires {}", words(&plan.required)));
-    }
-    parts.extend(plan.preferred.iter().map(preference));
+    let mut parts = demands(&plan.required, &plan.preferred);
     if !plan.annotations.is_empty() {
         let all: Vec<String> = plan.annotations.iter().map(|(key, value)| format!("{key}={value}")).collect();
         parts.push(format!("gets {}", all.join(" and ")));

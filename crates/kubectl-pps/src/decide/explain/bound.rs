@@ -16,7 +16,7 @@ const DELETES: &str = "Kubernetes deletes the Pod after about a minute";
 /// Why it is where it is, and where it would go if it were deleted now.
 pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Explanation {
     let name = subject.pod.name();
-    if is_gone(question, node) {
+    if question.snapshot.is_stranded(subject.pod) {
         return on_gone_node(question, subject, node);
     }
     let recorded = subject.recorded().map(|state| state.node_name.as_str()).filter(|node| !node.is_empty());
@@ -137,11 +137,6 @@ fn what_counts(subject: &Subject, next: &Candidate) -> String {
     format!(" What is recorded only {}.", preferred.join("; "))
 }
 
-/// Whether a node does not exist any more, as far as nodes may be read.
-fn is_gone(question: &Question, node: &str) -> bool {
-    question.snapshot.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(node))
-}
-
 /// A Pod whose node does not exist any more: Kubernetes deletes it, and then it is created again.
 fn on_gone_node(question: &Question, subject: &Subject, node: &str) -> Explanation {
     let name = subject.pod.name();
@@ -227,7 +222,7 @@ pub(super) fn ending(question: &Question, subject: &Subject) -> Explanation {
             "{name} has ended{place} ({phase}); its controller creates it again, or it is not needed."
         );
         (Verdict::NotRunning, answer)
-    } else if let Some(node) = pod.node().filter(|node| is_gone(question, node)) {
+    } else if let Some(node) = pod.node().filter(|_| snapshot.is_stranded(pod)) {
         let command = question.hand.kubectl_in(&format!("delete pod {name} --force"), question.namespace);
         remedies
             .push(Remedy::new("Wait. If this lasts, and the machine is off for good").with_command(command));

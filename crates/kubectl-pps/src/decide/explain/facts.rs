@@ -17,7 +17,7 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 pub(super) fn of(question: &Question, index: &Index, subject: &Subject) -> Vec<String> {
     let mut facts = Vec::new();
     facts.extend(forgotten(question, subject));
-    facts.extend(governing(index, subject));
+    facts.push(governing(index, subject));
     facts.extend(recorded(question, subject));
     facts.extend(injected(subject));
     facts.extend(annotations(subject));
@@ -46,25 +46,20 @@ fn forgotten(question: &Question, subject: &Subject) -> Option<String> {
 }
 
 /// Which PersistentPodState governs the workload, and how the policy finds it.
-fn governing(index: &Index, subject: &Subject) -> Vec<String> {
+fn governing(index: &Index, subject: &Subject) -> String {
     let Some(owner) = &subject.owner else {
-        return vec![
-            "No PersistentPodState concerns it: it has no controller, so nothing creates it again.".into(),
-        ];
+        return "No PersistentPodState concerns it: it has no controller, so nothing creates it again."
+            .into();
     };
     let kind_and_name = format!("{} {}", owner.kind, owner.name);
     let Read::Known(pps) = subject.pps else {
-        return vec![match subject.pps {
-            Read::Unknown => format!("Whether a PersistentPodState governs {kind_and_name} is not known."),
-            _ if owner.has_stable_names() => {
-                format!("No PersistentPodState governs {kind_and_name}, so the Pod is not recorded.")
-            }
-            _ => {
-                format!(
-                    "No PersistentPodState concerns it: the Pods of {kind_and_name} get new names each time."
-                )
-            }
-        }];
+        return if subject.pps == Read::Unknown {
+            format!("Whether a PersistentPodState governs {kind_and_name} is not known.")
+        } else if owner.has_stable_names() {
+            format!("No PersistentPodState governs {kind_and_name}, so the Pod is not recorded.")
+        } else {
+            format!("No PersistentPodState concerns it: the Pods of {kind_and_name} get new names each time.")
+        };
     };
     let name = pps.name();
     let how = match index.found_by(owner, pps) {
@@ -76,7 +71,7 @@ fn governing(index: &Index, subject: &Subject) -> Vec<String> {
             format!(", but the policy does not find it and injects nothing: there is no alias {alias}")
         }
     };
-    vec![format!("PersistentPodState {name} governs {kind_and_name}{how}.")]
+    format!("PersistentPodState {name} governs {kind_and_name}{how}.")
 }
 
 /// What is recorded under the Pod's name, and in which form.
@@ -96,8 +91,8 @@ fn recorded(question: &Question, subject: &Subject) -> Option<String> {
             format!("{nothing}; it is recorded when it is Ready.")
         });
     };
-    let is_gone = question.snapshot.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(&state.node_name));
-    let gone = if is_gone { ", which does not exist any more" } else { "" };
+    let gone =
+        if question.snapshot.lacks_node(&state.node_name) { ", which does not exist any more" } else { "" };
     let is_plain = pps.object()["status"]["podStates"][subject.pod.name()].is_object();
     let form = if is_plain { "status.podStates" } else { "status.packed" };
     Some(format!("Recorded in {form}: {}.", place(state, gone)))
@@ -123,11 +118,7 @@ fn injected(subject: &Subject) -> Option<String> {
             "Nothing was injected {when}: nothing was recorded then, or the policy was not asked."
         ));
     };
-    let mut parts = Vec::new();
-    if !injected.required.is_empty() {
-        parts.push(format!("requires {}", words(&injected.required)));
-    }
-    parts.extend(injected.preferred.iter().map(preference));
+    let parts = demands(&injected.required, &injected.preferred);
     let what = match (parts.is_empty(), &subject.spec) {
         (true, Some(_)) => "no label of a node".to_owned(),
         (true, None) => "which values is not known".to_owned(),
@@ -144,6 +135,12 @@ fn annotations(subject: &Subject) -> Option<String> {
     let all: Vec<String> = injected.annotations.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let annotations = if all.len() == 1 { "annotation" } else { "annotations" };
     Some(format!("The Pod has the recorded {annotations} now: {}.", all.join("; ")))
+}
+
+/// What is required and preferred of a node, each in words.
+pub(super) fn demands(required: &[Requirement], preferred: &[Preference]) -> Vec<String> {
+    let required = (!required.is_empty()).then(|| format!("requires {}", words(required)));
+    required.into_iter().chain(preferred.iter().map(preference)).collect()
 }
 
 /// `prefers zone=a (weight 100)`
