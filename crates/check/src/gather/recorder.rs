@@ -36,8 +36,7 @@ pub(super) async fn gather_within(client: &Client, timing: &Timing) -> Facts {
     let has_name = own_sidecar(&facts).is_some() || facts.sidecars.items().is_some_and(<[_]>::is_empty);
     let is_unclear = match recorders {
         Read::Known(lease) => !looks_renewed(lease.as_ref(), timing.lease_duration),
-        Read::Absent => has_name,
-        Read::Unknown => false,
+        other => other.is_absent() && has_name,
     };
     if is_unclear {
         (facts.lease, facts.openkruise_lease) =

@@ -25,13 +25,9 @@ fn webhook_name(policy: &str) -> String {
 /// Whether Kubewarden's controller gives this name to the webhook of one of the product's policies, unless those have names of
 /// their own.
 pub fn is_own_webhook(name: &str) -> bool {
-    let configuration = name.strip_suffix(".kubewarden.admission").unwrap_or_default();
-    policy_of(configuration).is_some_and(|policy| Settings::default().is_ours(policy))
-}
-
-/// The policy of a webhook configuration.
-fn policy_of(configuration: &str) -> Option<&str> {
-    configuration.strip_prefix("clusterwide-")
+    let policy =
+        name.strip_suffix(".kubewarden.admission").and_then(|name| name.strip_prefix("clusterwide-"));
+    policy.is_some_and(|policy| Settings::default().is_ours(policy))
 }
 
 /// The webhook configuration under the name that Kubewarden gives that of the policy for Pods.
@@ -147,7 +143,7 @@ fn selector(selector: &Value) -> Value {
 fn check_later(facts: &Facts, findings: &mut Findings) {
     let Some(all) = facts.mutating.items() else { return };
     let ours = webhook_name(&facts.settings.policy);
-    let is_ours = |name: &str| policy_of(name).is_some_and(|policy| facts.is_ours(policy));
+    let is_ours = |name: &str| name.strip_prefix("clusterwide-").is_some_and(|policy| facts.is_ours(policy));
     let later: Vec<String> = all
         .iter()
         .filter(|other| other.metadata.name > ours && !is_ours(&other.metadata.name))

@@ -185,17 +185,14 @@ fn unknown(question: &Question, index: &Index) -> Failure {
 fn unseen(question: &Question) -> Vec<String> {
     let lost = |resource: &str| match resource {
         "nodes" => {
-            "so it is not known which nodes can take the Pod; a user with this right sees the whole answer of the same command"
+            ", so it is not known which nodes can take the Pod; a user with this right sees the whole answer of the same command"
         }
-        PPS => "so it is not known what is recorded, nor where a new Pod would start",
-        "persistentvolumes" | "persistentvolumeclaims" => "so it is not known where volumes keep the Pod",
-        WORKLOADS | KRUISE_WORKLOADS => "so it is not known what the Pod's own template asks for",
-        "pods" => "so it is not known how much room the Pods of other namespaces take",
+        PPS => ", so it is not known what is recorded, nor where a new Pod would start",
+        "persistentvolumes" | "persistentvolumeclaims" => ", so it is not known where volumes keep the Pod",
+        WORKLOADS | KRUISE_WORKLOADS => ", so it is not known what the Pod's own template asks for",
+        "pods" => ", so it is not known how much room the Pods of other namespaces take",
         _ => "",
     };
-    let note = |unseen: &crate::snapshot::Unseen| match lost(unseen.resource()) {
-        "" => unseen.to_string(),
-        lost => format!("{unseen}, {lost}"),
-    };
-    question.snapshot.relevant_unseen().map(note).collect()
+    let unseen = question.snapshot.relevant_unseen();
+    unseen.map(|one| format!("{one}{}", lost(one.resource()))).collect()
 }

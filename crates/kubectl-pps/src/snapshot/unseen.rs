@@ -25,9 +25,7 @@ impl Unseen {
             Problem::Failed { what, why } => Self { what, is_forbidden: false, why },
         }
     }
-}
 
-impl Unseen {
     /// What was to be listed, such as `pods` or `pods in namespace shop`.
     pub fn list(&self) -> &str {
         // A missing right names the verb, a failed request does not.

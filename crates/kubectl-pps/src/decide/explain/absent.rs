@@ -146,7 +146,9 @@ fn wanted(question: &Question, index: &Index, workload: &Workload) -> Explanatio
         let mut explanation = Explanation::new(question, Verdict::Refused, text);
         let message: String = message.chars().take(MAX_MESSAGE).collect();
         explanation.facts.push(format!("The controller of StatefulSet {name} reports: {message}"));
-        if webhook_of(&message).is_some_and(is_own_webhook) {
+        // The API server says so whether the webhook denies a request or cannot be called.
+        let webhook = message.split_once("webhook \"").and_then(|(_, rest)| rest.split('"').next());
+        if webhook.is_some_and(is_own_webhook) {
             explanation.remedies = of_policy(question);
         } else if message.contains("webhook") {
             explanation.facts.push(format!("{} says what is wrong with the installation.", hand.check()));
@@ -163,11 +165,6 @@ fn wanted(question: &Question, index: &Index, workload: &Workload) -> Explanatio
         None => format!("Events could not be read; {command} may show why."),
     });
     explanation
-}
-
-/// The webhook of which the API server says that it denies a request, or cannot be called.
-fn webhook_of(message: &str) -> Option<&str> {
-    message.split_once("webhook \"")?.1.split('"').next()
 }
 
 /// What helps if the policy refuses a Pod, or is not reached: its message says why.

@@ -88,12 +88,9 @@ fn unfinished(question: &Question, subject: &Subject, node: &str) -> Vec<Remedy>
     let command = |goal: &str| question.hand.pps(&format!("move {name} {goal}"), question.namespace);
     let goal = goal(subject.recorded().map(|state| state.node_name.as_str()));
     let call_off = format!("--to {node}");
-    let mut remedies = Vec::new();
-    if goal != call_off {
-        remedies.push(Remedy::new("Finish the move").with_command(command(&goal)));
-    }
-    remedies.push(Remedy::new("Call the move off").with_command(command(&call_off)));
-    remedies
+    let finish = (goal != call_off).then(|| Remedy::new("Finish the move").with_command(command(&goal)));
+    let end = Remedy::new("Call the move off").with_command(command(&call_off));
+    finish.into_iter().chain([end]).collect()
 }
 
 /// Where the Pod would go that its controller created if it were deleted.

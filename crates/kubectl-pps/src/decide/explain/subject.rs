@@ -121,11 +121,10 @@ impl<'a> Subject<'a> {
 
     /// The node that the Pod was or is recorded on, if nodes may be read and it does not exist any more.
     pub(super) fn gone_node(&self, question: &Question) -> Option<String> {
-        let nodes = question.snapshot.nodes.as_ref()?;
         let recorded = || self.recorded().map(|state| state.node_name.clone());
         let required = || self.required().iter().find(|one| one.key == HOSTNAME).map(|one| one.value.clone());
         let name = if self.has_changed() { required() } else { recorded() };
-        name.filter(|name| !name.is_empty() && !nodes.contains_key(name))
+        name.filter(|name| !name.is_empty() && question.snapshot.lacks_node(name))
     }
 
     /// Whether the sidecar does not record the Pod, because it is being moved.

@@ -39,10 +39,9 @@ fn endless(question: &Question, pods: &[PodForecast], hand: &Hand) -> Vec<Advice
     let mut advice = Vec::new();
     for ((namespace, _), [held, kept]) in workloads {
         if advice.is_empty() {
-            let (waits, their) = if held.len() == 1 { ("waits", "its") } else { ("wait", "their") };
             let text = format!(
-                "The drain would not end: a PodDisruptionBudget keeps {} as long as {} {waits} for {their} recorded place. To move \
-                 them elsewhere before it, one after the other and without the data on their nodes' disks, first keep Pods off {}",
+                "The drain would not end: a PodDisruptionBudget keeps {} while the recorded place of {} takes no Pod. To move them \
+                 elsewhere before it, one after the other and without the data on their nodes' disks, first keep Pods off {}",
                 list(&kept, "and"),
                 list(&held, "and"),
                 list(nodes, "and")

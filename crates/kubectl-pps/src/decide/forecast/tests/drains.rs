@@ -30,7 +30,7 @@ fn a_drain_that_a_budget_and_a_required_node_block_is_told_the_way_out() {
         (then.as_slice(), answer.outcome()),
         (&[Then::Pending, Then::NotEvicted][..], Outcome::NotWell)
     );
-    let text = "The drain would not end: a PodDisruptionBudget keeps db-1 as long as db-0 waits for its recorded place. To move them \
+    let text = "The drain would not end: a PodDisruptionBudget keeps db-1 while the recorded place of db-0 takes no Pod. To move them \
                 elsewhere before it, one after the other and without the data on their nodes' disks, first keep Pods off n1";
     assert_eq!(
         advice(&answer),
