@@ -257,7 +257,8 @@ pub(super) async fn a_persistentpodstate_that_may_not_be_read_is_not_denied(clus
     let node = recorded(&pool, [HOSTNAME, ""], &json!({})).await;
     pool.recreate("web", &["web-0"]).await;
     let_view(&pool).await;
-    let role = Patch::Json::<()>(serde_json::from_value(json!([{"op": "remove", "path": "/rules/2"}])).unwrap());
+    let role =
+        Patch::Json::<()>(serde_json::from_value(json!([{"op": "remove", "path": "/rules/2"}])).unwrap());
     let roles: kube::Api<k8s_openapi::api::rbac::v1::Role> =
         kube::Api::namespaced(cluster.client(), pool.namespace);
     roles.patch(VIEWER, &PatchParams::default(), &role).await.unwrap();
@@ -334,6 +335,7 @@ pub(super) async fn a_refused_pod_is_explained(cluster: &Cluster) {
     let answer = ask(&pool, &["status"]).await;
     assert_exit(&answer, 1);
     assert_says(&answer, &["web-0 Missing", "kubectl pps explain web-0"]);
-    carry_out(&pool, "kubectl label namespace refused persistent-pod-state/injection=disabled --overwrite").await;
+    carry_out(&pool, "kubectl label namespace refused persistent-pod-state/injection=disabled --overwrite")
+        .await;
     pool.ready("web", 1).await;
 }

@@ -162,8 +162,10 @@ pub(super) async fn nothing_is_recorded_without_a_sidecar(cluster: &Cluster) {
     // One that has ended: its Lease is as it left it.
     let spec = json!({"holderIdentity": "pps-sidecar-1_x", "renewTime": "2026-11-22T00:00:00.000000Z"});
     let metadata = json!({"name": "pps-sidecar", "namespace": "persistent-pod-state"});
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "persistent-pod-state"}});
-    let stale = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "persistent-pod-state"}});
+    let stale =
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
     cluster.apply_objects(&[namespace, stale]).await.unwrap();
     let answer = ask(&pool, &["status"]).await;
     assert_exit(&answer, 1);

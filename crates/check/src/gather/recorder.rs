@@ -22,9 +22,8 @@ pub(super) async fn gather_within(client: &Client, timing: &Timing) -> Facts {
     facts.sidecars = read_sidecars(&reader, &facts.settings).await;
     // It may be installed under another name.
     if let (None, Some([only])) = (own_sidecar(&facts), facts.sidecars.items()) {
-        let metadata = &only.metadata;
-        (facts.settings.namespace, facts.settings.sidecar) =
-            (metadata.namespace.clone(), metadata.name.clone());
+        facts.settings.namespace.clone_from(&only.metadata.namespace);
+        facts.settings.sidecar.clone_from(&only.metadata.name);
     }
     facts.recording = Recording::of(&facts.settings, own_sidecar(&facts));
     let first_read = Instant::now();
