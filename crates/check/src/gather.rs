@@ -4,6 +4,7 @@
 
 mod objects;
 pub mod reader;
+mod recorder;
 mod registry_services;
 mod rights;
 
@@ -17,6 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use self::reader::{Limits, Reader, is_name};
 pub(crate) use self::reader::{encode, root_cause};
+pub use self::recorder::gather_recorder;
 use self::rights::{account, sidecar_rights};
 use crate::facts::{
     Deployment, Facts, LeaseReads, LeaseSpec, Module, ModuleAnswer, Objects, OtherSidecar, Phase, Policy,
@@ -135,14 +137,11 @@ async fn read_server(reader: &Reader, facts: &mut Facts) {
     }
     let selector = format!("kubewarden/policy-server={name}");
     // Only here: in other namespaces anybody could have made it.
-    facts.server_deployment = match reader.deployments_in(&facts.server_namespace, &selector).await {
-        Read::Known(found) => {
-            let own = format!("policy-server-{name}");
-            found.into_iter().find(|one| one.metadata.name == own).map_or(Read::Absent, Read::Known)
-        }
-        Read::Absent => Read::Absent,
-        Read::Unknown => Read::Unknown,
-    };
+    let deployments = reader.deployments_in(&facts.server_namespace, &selector).await;
+    let own = format!("policy-server-{name}");
+    facts.server_deployment = deployments.and_then(|found| {
+        found.into_iter().find(|one| one.metadata.name == own).map_or(Read::Absent, Read::Known)
+    });
     let (namespace, account_name) = (&facts.server_namespace, facts.account_name());
     if !is_name(account_name) {
         return;
@@ -252,12 +251,8 @@ async fn read_other_sidecars(reader: &Reader, facts: &Facts) -> Vec<OtherSidecar
 }
 
 async fn read_sidecars(reader: &Reader, settings: &Settings) -> Read<Vec<Deployment>> {
-    match reader.deployments("app.kubernetes.io/component=sidecar").await {
-        Read::Known(found) => {
-            Read::Known(found.into_iter().filter(|one| is_sidecar(settings, one)).collect())
-        }
-        other => other,
-    }
+    let found = reader.deployments("app.kubernetes.io/component=sidecar").await;
+    found.map(|all| all.into_iter().filter(|one| is_sidecar(settings, one)).collect())
 }
 
 /// The sidecar's Deployment of the installation that is checked.
@@ -286,11 +281,7 @@ async fn read_lease(reader: &Reader, namespace: &str, name: &str) -> Read<Option
     }
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
     let right = Right::new("get", "coordination.k8s.io", "leases").named(name).within(namespace);
-    match reader.get::<Value>(right, &path).await {
-        Read::Known(mut lease) => Read::Known(serde_json::from_value(lease["spec"].take()).ok()),
-        Read::Absent => Read::Absent,
-        Read::Unknown => Read::Unknown,
-    }
+    reader.get::<Value>(right, &path).await.map(|lease| serde_json::from_value(lease["spec"].clone()).ok())
 }
 
 /// The sidecar's Lease and that of OpenKruise's manager.
@@ -358,13 +349,10 @@ async fn read_whitelist(reader: &Reader, namespace: &str) -> Read<String> {
     let name = pps_core::whitelist::CONFIG_MAP;
     let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
     let right = Right::new("get", "", "configmaps").named(name).within(namespace);
-    match reader.get::<Value>(right, &path).await {
-        Read::Known(config) => config["data"][pps_core::whitelist::KEY]
-            .as_str()
-            .map_or(Read::Absent, |text| Read::Known(text.into())),
-        Read::Absent => Read::Absent,
-        Read::Unknown => Read::Unknown,
-    }
+    reader.get::<Value>(right, &path).await.and_then(|config| {
+        let list = config["data"][pps_core::whitelist::KEY].as_str();
+        list.map_or(Read::Absent, |text| Read::Known(text.into()))
+    })
 }
 
 async fn read_objects(reader: &Reader, facts: &Facts) -> Read<Objects> {
@@ -377,9 +365,5 @@ async fn read_objects(reader: &Reader, facts: &Facts) -> Read<Objects> {
     };
     let right = Right::new("list", "apps.kruise.io", "persistentpodstates");
     let path = format!("/apis/apps.kruise.io/{version}/persistentpodstates");
-    match reader.list_with_rest(right, &path, "").await {
-        Read::Known((listed, more)) => Read::Known(Objects { listed, more }),
-        Read::Absent => Read::Absent,
-        Read::Unknown => Read::Unknown,
-    }
+    reader.list_with_rest(right, &path, "").await.map(|(listed, more)| Objects { listed, more })
 }

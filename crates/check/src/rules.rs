@@ -15,7 +15,10 @@ mod verdict;
 mod webhooks;
 
 use self::findings::Findings;
+pub use self::module::INJECTION;
+pub use self::sidecar::silent_recorder;
 pub use self::verdict::verdict;
+pub use self::webhooks::is_own_webhook;
 use crate::facts::{Facts, Problem};
 use crate::finding::{Code, Finding, Severity};
 

@@ -10,6 +10,7 @@ mod workload;
 
 use std::collections::BTreeMap;
 
+use pps_core::plan::Requirement;
 use pps_core::pps::GROUP;
 use serde_json::Value;
 
@@ -23,6 +24,10 @@ pub use self::pps::Pps;
 pub use self::unseen::Unseen;
 pub use self::workload::Workload;
 
+/// The resource of PersistentPodStates.
+pub const PPS: &str = "persistentpodstates.apps.kruise.io";
+/// The resource of Kubernetes' StatefulSets.
+pub const WORKLOADS: &str = "statefulsets.apps";
 /// The resource of OpenKruise's StatefulSets.
 pub const KRUISE_WORKLOADS: &str = "statefulsets.apps.kruise.io";
 
@@ -119,10 +124,20 @@ impl Snapshot {
         self.nodes.as_ref()?.get(name)
     }
 
+    /// Whether a node does not exist. Not known, and so false, if nodes may not be read.
+    pub fn lacks_node(&self, name: &str) -> bool {
+        self.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(name))
+    }
+
+    /// Whether a node has all these labels; none if nodes may not be read.
+    pub fn has_node(&self, labels: &[Requirement]) -> Option<bool> {
+        let has_all = |node: &Node| labels.iter().all(|one| node.label(&one.key) == Some(one.value.as_str()));
+        Some(self.nodes.as_ref()?.values().any(has_all))
+    }
+
     /// Whether a Pod is bound to a node that does not exist. Not known, and so false, if nodes may not be read.
     pub fn is_stranded(&self, pod: &Pod) -> bool {
-        let is_gone = |node: &str| self.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(node));
-        pod.node().is_some_and(is_gone)
+        pod.node().is_some_and(|node| self.lacks_node(node))
     }
 
     /// Whether something that began at this time has lasted for more than a moment. Not known, and so false, without a time.
@@ -153,7 +168,7 @@ impl Snapshot {
     /// What could not be read and may matter: not OpenKruise's StatefulSets where nothing names one.
     pub fn relevant_unseen(&self) -> impl Iterator<Item = &Unseen> {
         let is_named = self.names_workload_of(GROUP);
-        self.unseen.iter().filter(move |unseen| is_named || !unseen.what.contains(KRUISE_WORKLOADS))
+        self.unseen.iter().filter(move |unseen| is_named || unseen.resource() != KRUISE_WORKLOADS)
     }
 
     /// The PersistentPodState of a name.

@@ -9,10 +9,14 @@ mod changes;
 mod explain;
 #[path = "questions/hostile.rs"]
 mod hostile;
+#[path = "questions/lost.rs"]
+mod lost;
 #[path = "questions/moves.rs"]
 mod moves;
 #[path = "questions/status.rs"]
 mod status;
+#[path = "questions/unread.rs"]
+mod unread;
 #[path = "questions/unwell.rs"]
 mod unwell;
 #[path = "questions/world.rs"]

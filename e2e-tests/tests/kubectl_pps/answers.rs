@@ -32,6 +32,8 @@ async fn questions_are_answered_about_a_live_cluster() {
         explain::a_volume_elsewhere_is_named,
         explain::a_preference_lets_a_pod_go,
         explain::a_namespace_users_rights_tell_the_pin,
+        explain::a_persistentpodstate_that_may_not_be_read_is_not_denied,
+        explain::a_pod_of_a_node_without_power_is_told_what_ends_it,
         explain::a_pod_that_does_not_exist_is_explained,
         watch::prints_a_line_for_each_change,
         watch::draws_a_table_on_a_terminal,

@@ -8,7 +8,7 @@ use pps_e2e::{
 use serde_json::{Value, json};
 
 use super::answers::{VIEWER, ask, ask_as, assert_exit, assert_says, let_view, make_pending, plugin, until};
-use crate::support::{HOSTNAME, Pool, TIMEOUT, ZONE, homes, required};
+use crate::support::{HOSTNAME, Pool, TIMEOUT, ZONE, homes, required, wait_for_review};
 
 /// A workload of one Pod that is recorded. Returns the Pod's node.
 async fn recorded(pool: &Pool<'_>, keys: [&str; 2], template: &Value) -> String {
@@ -251,13 +251,66 @@ pub(super) async fn a_pod_that_does_not_exist_is_explained(cluster: &Cluster) {
     assert!(answer.stderr.contains("similar names: web-0"), "{}", answer.stderr);
 }
 
+/// A user who may not read PersistentPodStates sees their mark on the Pod.
+pub(super) async fn a_persistentpodstate_that_may_not_be_read_is_not_denied(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "explain-unread", 2, 2).await;
+    let node = recorded(&pool, [HOSTNAME, ""], &json!({})).await;
+    pool.recreate("web", &["web-0"]).await;
+    let_view(&pool).await;
+    let role =
+        Patch::Json::<()>(serde_json::from_value(json!([{"op": "remove", "path": "/rules/2"}])).unwrap());
+    let roles: kube::Api<k8s_openapi::api::rbac::v1::Role> =
+        kube::Api::namespaced(cluster.client(), pool.namespace);
+    roles.patch(VIEWER, &PatchParams::default(), &role).await.unwrap();
+    let attributes = json!({"resource": "persistentpodstates", "group": "apps.kruise.io", "verb": "list", "namespace": pool.namespace});
+    wait_for_review(cluster, VIEWER, &attributes, false).await;
+    let answer = ask_as(&pool, VIEWER, &["explain", "web-0"]).await;
+    assert_exit(&answer, 2);
+    assert_says(
+        &answer,
+        &[
+            &format!("web-0 runs on {node}."),
+            "Whether a PersistentPodState governs StatefulSet web is not known.",
+            "Injected from PersistentPodState web when the Pod was created",
+            "so it is not known what is recorded",
+        ],
+    );
+    assert!(!answer.stdout.contains("No PersistentPodState"), "{}", answer.stdout);
+}
+
+/// No kubelet confirms that a Pod has ended whose node has no power.
+pub(super) async fn a_pod_of_a_node_without_power_is_told_what_ends_it(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "explain-power", 2, 1).await;
+    let node = recorded(&pool, [HOSTNAME, ""], &json!({})).await;
+    // A finalizer keeps the Pod as a kubelet that does not answer would.
+    let keep = Patch::Merge(json!({"metadata": {"finalizers": ["example.io/no-power"]}}));
+    let pods = cluster.pods_api(pool.namespace);
+    pods.patch("web-0", &PatchParams::default(), &keep).await.unwrap();
+    cluster.nodes.set_ready(&node, false).await.unwrap();
+    pods.delete("web-0", &kube::api::DeleteParams::default()).await.unwrap();
+    let answer = until(&pool, &["explain", "web-0"], 1, |text| text.contains("is being deleted")).await;
+    assert_says(
+        &answer,
+        &[
+            &format!("its node {node} has not been Ready"),
+            &format!("kubectl delete node {node}"),
+            &format!("its recorded state requires {HOSTNAME}={node}"),
+        ],
+    );
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    pods.patch("web-0", &PatchParams::default(), &free).await.unwrap();
+    cluster.nodes.set_ready(&node, true).await.unwrap();
+    assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], node);
+}
+
 /// A webhook that nobody answers refuses each Pod of the namespace.
 pub(super) async fn a_refused_pod_is_explained(cluster: &Cluster) {
     let pool = Pool::new(cluster, "refused", 1, 1).await;
     let webhook = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": "refused"}, "webhooks": [{"name": "pods.refused.example", "sideEffects": "None",
+        "metadata": {"name": "refused"}, "webhooks": [{"name": "clusterwide-persistent-pod-state.kubewarden.admission", "sideEffects": "None",
             "admissionReviewVersions": ["v1"], "failurePolicy": "Fail", "timeoutSeconds": 1,
-            "namespaceSelector": {"matchLabels": {"refuses": "pods"}},
+            "namespaceSelector": {"matchLabels": {"refuses": "pods"}, "matchExpressions":
+                [{"key": "persistent-pod-state/injection", "operator": "NotIn", "values": ["disabled"]}]},
             "clientConfig": {"url": "https://127.0.0.1:9/"},
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]}]});
     let labelled = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "refused", "labels": {"refuses": "pods"}}});
@@ -277,9 +330,12 @@ pub(super) async fn a_refused_pod_is_explained(cluster: &Cluster) {
     let answer = until(&pool, &["explain", "web-0"], 1, |text| text.contains("refused")).await;
     assert_says(
         &answer,
-        &["web-0 does not exist: its creation is refused.", "pods.refused.example", "kubectl pps check"],
+        &["web-0 does not exist: its creation is refused.", "kubewarden.admission", "kubectl pps check"],
     );
     let answer = ask(&pool, &["status"]).await;
     assert_exit(&answer, 1);
     assert_says(&answer, &["web-0 Missing", "kubectl pps explain web-0"]);
+    carry_out(&pool, "kubectl label namespace refused persistent-pod-state/injection=disabled --overwrite")
+        .await;
+    pool.ready("web", 1).await;
 }

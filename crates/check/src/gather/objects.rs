@@ -34,11 +34,7 @@ impl Reader {
     /// The namespaces and their labels.
     pub(super) async fn namespaces(&self) -> Read<Vec<Metadata>> {
         let found = self.list::<Value>(Right::new("list", "", "namespaces"), "/api/v1/namespaces", "").await;
-        let read = |mut one: Value| serde_json::from_value(one["metadata"].take()).unwrap_or_default();
-        match found {
-            Read::Known(found) => Read::Known(found.into_iter().map(read).collect()),
-            Read::Absent => Read::Absent,
-            Read::Unknown => Read::Unknown,
-        }
+        let read = |one: Value| serde_json::from_value(one["metadata"].clone()).unwrap_or_default();
+        found.map(|all| all.into_iter().map(read).collect())
     }
 }

@@ -113,11 +113,7 @@ impl Reader {
 
     /// Whether an object exists.
     pub async fn exists(&self, right: Right, path: &str) -> Read<()> {
-        match self.get::<Value>(right, path).await {
-            Read::Known(_) => Read::Known(()),
-            Read::Absent => Read::Absent,
-            Read::Unknown => Read::Unknown,
-        }
+        self.get::<Value>(right, path).await.map(|_| ())
     }
 
     /// The objects of a list, and how many more there are. Absent if the kind does not exist.
@@ -171,7 +167,8 @@ impl Reader {
                 Answer::Expired => return self.failed(&what(&right), "the list takes too long (410)"),
                 Answer::Failed(why) => return self.failed(&what(&right), &why),
             };
-            let Ok(mut list) = serde_json::from_slice::<Value>(&body) else {
+            let list = serde_json::from_slice::<Value>(&body).ok().filter(Value::is_object);
+            let Some(mut list) = list else {
                 return self.failed(&what(&right), "it is not the JSON that was expected");
             };
             let (kind, version) = (list["kind"].take(), list["apiVersion"].take());
@@ -205,11 +202,7 @@ impl Reader {
 
     /// The objects of a list, up to a limit.
     pub async fn list<T: DeserializeOwned>(&self, right: Right, path: &str, selector: &str) -> Read<Vec<T>> {
-        match self.list_with_rest(right, path, selector).await {
-            Read::Known((found, _)) => Read::Known(found),
-            Read::Absent => Read::Absent,
-            Read::Unknown => Read::Unknown,
-        }
+        self.list_with_rest(right, path, selector).await.map(|(found, _)| found)
     }
 
     /// Sends a review, and returns its answer. Nothing is stored.

@@ -275,3 +275,57 @@ async fn a_holder_is_dead_only_if_it_was_watched_for_as_long_as_its_lease() {
     // There was no time to see it: nobody knows.
     assert_eq!(run(false, timing(800, 100, 6000)).await, None);
 }
+
+/// What is said of a sidecar `tools/pps`, whose Lease the API server answers with; and how often it was read.
+async fn silence(deployments: Option<Vec<Value>>, lease: Option<Value>) -> (Option<String>, usize) {
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&reads);
+    let client = api_server(
+        Duration::ZERO,
+        Arc::new(move |path, _| match path {
+            // What is no list cannot be read.
+            path if path.ends_with("/deployments") => {
+                Some(deployments.as_ref().map_or(json!("no list"), |items| list(items)))
+            }
+            path if path.ends_with("/namespaces/tools/leases/pps") => {
+                counted.fetch_add(1, Ordering::Relaxed);
+                lease.clone()
+            }
+            _ => None,
+        }),
+    );
+    let facts = recorder::gather_within(&client.await, &timing(60_000, 100, 300)).await;
+    let seen = crate::rules::silent_recorder(&facts).map(|one| format!("{}: {}", one.subject, one.seen));
+    (seen, reads.load(Ordering::Relaxed))
+}
+
+#[tokio::test]
+async fn a_lease_that_nobody_renews_is_noticed_and_one_that_is_renewed_costs_one_request() {
+    let held = |renewed: &str| Some(json!({"spec": {"holderIdentity": "pps-1_x", "renewTime": renewed}}));
+    let named = || Some(vec![deployment("tools", "pps", 2)]);
+    let now = k8s_openapi::jiff::Timestamp::now().to_string();
+    let (fresh, reads) = silence(named(), held(&now)).await;
+    assert_eq!((fresh, reads), (None, 1), "it looks renewed, so nobody waits for the next time");
+
+    let (stale, reads) = silence(named(), held("2026-11-23T00:00:00.000000Z")).await;
+    let text = "Lease tools/pps: pps-1_x holds it, but did not renew it for 15 s, so nothing is recorded";
+    assert_eq!(stale.as_deref(), Some(text));
+    assert!(reads > 1, "another clock may be wrong: it is watched for as long as it lasts");
+
+    let (missing, _) = silence(named(), None).await;
+    assert_eq!(missing.as_deref(), Some("Lease tools/pps: does not exist, so nothing is recorded"));
+    let (nothing, _) = silence(Some(Vec::new()), None).await;
+    let text = "Lease persistent-pod-state/pps-sidecar: does not exist, so nothing is recorded";
+    assert_eq!(nothing.as_deref(), Some(text), "there is no sidecar at all");
+}
+
+#[tokio::test]
+async fn a_recorder_that_may_have_any_name_is_not_called_silent() {
+    assert_eq!(silence(None, None).await.0, None, "Deployments may not be read");
+    let two = vec![deployment("tools", "pps", 1), deployment("more", "pps", 1)];
+    assert_eq!(silence(Some(two), None).await.0, None);
+    // One that uses no Lease.
+    let mut alone = deployment("tools", "pps", 1);
+    alone["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["--leader-election=false"]);
+    assert_eq!(silence(Some(vec![alone]), None).await.0, None);
+}

@@ -10,7 +10,7 @@ use crate::facts::{
 use crate::finding::{Code, Severity};
 
 /// The label by which a namespace joins or leaves.
-pub(super) const INJECTION: &str = "persistent-pod-state/injection";
+pub const INJECTION: &str = "persistent-pod-state/injection";
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
     for module in &facts.modules {

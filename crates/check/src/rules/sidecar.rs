@@ -2,7 +2,7 @@
 
 use super::findings::{Findings, some_of};
 use crate::facts::{Deployment, Facts, Phase, Read, Recorder};
-use crate::finding::{Code, Severity};
+use crate::finding::{Code, Finding, Severity};
 use crate::gather::LEASE_DURATION;
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
@@ -58,25 +58,12 @@ fn check_deployment(facts: &Facts, sidecars: &[Deployment], findings: &mut Findi
         return check_missing(facts, subject, findings);
     };
     let (wanted, available) = (sidecar.spec.replicas.unwrap_or(1), sidecar.status.available_replicas);
+    let (code, seen) = (Code::SidecarNotAvailable, format!("{available} of {wanted} sidecars are available"));
     let how = format!("kubectl describe pods -n {namespace}; /readyz of a Pod says what it waits for");
     match available {
-        0 => findings.error(
-            Code::SidecarNotAvailable,
-            subject.as_str(),
-            format!("0 of {wanted} sidecars are available, so nothing is recorded"),
-            how,
-        ),
-        some if some < wanted => findings.warning(
-            Code::SidecarNotAvailable,
-            subject.as_str(),
-            format!("{some} of {wanted} sidecars are available"),
-            how,
-        ),
-        some => findings.ok(
-            Code::SidecarAvailable,
-            subject.as_str(),
-            format!("{some} of {wanted} sidecars are available"),
-        ),
+        0 => findings.error(code, subject.as_str(), format!("{seen}, so nothing is recorded"), how),
+        some if some < wanted => findings.warning(code, subject.as_str(), seen, how),
+        _ => findings.ok(Code::SidecarAvailable, subject.as_str(), seen),
     }
     let image =
         sidecar.spec.template.spec.containers.first().map_or("", |container| container.image.as_str());
@@ -134,6 +121,16 @@ fn version(reference: &str) -> Option<&str> {
     let tag = reference.rsplit('/').next()?.split_once(':')?.1;
     let is_version = tag.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     is_version.then_some(tag)
+}
+
+/// Why nothing is recorded, if that is because nobody renews the recorder's Lease.
+pub fn silent_recorder(facts: &Facts) -> Option<Finding> {
+    let mut findings = Findings::default();
+    match facts.recording.recorder {
+        Recorder::Own => check_lease(facts, &mut findings),
+        Recorder::OpenKruise => check_recorder(facts, &mut findings),
+    }
+    findings.0.into_iter().find(|one| one.severity == Severity::Error)
 }
 
 fn check_lease(facts: &Facts, findings: &mut Findings) {

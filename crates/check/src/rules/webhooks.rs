@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::findings::{Findings, some_of};
 use super::policies::DEFAULT_TIMEOUT;
 use super::sent::{NAMESPACE_NAME, has_new_pods};
-use crate::facts::{Facts, Phase, Policy, Webhook, WebhookConfiguration};
+use crate::facts::{Facts, Phase, Policy, Settings, Webhook, WebhookConfiguration};
 use crate::finding::Code;
 
 pub(super) fn check(facts: &Facts, findings: &mut Findings) {
@@ -20,6 +20,14 @@ pub(super) fn check(facts: &Facts, findings: &mut Findings) {
 /// The name of a policy's webhook configuration.
 fn webhook_name(policy: &str) -> String {
     format!("clusterwide-{policy}")
+}
+
+/// Whether Kubewarden's controller gives this name to the webhook of one of the product's policies, unless those have names of
+/// their own.
+pub fn is_own_webhook(name: &str) -> bool {
+    let policy =
+        name.strip_suffix(".kubewarden.admission").and_then(|name| name.strip_prefix("clusterwide-"));
+    policy.is_some_and(|policy| Settings::default().is_ours(policy))
 }
 
 /// The webhook configuration under the name that Kubewarden gives that of the policy for Pods.

@@ -250,15 +250,12 @@ async fn list<T>(
         }
     };
     let what = right.to_string();
-    match reader.list_as(right, &path, "", take).await {
-        Read::Known((found, 0)) => Read::Known(found),
-        Read::Known((found, more)) => {
+    reader.list_as(right, &path, "", take).await.map(|(found, more)| {
+        if more > 0 {
             let _: Read<()> = reader.failed(&what, &format!("{more} objects more than are read"));
-            Read::Known(found)
         }
-        Read::Absent => Read::Absent,
-        Read::Unknown => Read::Unknown,
-    }
+        found
+    })
 }
 
 /// An object of a list. The items of a list do not name their kind.

@@ -8,6 +8,7 @@ mod pending;
 mod remedies;
 mod subject;
 
+use pps_check::facts::Read;
 use serde::Serialize;
 
 pub use self::absent::{blocker, wanting};
@@ -19,7 +20,7 @@ use super::landing::Landing;
 use super::similar::similar;
 use super::status::API_VERSION;
 use super::unread::require;
-use crate::snapshot::{Index, Pod, Snapshot};
+use crate::snapshot::{Index, KRUISE_WORKLOADS, PPS, Pod, Snapshot, WORKLOADS};
 use crate::{Failure, Outcome};
 
 /// The label that is a node's name.
@@ -41,7 +42,7 @@ pub struct Question<'a> {
 }
 
 /// The answer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// `kubectl-pps/v1`. Fields may be added to it.
@@ -68,10 +69,13 @@ pub struct Explanation {
     pub remedies: Vec<Remedy>,
     /// What is not known, and what follows from that.
     pub notes: Vec<String>,
+    /// Whether it is not known what is recorded.
+    #[serde(skip)]
+    pub is_incomplete: bool,
 }
 
 /// The answer in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Verdict {
     /// It has a node, and runs.
     Running,
@@ -98,6 +102,7 @@ pub enum Verdict {
     /// Its workload does not want it now.
     NotWanted,
     /// It could not be found out.
+    #[default]
     Unknown,
 }
 
@@ -110,12 +115,8 @@ impl Explanation {
             pod: question.pod.to_owned(),
             verdict,
             answer: answer.into(),
-            excluded: Vec::new(),
-            may_land_on: Vec::new(),
-            could_also_land_on: Vec::new(),
-            facts: Vec::new(),
-            remedies: Vec::new(),
-            notes: Vec::new(),
+            is_incomplete: verdict == Verdict::Unknown,
+            ..Self::default()
         }
     }
 
@@ -127,8 +128,9 @@ impl Explanation {
     /// The exit code's meaning.
     pub fn outcome(&self) -> Outcome {
         match self.verdict {
-            Verdict::Running | Verdict::Terminating | Verdict::NotWanted => Outcome::Well,
-            Verdict::Unknown => Outcome::Incomplete,
+            Verdict::Running | Verdict::Terminating | Verdict::NotWanted | Verdict::Unknown => {
+                if self.is_incomplete { Outcome::Incomplete } else { Outcome::Well }
+            }
             _ => Outcome::NotWell,
         }
     }
@@ -151,6 +153,7 @@ pub fn explain(question: &Question) -> Result<Explanation, Failure> {
                 None => pending::explain(question, &subject),
             };
             explanation.facts.extend(facts::of(question, &index, &subject));
+            explanation.is_incomplete = subject.pps == Read::Unknown;
             explanation
         }
         None => absent::explain(question, &index).ok_or_else(|| unknown(question, &index))?,
@@ -162,8 +165,10 @@ pub fn explain(question: &Question) -> Result<Explanation, Failure> {
 fn unknown(question: &Question, index: &Index) -> Failure {
     let Question { snapshot, namespace, pod, .. } = question;
     // The Pods of other namespaces only take room.
-    if let Err(unread) = require(snapshot, "pods") {
-        return Failure::Unreadable(format!("cannot explain Pod {pod}: {unread}"));
+    for resource in ["pods", WORKLOADS] {
+        if let Err(unread) = require(snapshot, resource) {
+            return Failure::Unreadable(format!("cannot explain Pod {pod}: {unread}"));
+        }
     }
     let in_namespace = snapshot.pods.iter().filter(|pod| pod.namespace() == *namespace).map(Pod::name);
     let recorded = index.targeted().filter(|(key, _)| key.namespace == *namespace);
@@ -178,19 +183,16 @@ fn unknown(question: &Question, index: &Index) -> Failure {
 
 /// What could not be read, and what could not be said therefore.
 fn unseen(question: &Question) -> Vec<String> {
-    let lost = |what: &str| match what {
-        _ if what.contains("nodes") => {
-            "so it is not known which nodes can take the Pod; somebody who has it gets the whole answer from the same command"
+    let lost = |resource: &str| match resource {
+        "nodes" => {
+            ", so it is not known which nodes can take the Pod; a user with this right sees the whole answer of the same command"
         }
-        _ if what.contains("persistentpodstates") => "so it is not known what is recorded",
-        _ if what.contains("persistentvolume") => "so it is not known where volumes keep the Pod",
-        _ if what.contains("statefulsets") => "so it is not known what the Pod's own template asks for",
-        _ if what.contains("pods") => "so it is not known how much room the Pods of other namespaces take",
+        PPS => ", so it is not known what is recorded, nor where a new Pod would start",
+        "persistentvolumes" | "persistentvolumeclaims" => ", so it is not known where volumes keep the Pod",
+        WORKLOADS | KRUISE_WORKLOADS => ", so it is not known what the Pod's own template asks for",
+        "pods" => ", so it is not known how much room the Pods of other namespaces take",
         _ => "",
     };
-    let note = |unseen: &crate::snapshot::Unseen| match lost(&unseen.what) {
-        "" => unseen.to_string(),
-        lost => format!("{unseen}, {lost}"),
-    };
-    question.snapshot.relevant_unseen().map(note).collect()
+    let unseen = question.snapshot.relevant_unseen();
+    unseen.map(|one| format!("{one}{}", lost(one.resource()))).collect()
 }

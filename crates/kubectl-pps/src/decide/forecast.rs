@@ -22,7 +22,8 @@ use self::answer::Asked;
 pub use self::question::Question;
 use super::hand::Hand;
 use super::names::list;
-use crate::snapshot::{Scope, Snapshot, WorkloadKey};
+use super::unread::{PPS, require};
+use crate::snapshot::{KRUISE_WORKLOADS, Scope, Snapshot, WorkloadKey};
 use crate::{Failure, Outcome};
 
 /// What would happen.
@@ -77,7 +78,7 @@ pub struct Advice {
 }
 
 /// What would happen to one Pod.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodForecast {
     /// Its namespace.
@@ -116,7 +117,7 @@ pub struct PodForecast {
 }
 
 /// How a Pod would be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Then {
     /// It runs.
@@ -130,6 +131,7 @@ pub enum Then {
     /// It cannot be evicted.
     NotEvicted,
     /// Its workload no longer wants it.
+    #[default]
     Removed,
 }
 
@@ -191,8 +193,8 @@ pub fn forecast(
     hand: &Hand,
 ) -> Result<Forecast, Failure> {
     let Some(nodes) = &snapshot.nodes else {
-        let why = snapshot.unseen.iter().find(|unseen| unseen.what.contains("nodes"));
-        let why = why.map_or_else(|| "nodes were not read".to_owned(), ToString::to_string);
+        let why =
+            snapshot.unread("nodes").map_or_else(|| "nodes were not read".to_owned(), ToString::to_string);
         return Err(Failure::Unreadable(format!("a forecast needs the nodes: {why}")));
     };
     let most = Limits::CLUSTER.nodes;
@@ -200,6 +202,7 @@ pub fn forecast(
         let count = nodes.len();
         return Err(Failure::Refused(format!("the cluster has {count} nodes: at most {most} are simulated")));
     }
+    require(snapshot, PPS)?;
     question.check(snapshot, nodes, hand)?;
     let is_drain = matches!(question, Question::Drain(_));
     let mut forecast = Forecast { question: question.in_words(), is_drain, ..Forecast::default() };
@@ -241,13 +244,10 @@ pub fn forecast(
         }
     }
     if let Some(only) = workload {
-        let is_meant = |pod: &PodForecast| {
-            only.iter().any(|key| key.namespace == pod.namespace && key.name == pod.workload)
-        };
-        forecast.pods.retain(is_meant);
         let is_meant = |namespace: &str, name: &str| {
             only.iter().any(|key| key.namespace == namespace && key.name == name)
         };
+        forecast.pods.retain(|one| is_meant(&one.namespace, &one.workload));
         forecast.stopped_rollouts.retain(|one| is_meant(&one.namespace, &one.workload));
         let unknown = only.iter().filter(|key| key.kind != "StatefulSet");
         let note = |key: &WorkloadKey| format!("{}/{}: this kind is not simulated", key.kind, key.name);
@@ -345,19 +345,17 @@ fn namespaces(
 /// Says what could not be read, and what that means here.
 fn add_unseen(forecast: &mut Forecast, snapshot: &Snapshot) {
     for unseen in &snapshot.unseen {
-        let what = &unseen.what;
-        let is_of_one = what.contains(" in namespace ");
-        let effect = if what.contains("pods") && !is_of_one && snapshot.scope != Scope::All {
-            "so Pods of other namespaces take no room in this forecast"
-        } else if what.contains("persistentvolume") {
-            "so volumes are not considered"
-        } else if what.contains("poddisruptionbudgets") {
-            "so PodDisruptionBudgets are not considered"
-        } else if what.contains("statefulsets.apps.kruise.io") {
-            "so OpenKruise's StatefulSets are not simulated"
-        } else {
-            forecast.incomplete = true;
-            "so the forecast is incomplete"
+        let effect = match unseen.resource() {
+            "pods" if unseen.list() == "pods" && snapshot.scope != Scope::All => {
+                "so Pods of other namespaces take no room in this forecast"
+            }
+            "persistentvolumes" | "persistentvolumeclaims" => "so volumes are not considered",
+            "poddisruptionbudgets.policy" => "so PodDisruptionBudgets are not considered",
+            KRUISE_WORKLOADS => "so OpenKruise's StatefulSets are not simulated",
+            _ => {
+                forecast.incomplete = true;
+                "so the forecast is incomplete"
+            }
         };
         forecast.unseen.push(format!("{unseen}, {effect}"));
     }

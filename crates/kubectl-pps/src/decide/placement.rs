@@ -57,6 +57,13 @@ impl<'a> Nodes<'a> {
         Self { views, volumes: Rc::clone(&self.volumes) }
     }
 
+    /// The same without a Node.
+    #[must_use]
+    pub fn without(&self, name: &str) -> Self {
+        let views = self.views.iter().filter(|view| view.node["metadata"]["name"] != name);
+        Self { views: views.cloned().collect(), volumes: Rc::clone(&self.volumes) }
+    }
+
     /// A Node and the Pods on it.
     pub fn view(&self, name: &str) -> Option<&NodeView<'a>> {
         self.views.iter().find(|view| view.node["metadata"]["name"] == name)

@@ -10,6 +10,7 @@ mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pps_check::Finding;
 use pps_core::{PodState, Spec};
 use serde::Serialize;
 
@@ -19,16 +20,18 @@ pub use self::pin::{Pin, Strength};
 pub use self::row::{Phase, Recorded, Row};
 use self::shut::ShutOut;
 use super::hand::Hand;
+use super::template;
 use super::workload_name::{named, pod_name};
-use super::{template, unread};
-use crate::snapshot::{FoundBy, Index, Pod, Pps, Snapshot, WorkloadKey};
+use crate::snapshot::{
+    FoundBy, Index, KRUISE_WORKLOADS, PPS, Pod, Pps, Snapshot, Unseen, WORKLOADS, WorkloadKey,
+};
 use crate::{Failure, Outcome};
 
 /// The version of the answer for programs.
 pub const API_VERSION: &str = "kubectl-pps/v1";
 
 /// The answer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// `kubectl-pps/v1`. Fields may be added to it.
@@ -49,8 +52,11 @@ pub struct Status {
     pub unobserved: Vec<String>,
     /// How many Pods that are wanted and do not exist are left out, because there are too many.
     pub left_out: u64,
-    /// What could not be read.
+    /// What could not be read, and what is not known therefore.
     pub unseen: Vec<String>,
+    /// Whether something else than nodes, without which there is an answer, could not be read.
+    #[serde(skip)]
+    pub is_incomplete: bool,
     /// Whether all is well, as far as it was seen.
     pub is_well: bool,
 }
@@ -87,7 +93,7 @@ impl Status {
     /// The exit code's meaning.
     pub fn outcome(&self) -> Outcome {
         let well = if self.is_well { Outcome::Well } else { Outcome::NotWell };
-        well.and(if self.unseen.is_empty() { Outcome::Well } else { Outcome::Incomplete })
+        well.and(if self.is_incomplete { Outcome::Incomplete } else { Outcome::Well })
     }
 
     /// Whether there is nothing to show.
@@ -100,6 +106,13 @@ impl Status {
         self.advice.extend(advice::elsewhere(namespaces, hand));
     }
 
+    /// Says that nobody records: what is recorded may be out of date.
+    pub fn is_not_recorded(&mut self, Finding { subject, seen, .. }: &Finding, hand: &Hand) {
+        self.is_well = false;
+        let text = format!("{subject}: {seen}. To see why");
+        self.advice.insert(0, Advice { text, command: hand.check() });
+    }
+
     /// Adds the Pods without a node that were created with a recorded state, and whose workload has no PersistentPodState any
     /// more: they go on waiting for their former place.
     fn add_left_behind(&mut self, snapshot: &Snapshot, index: &Index) {
@@ -109,7 +122,8 @@ impl Status {
             let (owner, _) = pod.owner()?;
             Some(WorkloadKey::of(pod.namespace(), &owner))
         });
-        let owners: BTreeSet<WorkloadKey> = owners.filter(|key| index.governing(key).is_none()).collect();
+        let owners: BTreeSet<WorkloadKey> =
+            owners.filter(|key| index.read_governing(key).is_absent()).collect();
         for key in &owners {
             let governed = Governed { key, pps: None, spec: Spec::default(), states: BTreeMap::new() };
             let mut rows = Vec::new();
@@ -149,15 +163,9 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
     let mut status = Status {
         api_version: API_VERSION,
         kind: "Status",
-        pods: Vec::new(),
-        problems: Vec::new(),
-        advice: Vec::new(),
-        governed: 0,
-        unpinned: Vec::new(),
-        unobserved: Vec::new(),
-        left_out: 0,
-        unseen: snapshot.relevant_unseen().map(ToString::to_string).collect(),
-        is_well: true,
+        unseen: snapshot.relevant_unseen().map(note).collect(),
+        is_incomplete: snapshot.relevant_unseen().any(|one| !one.is_forbidden || one.resource() != "nodes"),
+        ..Status::default()
     };
     for (key, all) in index.targeted() {
         let is_chosen = chosen.as_ref().is_none_or(|chosen| chosen.contains(key));
@@ -180,6 +188,9 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
     for key in chosen.iter().flatten().filter(|key| index.governing(key).is_none()) {
         let governed = Governed { key, pps: None, spec: Spec::default(), states: BTreeMap::new() };
         status.add(snapshot, &index, &governed);
+        if !index.read_governing(key).is_absent() {
+            continue;
+        }
         status.unpinned.push(Unpinned {
             namespace: key.namespace.clone(),
             kind: key.kind.clone(),
@@ -187,8 +198,7 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
             command: hand.pps(&format!("pin {} --required zone", key.name), &key.namespace),
         });
     }
-    // A PersistentPodState that may not be read is not gone.
-    if workload.is_none() && snapshot.unread(unread::PPS).is_none() {
+    if workload.is_none() {
         status.add_left_behind(snapshot, &index);
     }
     let shut = ShutOut::of(snapshot, &index, &status.pods);
@@ -214,6 +224,18 @@ fn find(snapshot: &Snapshot, index: &Index, text: &str, hand: &Hand) -> Result<V
             None => failure,
         }
     })
+}
+
+/// What could not be read, and what is not known therefore.
+fn note(unseen: &Unseen) -> String {
+    let lost = match unseen.resource() {
+        "nodes" => ": zones are those recorded, and it is not known whether nodes still are as recorded",
+        WORKLOADS | KRUISE_WORKLOADS => ": it is not known which Pods are wanted",
+        "pods" => ": it is not known where Pods are",
+        PPS => ": it is not known what is recorded",
+        _ => "",
+    };
+    format!("{unseen}{lost}")
 }
 
 fn problem(pps: &Pps, reason: &str, message: &str) -> Problem {

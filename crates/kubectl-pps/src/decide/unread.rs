@@ -1,6 +1,7 @@
 //! Whether all objects of a kind that a command asked for were read.
 
 use crate::Failure;
+pub use crate::snapshot::PPS;
 use crate::snapshot::Snapshot;
 
 /// Fails if objects of this resource, such as `pods`, could not be read within the scope of a snapshot.
@@ -14,6 +15,3 @@ pub fn require(snapshot: &Snapshot, resource: &str) -> Result<(), Failure> {
         None => Ok(()),
     }
 }
-
-/// The resource of PersistentPodStates.
-pub const PPS: &str = "persistentpodstates.apps.kruise.io";

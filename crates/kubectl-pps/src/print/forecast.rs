@@ -46,10 +46,7 @@ pub fn forecast(forecast: &Forecast, style: Style, is_wide: bool, has_namespaces
 }
 
 fn table(forecast: &Forecast, style: Style, is_wide: bool, has_namespaces: bool) -> String {
-    let mut header = Vec::new();
-    if has_namespaces {
-        header.push("NAMESPACE");
-    }
+    let mut header: Vec<&str> = has_namespaces.then_some("NAMESPACE").into_iter().collect();
     header.extend(["POD", "NOW", "THEN"]);
     if is_wide {
         header.extend(["RECORDED", "WORKLOAD"]);
@@ -59,9 +56,7 @@ fn table(forecast: &Forecast, style: Style, is_wide: bool, has_namespaces: bool)
     for pod in &forecast.pods {
         let (then, role) = then(pod, is_wide);
         let mut cells = Vec::new();
-        if has_namespaces {
-            cells.push((pod.namespace.as_str(), None));
-        }
+        cells.extend(has_namespaces.then_some((pod.namespace.as_str(), None)));
         cells.push((pod.pod.as_str(), None));
         cells.push((pod.node_now.as_deref().unwrap_or_default(), None));
         cells.push((then.as_str(), Some(role)));
@@ -256,11 +251,8 @@ fn not_simulated(text: &mut Text, forecast: &Forecast) {
     }
     if !bare.is_empty() {
         let (has, it) = if bare.len() == 1 { ("has", "it") } else { ("have", "them") };
-        let refused = if forecast.is_drain {
-            format!("A drain refuses to delete {it} without --force. ")
-        } else {
-            String::new()
-        };
+        let refused = format!("A drain refuses to delete {it} without --force. ");
+        let refused = if forecast.is_drain { refused.as_str() } else { "" };
         let sentence = format!(
             "{} {has} no controller. {refused}Nothing creates {it} again once {it_is} deleted.",
             names(&bare),

@@ -45,26 +45,6 @@ pub fn status(status: &Status, style: Style, is_wide: bool, with_namespaces: boo
     text.into_lines()
 }
 
-/// What could not be read, for the error output.
-pub fn unseen(status: &Status) -> Vec<String> {
-    status
-        .unseen
-        .iter()
-        .map(|unseen| {
-            let lost = if unseen.contains("nodes") {
-                ": zones are those recorded, and it is not known whether nodes still are as recorded"
-            } else if unseen.contains("statefulsets") {
-                ": it is not known which Pods are wanted"
-            } else if unseen.contains("pods") {
-                ": it is not known where Pods are"
-            } else {
-                ""
-            };
-            format!("{unseen}{lost}")
-        })
-        .collect()
-}
-
 /// The columns of a table: titles, and what is in them.
 type Cell = (String, Option<Role>);
 

@@ -21,8 +21,7 @@ pub(super) async fn read(client: &Client, name: &str) -> Result<Option<Node>, Fa
     // A user who may list nodes, but not get them, may list this one.
     let path = format!("/api/v1/nodes?fieldSelector=metadata.name%3D{name}");
     let list = get(client, Right::new("list", "", "nodes"), &path).await.map_err(|_| failure)?;
-    let items = list.unwrap_or_default()["items"].take();
-    let first = items.as_array().and_then(|items| items.first()).cloned();
+    let first = list.and_then(|list| list["items"].get(0).cloned());
     Ok(first.and_then(Node::read))
 }
 

@@ -1,5 +1,8 @@
 //! `status`: where each Pod is, and where it is recorded.
 
+use pps_check::gather::gather_recorder;
+use pps_check::rules::silent_recorder;
+
 use crate::args::{Connection, Output, Status};
 use crate::cluster::connect;
 use crate::cluster::read::{Wanted, namespaces_with_pps, read};
@@ -23,6 +26,11 @@ pub(super) async fn run(
     let snapshot = Box::pin(read(&connected.client, &scope, WANTED)).await?;
     let hand = hand(connection, &connected.namespace);
     let mut answer = status(&snapshot, args.workload.as_deref(), &hand)?;
+    if answer.governed > 0
+        && let Some(finding) = silent_recorder(&gather_recorder(&connected.client).await)
+    {
+        answer.is_not_recorded(&finding, &hand);
+    }
     if answer.is_empty() && scope != Scope::All {
         answer.point_to(&Box::pin(namespaces_with_pps(&connected.client)).await, &hand);
     }
@@ -33,8 +41,8 @@ pub(super) async fn run(
     let is_wide = args.output.output == Output::Wide;
     let style = print::Style { width: terminal.style().width.filter(|_| !is_wide), ..terminal.style() };
     terminal.print(&print::status::status(&answer, style, is_wide, scope == Scope::All))?;
-    for unseen in print::status::unseen(&answer) {
-        terminal.say(&terminal.style_of_errors().note(&unseen));
+    for unseen in &answer.unseen {
+        terminal.say(&terminal.style_of_errors().note(unseen));
     }
     Ok(answer.outcome())
 }

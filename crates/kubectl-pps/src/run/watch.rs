@@ -18,7 +18,7 @@ use crate::decide::hand::Hand;
 use crate::decide::status::{Status, status};
 use crate::print::screen::{Screen, style_for};
 use crate::print::{self, Role, Terminal, printable};
-use crate::snapshot::{Live, Scope, Snapshot, Unseen};
+use crate::snapshot::{KRUISE_WORKLOADS, Live, Scope, Snapshot, Unseen, WORKLOADS};
 use crate::{Failure, Outcome};
 
 /// How long changes are gathered before they are shown.
@@ -63,7 +63,10 @@ pub(super) async fn run(
         notes: Vec::new(),
     };
     let answer = status(&first, args.workload.as_deref(), &show.hand)?;
-    show.notes = print::status::unseen(&answer);
+    show.notes.clone_from(&answer.unseen);
+    // Without workloads it is not known whether a rollout goes on.
+    let is_of_workloads = |one: &Unseen| matches!(one.resource(), WORKLOADS | KRUISE_WORKLOADS);
+    let knows_workloads = !first.relevant_unseen().any(is_of_workloads);
     // The first poll installs the handler. The first frame says that Ctrl-C ends the command, so it must not come before.
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     if interrupted.as_mut().now_or_never().is_some() {
@@ -83,9 +86,7 @@ pub(super) async fn run(
         if let Some(shown) = show.shown.as_ref().filter(|_| args.until_ready.is_some())
             && waiting(shown).is_none()
         {
-            // Without workloads it is not known whether a rollout goes on.
-            let is_known = !shown.unseen.iter().any(|unseen| unseen.contains("statefulsets"));
-            return Ok(if is_known { Outcome::Well } else { Outcome::Incomplete });
+            return Ok(if knows_workloads { Outcome::Well } else { Outcome::Incomplete });
         }
         tokio::select! {
             one = news.next() => match one {

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use pps_check::facts::Read;
+use pps_core::TargetReference;
 use pps_core::alias::{aliased, precedence};
 use pps_core::generate::second_name;
-use pps_core::{TargetReference, owner};
+use pps_core::owner::KINDS_WITHOUT_STABLE_NAMES;
 
-use super::{Pod, Pps, Snapshot, Workload};
+use super::{PPS, Pod, Pps, Snapshot, Workload};
 
 /// Group, kind and name of a workload in its namespace. The version does not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,12 +33,19 @@ impl WorkloadKey {
             name: target.name.clone(),
         }
     }
+
+    /// Whether its Pods keep their names, so that a PersistentPodState may govern it.
+    pub fn has_stable_names(&self) -> bool {
+        !KINDS_WITHOUT_STABLE_NAMES.contains(&(self.group.as_str(), self.kind.as_str()))
+    }
 }
 
 /// All workloads, Pods and PersistentPodStates of a snapshot by what names them.
 #[derive(Debug, Default)]
 pub struct Index<'a> {
     targeting: BTreeMap<WorkloadKey, Vec<&'a Pps>>,
+    /// Whether some PersistentPodStates could not be read.
+    has_unread_pps: bool,
     workloads: HashMap<WorkloadKey, &'a Workload>,
     owned: HashMap<WorkloadKey, Vec<&'a Pod>>,
     pods: HashMap<(&'a str, &'a str), &'a Pod>,
@@ -54,7 +63,7 @@ impl<'a> Index<'a> {
     pub fn of(snapshot: &'a Snapshot) -> Self {
         #[cfg(test)]
         BUILT.set(BUILT.get() + 1);
-        let mut index = Self::default();
+        let mut index = Self { has_unread_pps: snapshot.unread(PPS).is_some(), ..Self::default() };
         for pps in &snapshot.pps {
             index.pps.insert((pps.namespace(), pps.name()), pps);
             if !pps.is_alias() {
@@ -83,10 +92,9 @@ impl<'a> Index<'a> {
         }
         for pod in &snapshot.pods {
             index.pods.insert((pod.namespace(), pod.name()), pod);
-            if let Some((owner, _)) = pod.owner()
-                && owner::has_stable_names(&owner.api_version, &owner.kind)
-            {
-                index.owned.entry(WorkloadKey::of(pod.namespace(), &owner)).or_default().push(pod);
+            let owner = pod.owner().map(|(owner, _)| WorkloadKey::of(pod.namespace(), &owner));
+            if let Some(owner) = owner.filter(WorkloadKey::has_stable_names) {
+                index.owned.entry(owner).or_default().push(pod);
             }
         }
         index
@@ -107,6 +115,15 @@ impl<'a> Index<'a> {
     /// The PersistentPodState that governs a workload.
     pub fn governing(&self, workload: &WorkloadKey) -> Option<&'a Pps> {
         self.targeting.get(workload)?.first().copied()
+    }
+
+    /// The same, unless it is not known whether there is one.
+    pub fn read_governing(&self, workload: &WorkloadKey) -> Read<&'a Pps> {
+        match self.governing(workload) {
+            Some(pps) => Read::Known(pps),
+            None if self.has_unread_pps && workload.has_stable_names() => Read::Unknown,
+            None => Read::Absent,
+        }
     }
 
     /// A workload, if it was read.

@@ -63,8 +63,16 @@ impl Node {
 
     /// Whether its condition Ready is True. One without conditions counts as Ready: the scheduler looks at taints only.
     pub fn is_ready(&self) -> bool {
+        self.ready().is_none_or(|ready| ready["status"] == "True")
+    }
+
+    /// Since when it is not Ready, in RFC 3339; none if it is, or if that is not known.
+    pub fn not_ready_since(&self) -> Option<&str> {
+        self.ready().filter(|ready| ready["status"] != "True")?["lastTransitionTime"].as_str()
+    }
+
+    fn ready(&self) -> Option<&Value> {
         let conditions = self.object["status"]["conditions"].as_array();
-        let ready = conditions.into_iter().flatten().find(|one| one["type"] == "Ready");
-        ready.is_none_or(|ready| ready["status"] == "True")
+        conditions.into_iter().flatten().find(|one| one["type"] == "Ready")
     }
 }

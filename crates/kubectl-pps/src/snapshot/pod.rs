@@ -133,6 +133,12 @@ impl Pod {
         self.text("/metadata/deletionTimestamp").is_some()
     }
 
+    /// When it should have stopped if it is being deleted: in RFC 3339, and in seconds since 1970.
+    pub fn deletion_deadline(&self) -> Option<(&str, i64)> {
+        let text = self.text("/metadata/deletionTimestamp")?;
+        Some((text, seconds(text)?))
+    }
+
     /// Whether it has ended for good.
     pub fn is_finished(&self) -> bool {
         matches!(self.phase(), "Succeeded" | "Failed")

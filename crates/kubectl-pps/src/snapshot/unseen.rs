@@ -25,13 +25,16 @@ impl Unseen {
             Problem::Failed { what, why } => Self { what, is_forbidden: false, why },
         }
     }
-}
 
-impl Unseen {
     /// What was to be listed, such as `pods` or `pods in namespace shop`.
     pub fn list(&self) -> &str {
         // A missing right names the verb, a failed request does not.
         self.what.strip_prefix("list ").unwrap_or(&self.what)
+    }
+
+    /// The resource, such as `pods` or `statefulsets.apps`, in whichever namespace.
+    pub fn resource(&self) -> &str {
+        self.list().split(' ').next().unwrap_or_default()
     }
 }
 

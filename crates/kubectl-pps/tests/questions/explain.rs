@@ -310,7 +310,7 @@ fn a_pod_whose_node_was_deleted_starts_elsewhere_if_nothing_keeps_it() {
     bare["metadata"] = json!({"ownerReferences": null});
     world.pod("alone", 0, &bare);
     let answer = ask(&mut world, "alone-0");
-    assert!(answer.answer.ends_with("and nothing creates it again."), "{}", answer.answer);
+    assert!(answer.answer.ends_with("; nothing creates it again."), "{}", answer.answer);
 }
 
 #[test]

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use pps_check::rules::{INJECTION, is_own_webhook};
 use pps_core::demand::{Demand, Naming, Wanted};
 use pps_core::workload::ordinal;
 use pps_core::{AnnotationRules, PodState, plan};
 
-use super::facts::preference;
-use super::subject::words;
-use super::{Explanation, Question, Verdict};
+use super::facts::{demands, place};
+use super::{Explanation, Question, Remedy, Verdict};
 use crate::decide::names::list;
 use crate::decide::unread::require;
-use crate::snapshot::{Index, Pps, Snapshot, Workload, WorkloadKey};
+use crate::snapshot::{Index, Pps, Snapshot, WORKLOADS, Workload, WorkloadKey};
 
 /// How many Pods before this one are looked at.
 const MAX_BEFORE: u64 = 10_000;
@@ -28,8 +28,7 @@ pub fn wanting<'a>(snapshot: &'a Snapshot, namespace: &str, pod: &str) -> Option
 
 fn wants(workload: &Workload, pod: &str) -> bool {
     let demand = Demand::read(&workload.object()["spec"], &Naming::StatefulSet);
-    let is_deleted = workload.object()["metadata"]["deletionTimestamp"].is_string();
-    !is_deleted && demand.wants(workload.name(), pod, 0) == Wanted::Yes
+    !workload.is_terminating() && demand.wants(workload.name(), pod, 0) == Wanted::Yes
 }
 
 /// Why it does not exist; none if nothing knows it.
@@ -54,8 +53,12 @@ pub(super) fn explain(question: &Question, index: &Index) -> Option<Explanation>
         }
         None => {
             let pps = holding?;
-            let text = format!("{pod} does not exist, and no workload that was read wants it.");
-            let mut explanation = Explanation::new(question, Verdict::NotWanted, text);
+            let (verdict, what) = match require(snapshot, WORKLOADS) {
+                Ok(()) => (Verdict::NotWanted, "no workload that was read wants it"),
+                Err(_) => (Verdict::Unknown, "whether a workload wants it is not known"),
+            };
+            let text = format!("{pod} does not exist, and {what}.");
+            let mut explanation = Explanation::new(question, verdict, text);
             let target = pps.target();
             explanation.facts.push(format!(
                 "PersistentPodState {} has a state of it, for {} {}.",
@@ -82,11 +85,7 @@ pub(super) fn explain(question: &Question, index: &Index) -> Option<Explanation>
 fn brought_back(pps: &Pps, pod: &str) -> Option<String> {
     let (spec, state) = (pps.spec().ok()?, pps.state(pod).ok()??);
     let plan = plan(pps.name(), &spec, &state, &AnnotationRules::default());
-    let mut parts = Vec::new();
-    if !plan.required.is_empty() {
-        parts.push(format!("requires {}", words(&plan.required)));
-    }
-    parts.extend(plan.preferred.iter().map(preference));
+    let mut parts = demands(&plan.required, &plan.preferred);
     if !plan.annotations.is_empty() {
         let all: Vec<String> = plan.annotations.iter().map(|(key, value)| format!("{key}={value}")).collect();
         parts.push(format!("gets {}", all.join(" and ")));
@@ -120,14 +119,7 @@ fn recorded(pps: &Pps, pod: &str) -> Option<String> {
         Err(damaged) => Some(format!("What is recorded cannot be read: {damaged}.")),
         Ok(None) => None,
         Ok(Some(state)) if state == PodState::default() => None,
-        Ok(Some(state)) => {
-            let all = state.node_topology_labels.iter().chain(&state.annotations);
-            let mut parts: Vec<String> = all.map(|(key, value)| format!("{key}={value}")).collect();
-            if !state.node_name.is_empty() {
-                parts.insert(0, format!("on {}", state.node_name));
-            }
-            Some(format!("Recorded: {}.", parts.join("; ")))
-        }
+        Ok(Some(state)) => Some(format!("Recorded: {}.", place(&state, ""))),
     }
 }
 
@@ -143,10 +135,10 @@ fn wanted(question: &Question, index: &Index, workload: &Workload) -> Explanatio
         );
         let mut explanation = Explanation::new(question, Verdict::NotCreated, text);
         explanation.facts.push("podManagementPolicy is OrderedReady.".into());
-        explanation.remedies.push(super::Remedy {
-            command: Some(hand.pps(&format!("explain {blocker}"), namespace)),
-            ..super::Remedy::new(format!("Find out what {blocker} waits for"))
-        });
+        let command = hand.pps(&format!("explain {blocker}"), namespace);
+        explanation
+            .remedies
+            .push(Remedy::new(format!("Find out what {blocker} waits for")).with_command(command));
         return explanation;
     }
     if let Some(message) = refusals.and_then(|all| all.iter().find(mentions)) {
@@ -154,8 +146,11 @@ fn wanted(question: &Question, index: &Index, workload: &Workload) -> Explanatio
         let mut explanation = Explanation::new(question, Verdict::Refused, text);
         let message: String = message.chars().take(MAX_MESSAGE).collect();
         explanation.facts.push(format!("The controller of StatefulSet {name} reports: {message}"));
-        let is_of_policy = message.contains("PersistentPodState") || message.contains("persistentpodstate");
-        if message.contains("webhook") || is_of_policy {
+        // The API server says so whether the webhook denies a request or cannot be called.
+        let webhook = message.split_once("webhook \"").and_then(|(_, rest)| rest.split('"').next());
+        if webhook.is_some_and(is_own_webhook) {
+            explanation.remedies = of_policy(question);
+        } else if message.contains("webhook") {
             explanation.facts.push(format!("{} says what is wrong with the installation.", hand.check()));
         }
         return explanation;
@@ -170,6 +165,25 @@ fn wanted(question: &Question, index: &Index, workload: &Workload) -> Explanatio
         None => format!("Events could not be read; {command} may show why."),
     });
     explanation
+}
+
+/// What helps if the policy refuses a Pod, or is not reached: its message says why.
+fn of_policy(question: &Question) -> Vec<Remedy> {
+    let label = |value: &str| {
+        let words = format!("label namespace {} {INJECTION}={value} --overwrite", question.namespace);
+        question.hand.kubectl(&words)
+    };
+    let consequence = format!(
+        "They start anywhere, away from the data on their nodes, and a sidecar that runs may record them there. The controller waits \
+         longer after each refusal. The way back: {}",
+        label("enabled")
+    );
+    let meanwhile =
+        "If that takes too long, let the Pods of the namespace start without their recorded states";
+    vec![
+        Remedy::new("Find the cause, and repair it").with_command(question.hand.check()),
+        Remedy::new(meanwhile).with_command(label("disabled")).with_consequence(consequence),
+    ]
 }
 
 /// The Pod for which an ordered workload waits before it creates this one.

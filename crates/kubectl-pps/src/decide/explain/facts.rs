@@ -1,7 +1,9 @@
 //! What concerns a Pod, in sentences.
 
-use pps_core::RECORD_ANNOTATION;
+use pps_check::facts::Read;
 use pps_core::plan::{Preference, Requirement};
+use pps_core::pps::NodeDeletionPolicy;
+use pps_core::{PodState, RECORD_ANNOTATION};
 use serde_json::Value;
 
 use super::Question;
@@ -14,7 +16,8 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 /// All sentences, the most important first.
 pub(super) fn of(question: &Question, index: &Index, subject: &Subject) -> Vec<String> {
     let mut facts = Vec::new();
-    facts.extend(governing(index, subject));
+    facts.extend(forgotten(question, subject));
+    facts.push(governing(index, subject));
     facts.extend(recorded(question, subject));
     facts.extend(injected(subject));
     facts.extend(annotations(subject));
@@ -26,23 +29,37 @@ pub(super) fn of(question: &Question, index: &Index, subject: &Subject) -> Vec<S
     facts
 }
 
+/// What is missing if a Pod waits for a node that is forgotten when it is gone.
+fn forgotten(question: &Question, subject: &Subject) -> Option<String> {
+    let keeps = subject.spec.as_ref()?.node_deletion() == NodeDeletionPolicy::Keep;
+    let required = subject.required();
+    let waits = subject.pod.node().is_none() && !required.is_empty();
+    if keeps || !waits || question.snapshot.has_node(required)? {
+        return None;
+    }
+    let soon =
+        if subject.recorded().is_some() { " once its node has been gone for some minutes" } else { "" };
+    Some(format!(
+        "nodeDeletionPolicy: Forget drops what is recorded{soon}, and the Pod keeps what was injected before. The sidecar then evicts \
+         it only if it runs with --evict-pending-pods (chart: sidecar.evictPendingPods); otherwise delete it."
+    ))
+}
+
 /// Which PersistentPodState governs the workload, and how the policy finds it.
-fn governing(index: &Index, subject: &Subject) -> Vec<String> {
+fn governing(index: &Index, subject: &Subject) -> String {
     let Some(owner) = &subject.owner else {
-        return vec![
-            "No PersistentPodState concerns it: it has no controller, so nothing creates it again.".into(),
-        ];
+        return "No PersistentPodState concerns it: it has no controller, so nothing creates it again."
+            .into();
     };
     let kind_and_name = format!("{} {}", owner.kind, owner.name);
-    let Some(pps) = subject.pps else {
-        let api_version =
-            if owner.group.is_empty() { "v1".to_owned() } else { format!("{}/v1", owner.group) };
-        if !pps_core::owner::has_stable_names(&api_version, &owner.kind) {
-            return vec![format!(
-                "No PersistentPodState concerns it: the Pods of {kind_and_name} get new names each time."
-            )];
-        }
-        return vec![format!("No PersistentPodState governs {kind_and_name}, so the Pod is not recorded.")];
+    let Read::Known(pps) = subject.pps else {
+        return if subject.pps == Read::Unknown {
+            format!("Whether a PersistentPodState governs {kind_and_name} is not known.")
+        } else if owner.has_stable_names() {
+            format!("No PersistentPodState governs {kind_and_name}, so the Pod is not recorded.")
+        } else {
+            format!("No PersistentPodState concerns it: the Pods of {kind_and_name} get new names each time.")
+        };
     };
     let name = pps.name();
     let how = match index.found_by(owner, pps) {
@@ -54,12 +71,12 @@ fn governing(index: &Index, subject: &Subject) -> Vec<String> {
             format!(", but the policy does not find it and injects nothing: there is no alias {alias}")
         }
     };
-    vec![format!("PersistentPodState {name} governs {kind_and_name}{how}.")]
+    format!("PersistentPodState {name} governs {kind_and_name}{how}.")
 }
 
 /// What is recorded under the Pod's name, and in which form.
 fn recorded(question: &Question, subject: &Subject) -> Option<String> {
-    let pps = subject.pps?;
+    let pps = subject.pps.known()?;
     let state = match &subject.state {
         Err(damaged) => return Some(format!("What is recorded cannot be read: {damaged}.")),
         Ok(_) => subject.recorded(),
@@ -74,18 +91,19 @@ fn recorded(question: &Question, subject: &Subject) -> Option<String> {
             format!("{nothing}; it is recorded when it is Ready.")
         });
     };
-    let mut parts = Vec::new();
-    if !state.node_name.is_empty() {
-        let is_gone =
-            question.snapshot.nodes.as_ref().is_some_and(|nodes| !nodes.contains_key(&state.node_name));
-        let gone = if is_gone { ", which does not exist any more" } else { "" };
-        parts.push(format!("on {}{gone}", state.node_name));
-    }
-    let all = state.node_topology_labels.iter().chain(&state.annotations);
-    parts.extend(all.map(|(key, value)| format!("{key}={value}")));
+    let gone =
+        if question.snapshot.lacks_node(&state.node_name) { ", which does not exist any more" } else { "" };
     let is_plain = pps.object()["status"]["podStates"][subject.pod.name()].is_object();
     let form = if is_plain { "status.podStates" } else { "status.packed" };
-    Some(format!("Recorded in {form}: {}.", parts.join("; ")))
+    Some(format!("Recorded in {form}: {}.", place(state, gone)))
+}
+
+/// `on node-1; zone=a`, with what is said of the node.
+pub(super) fn place(state: &PodState, of_node: &str) -> String {
+    let node = (!state.node_name.is_empty()).then(|| format!("on {}{of_node}", state.node_name));
+    let values = state.node_topology_labels.iter().chain(&state.annotations);
+    let values = values.map(|(key, value)| format!("{key}={value}"));
+    node.into_iter().chain(values).collect::<Vec<_>>().join("; ")
 }
 
 /// What the policy has injected, and when.
@@ -95,22 +113,18 @@ fn injected(subject: &Subject) -> Option<String> {
         created => format!("when the Pod was created, {created}"),
     };
     let Some(injected) = &subject.injected else {
-        subject.pps?;
+        subject.pps.known()?;
         return Some(format!(
             "Nothing was injected {when}: nothing was recorded then, or the policy was not asked."
         ));
     };
-    let mut parts = Vec::new();
-    if !injected.required.is_empty() {
-        parts.push(format!("requires {}", words(&injected.required)));
-    }
-    parts.extend(injected.preferred.iter().map(preference));
+    let parts = demands(&injected.required, &injected.preferred);
     let what = match (parts.is_empty(), &subject.spec) {
         (true, Some(_)) => "no label of a node".to_owned(),
         (true, None) => "which values is not known".to_owned(),
         (false, _) => parts.join("; "),
     };
-    let foreign = subject.pps.is_none_or(|pps| pps.name() != injected.pps);
+    let foreign = subject.pps.known().is_none_or(|pps| pps.name() != injected.pps);
     let from = if foreign { format!(" from PersistentPodState {}", injected.pps) } else { String::new() };
     Some(format!("Injected{from} {when}: {what}."))
 }
@@ -121,6 +135,12 @@ fn annotations(subject: &Subject) -> Option<String> {
     let all: Vec<String> = injected.annotations.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let annotations = if all.len() == 1 { "annotation" } else { "annotations" };
     Some(format!("The Pod has the recorded {annotations} now: {}.", all.join("; ")))
+}
+
+/// What is required and preferred of a node, each in words.
+pub(super) fn demands(required: &[Requirement], preferred: &[Preference]) -> Vec<String> {
+    let required = (!required.is_empty()).then(|| format!("requires {}", words(required)));
+    required.into_iter().chain(preferred.iter().map(preference)).collect()
 }
 
 /// `prefers zone=a (weight 100)`
@@ -184,14 +204,15 @@ fn own_rules(subject: &Subject) -> Option<String> {
     if is_set(&spec["topologySpreadConstraints"]) {
         rules.push("topology spread constraints".to_owned());
     }
-    // A former template is not at hand: what the Pod asks for may have been injected.
-    let whose = if subject.is_former() { "The Pod" } else { "Its own template" };
+    // A former template is not at hand, nor one that was not read: what the Pod asks for may have been injected.
+    let is_unread = subject.workload.is_none() && subject.injected.is_some();
+    let whose = if subject.is_former() || is_unread { "The Pod" } else { "Its own template" };
     (!rules.is_empty()).then(|| format!("{whose} also asks for: {}.", rules.join(", ")))
 }
 
 /// What the condition of the PersistentPodState says, unless that is True.
 fn condition(subject: &Subject) -> Option<String> {
-    let pps = subject.pps?;
+    let pps = subject.pps.known()?;
     // The first line has it.
     if subject.unrecorded().is_some() {
         return None;

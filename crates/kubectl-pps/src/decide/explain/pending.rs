@@ -74,7 +74,7 @@ fn not_yet(name: &str, message: Option<&str>, landing: &Landing) -> String {
 fn pinned(subject: &Subject, required: &[Requirement]) -> String {
     let name = subject.pod.name();
     let required = words(required);
-    if subject.has_changed() {
+    if subject.has_changed() || subject.state.is_err() {
         return format!("{name} is Pending: when it was created, its recorded state required {required}");
     }
     format!("{name} is Pending: its recorded state requires {required}")
@@ -94,7 +94,8 @@ fn why(
             [] => "there is no node".to_owned(),
             verdicts => common(verdicts, "no node can take it"),
         };
-        let whether = if subject.pps.is_some() { ". No recorded state keeps it from a node" } else { "" };
+        let whether =
+            if subject.pps.known().is_some() { ". No recorded state keeps it from a node" } else { "" };
         return (Verdict::Unschedulable, format!("{name} is Pending because {reason}{whether}."));
     }
     let pinned = pinned(subject, required);
@@ -134,7 +135,7 @@ fn of_former_template(subject: &Subject, present: &Candidate) -> Option<String> 
     if !present.is_former || present.is_outdated {
         return None;
     }
-    let selection = subject.select(&subject.successor())?;
+    let selection = subject.select(&subject.successor()?)?;
     let template = subject.owner.as_ref().map(|owner| format!("{} {}", owner.kind, owner.name))?;
     (!Landing::of(&selection).is_nowhere()).then(|| {
         format!(" It was made from another template than {template} has now, with which it could start.")
@@ -143,26 +144,19 @@ fn of_former_template(subject: &Subject, present: &Candidate) -> Option<String> 
 
 /// What keeps all of these nodes out, if it is one thing.
 fn common(nodes: &[Node], otherwise: &str) -> String {
-    let all = |is_meant: &dyn Fn(ExclusionKind) -> bool| {
-        nodes.iter().all(|node| node.exclusions.iter().any(|exclusion| is_meant(exclusion.what)))
-    };
-    let reason = if all(&|what| what == ExclusionKind::Cordon) {
-        "are cordoned"
-    } else if all(&|what| what == ExclusionKind::Room) {
-        "have too little room for it"
-    } else if all(&|what| what == ExclusionKind::Taint) {
-        "have taints that it does not tolerate"
-    } else if all(&|what| what == ExclusionKind::NodeSelector) {
-        "lack what its nodeSelector asks for"
-    } else if all(&|what| what == ExclusionKind::RequiredAffinity) {
-        "lack what its required node affinity asks for"
-    } else {
-        return otherwise.to_owned();
-    };
-    if otherwise.starts_with("no node") {
-        format!("all nodes {reason}")
-    } else {
-        format!("all of them {reason}")
+    let reasons = [
+        (ExclusionKind::Cordon, "are cordoned"),
+        (ExclusionKind::Room, "have too little room for it"),
+        (ExclusionKind::Taint, "have taints that it does not tolerate"),
+        (ExclusionKind::NodeSelector, "lack what its nodeSelector asks for"),
+        (ExclusionKind::RequiredAffinity, "lack what its required node affinity asks for"),
+    ];
+    let is_of_all =
+        |what| nodes.iter().all(|node| node.exclusions.iter().any(|exclusion| exclusion.what == what));
+    let all = if otherwise.starts_with("no node") { "all nodes" } else { "all of them" };
+    match reasons.into_iter().find(|(what, _)| is_of_all(*what)) {
+        Some((_, reason)) => format!("{all} {reason}"),
+        None => otherwise.to_owned(),
     }
 }
 
@@ -180,7 +174,7 @@ fn without_nodes(question: &Question, subject: &Subject, message: Option<&str>) 
     if !message.is_empty() {
         explanation.facts.push(format!("The scheduler says: {message}"));
     }
-    if !required.is_empty() {
+    if !required.is_empty() && subject.state.is_ok() {
         let command = question.hand.pps(&format!("move {name} --anywhere"), question.namespace);
         explanation.notes.push(format!(
             "{command} lets it start on another node; whether one can take it is only known to somebody who may list nodes."

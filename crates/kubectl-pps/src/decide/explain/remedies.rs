@@ -1,5 +1,6 @@
 //! What would let a Pending Pod go: each is tried in the simulation of the scheduler first.
 
+use pps_core::spread_constraint::{UnreachableSpread, unreachable_spreads};
 use pps_simulation::scheduler::{ExclusionKind, Selection, Verdict};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ const MAX_TRIED: usize = 50;
 const MAX_NAMED: usize = 3;
 
 /// Something that would let the Pod go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Remedy {
     /// What it does, and where the Pod would go then.
@@ -36,13 +37,17 @@ pub struct Remedy {
 impl Remedy {
     /// One that says what to do, and no more.
     pub(super) fn new(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            command: None,
-            consequence: None,
-            may_land_on: Vec::new(),
-            could_also_land_on: Vec::new(),
-        }
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// The same with the command that does it.
+    pub(super) fn with_command(self, command: String) -> Self {
+        Self { command: Some(command), ..self }
+    }
+
+    /// The same with what else follows from it.
+    pub(super) fn with_consequence(self, consequence: String) -> Self {
+        Self { consequence: Some(consequence), ..self }
     }
 
     fn landing(mut self, landing: &Landing) -> Self {
@@ -67,8 +72,32 @@ pub(super) fn remedies(
     all.extend(of_nodes(question, subject, candidate, selection));
     all.extend(bring_back(question, subject, candidate));
     all.extend(later);
+    all.extend(spread(subject, candidate));
     all.extend(let_go(question, subject, candidate));
     all
+}
+
+/// A spread constraint whose `minDomains` the required labels leave out of reach may count the domains of all nodes.
+pub(super) fn spread(subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
+    let unreachable = unreachable_spreads(&candidate.pod["spec"], &candidate.required);
+    let UnreachableSpread { topology_key, min_domains, requirement, .. } = unreachable.first()?;
+    let mut pod = candidate.pod.clone();
+    for UnreachableSpread { index, .. } in &unreachable {
+        let constraint = pod.pointer_mut(&format!("/spec/topologySpreadConstraints/{index}"))?;
+        constraint.as_object_mut()?.insert("nodeAffinityPolicy".into(), "Ignore".into());
+    }
+    let landing = Landing::of(&subject.nodes.as_ref()?.select(&pod, None, subject.selector()));
+    if landing.is_nowhere() {
+        return None;
+    }
+    let text = format!(
+        "Set nodeAffinityPolicy: Ignore in the template's spread constraint over {topology_key}, and delete the Pod: the constraint \
+         wants {min_domains} domains, and {}={} leaves one. The new Pod {}",
+        requirement.key,
+        requirement.value,
+        landing.would("start on")
+    );
+    Some(Remedy::new(text).landing(&landing))
 }
 
 /// Where the Pod could go without its recorded place; none if nothing keeps it in one.
@@ -205,18 +234,14 @@ fn remove_taints(node: &mut Value) -> Vec<(String, String)> {
 /// A node with the recorded labels, if no node has them.
 fn bring_back(question: &Question, subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
     let required = candidate.required.as_slice();
-    let nodes = question.snapshot.nodes.as_ref()?;
-    let has_all = |node: &crate::snapshot::Node| {
-        required.iter().all(|one| node.label(&one.key) == Some(one.value.as_str()))
-    };
-    if required.is_empty() || candidate.is_outdated || nodes.values().any(has_all) {
+    if required.is_empty() || candidate.is_outdated || question.snapshot.has_node(required)? {
         return None;
     }
     let name = subject.recorded()?.node_name.as_str();
     if !could_take(subject, candidate, name) {
         return None;
     }
-    let text = match nodes.get(name) {
+    let text = match question.snapshot.node(name) {
         Some(_) => format!("Give a node these labels again: {}", words(required)),
         None if !name.is_empty() => format!("Bring {name} back, or another node with {}", words(required)),
         None => format!("Add a node with {}", words(required)),
@@ -250,7 +275,7 @@ fn create_again(question: &Question, subject: &Subject, candidate: &Candidate) -
     if !candidate.is_outdated && !candidate.is_former {
         return None;
     }
-    let next = subject.successor();
+    let next = subject.successor()?;
     let landing = Landing::of(&subject.select(&next)?);
     if landing.is_nowhere() {
         return None;
@@ -265,20 +290,24 @@ fn create_again(question: &Question, subject: &Subject, candidate: &Candidate) -
             "Delete it, so that it is created again from the present template and with what is recorded now: the new Pod"
         }
     };
-    let remedy = Remedy::new(format!("{recorded} {}", landing.would("start on"))).landing(&landing);
     let command = question.hand.kubectl_in(&format!("delete pod {}", subject.pod.name()), question.namespace);
-    Some(Remedy { command: Some(command), ..remedy })
+    Some(
+        Remedy::new(format!("{recorded} {}", landing.would("start on")))
+            .with_command(command)
+            .landing(&landing),
+    )
 }
 
 /// Without its recorded place it can go elsewhere.
 fn let_go(question: &Question, subject: &Subject, candidate: &Candidate) -> Option<Remedy> {
+    // A move must know what is recorded.
+    let successor = subject.successor()?;
     // Nothing would be changed in what is recorded: it is enough to delete the Pod.
-    if candidate.is_outdated && subject.successor().required.is_empty() {
+    if candidate.is_outdated && successor.required.is_empty() {
         return None;
     }
     // A move creates the Pod again, too.
-    let successor = candidate.is_former.then(|| subject.successor());
-    let landing = Landing::of(&freed(subject, successor.as_ref().unwrap_or(candidate))?);
+    let landing = Landing::of(&freed(subject, if candidate.is_former { &successor } else { candidate })?);
     if landing.is_nowhere() {
         return None;
     }
@@ -288,6 +317,5 @@ fn let_go(question: &Question, subject: &Subject, candidate: &Candidate) -> Opti
     let disk = node.map_or_else(|| "its former node's".to_owned(), |node| format!("{node}'s"));
     let consequence =
         format!("Data on {disk} local disk stays there. The new node is recorded when the Pod is Ready.");
-    let remedy = Remedy::new(text).landing(&landing);
-    Some(Remedy { command: Some(command), consequence: Some(consequence), ..remedy })
+    Some(Remedy::new(text).with_command(command).with_consequence(consequence).landing(&landing))
 }

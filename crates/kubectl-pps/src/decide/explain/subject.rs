@@ -1,5 +1,6 @@
 //! A Pod with everything that concerns it.
 
+use pps_check::facts::Read;
 use pps_core::plan::{Plan, Requirement};
 use pps_core::{AnnotationRules, PodState, RECORD_ANNOTATION, Spec, apply, forbids_recording, plan};
 use pps_simulation::scheduler::Selection;
@@ -33,10 +34,10 @@ pub(super) struct Subject<'a> {
     pub(super) owner: Option<WorkloadKey>,
     pub(super) workload: Option<&'a Workload>,
     /// What governs its workload.
-    pub(super) pps: Option<&'a Pps>,
+    pub(super) pps: Read<&'a Pps>,
     /// Its spec, if that can be read.
     pub(super) spec: Option<Spec>,
-    /// What is recorded under the Pod's name, or why that cannot be read.
+    /// What is recorded under the Pod's name, or why that is not known.
     pub(super) state: Result<Option<PodState>, String>,
     /// What was injected into it.
     pub(super) injected: Option<Injected>,
@@ -48,9 +49,13 @@ impl<'a> Subject<'a> {
     pub(super) fn of(question: &Question<'a>, index: &Index<'a>, pod: &'a Pod) -> Self {
         let owner = pod.owner().map(|(target, _)| WorkloadKey::of(pod.namespace(), &target));
         let workload = owner.as_ref().and_then(|key| index.workload(key));
-        let pps = owner.as_ref().and_then(|key| index.governing(key));
-        let spec = pps.and_then(|pps| pps.spec().ok());
-        let state = pps.map_or(Ok(None), |pps| pps.state(pod.name()).map_err(|damaged| damaged.to_string()));
+        let pps = owner.as_ref().map_or(Read::Absent, |key| index.read_governing(key));
+        let spec = pps.known().and_then(|pps| pps.spec().ok());
+        let state = match pps {
+            Read::Known(pps) => pps.state(pod.name()).map_err(|damaged| damaged.to_string()),
+            Read::Absent => Ok(None),
+            Read::Unknown => Err("PersistentPodStates could not be read".to_owned()),
+        };
         let recorded = state.as_ref().ok().and_then(Option::as_ref);
         let injected = injected(pod, workload, spec.as_ref(), recorded);
         let nodes = Nodes::of(question.snapshot, Some(pod));
@@ -64,7 +69,12 @@ impl<'a> Subject<'a> {
 
     /// What the policy would inject into a Pod of this name now.
     pub(super) fn plan(&self) -> Option<Plan> {
-        let plan = plan(self.pps?.name(), self.spec.as_ref()?, self.recorded()?, &AnnotationRules::default());
+        let plan = plan(
+            self.pps.known()?.name(),
+            self.spec.as_ref()?,
+            self.recorded()?,
+            &AnnotationRules::default(),
+        );
         (!plan.is_empty()).then_some(plan)
     }
 
@@ -89,8 +99,9 @@ impl<'a> Subject<'a> {
         unbound(self.injected.as_ref().map_or(self.pod.object(), |injected| &injected.before))
     }
 
-    /// The Pod as its controller would create it now.
-    pub(super) fn successor(&self) -> Candidate {
+    /// The Pod as its controller would create it now; none if what is recorded is not known.
+    pub(super) fn successor(&self) -> Option<Candidate> {
+        self.state.as_ref().ok()?;
         let made = self.workload.and_then(|workload| {
             pods_of(workload.object(), self.pod.namespace(), [self.pod.name()]).into_iter().next()
         });
@@ -100,7 +111,7 @@ impl<'a> Subject<'a> {
         if !plan.is_empty() && apply(&plan, &mut pod).is_err() {
             pod = before.clone();
         }
-        Candidate { pod, before, required: plan.required, is_outdated: false, is_former: false }
+        Some(Candidate { pod, before, required: plan.required, is_outdated: false, is_former: false })
     }
 
     /// What the simulation of the scheduler says about a Pod; none if nodes may not be read.
@@ -110,11 +121,10 @@ impl<'a> Subject<'a> {
 
     /// The node that the Pod was or is recorded on, if nodes may be read and it does not exist any more.
     pub(super) fn gone_node(&self, question: &Question) -> Option<String> {
-        let nodes = question.snapshot.nodes.as_ref()?;
         let recorded = || self.recorded().map(|state| state.node_name.clone());
         let required = || self.required().iter().find(|one| one.key == HOSTNAME).map(|one| one.value.clone());
         let name = if self.has_changed() { required() } else { recorded() };
-        name.filter(|name| !name.is_empty() && !nodes.contains_key(name))
+        name.filter(|name| !name.is_empty() && question.snapshot.lacks_node(name))
     }
 
     /// Whether the sidecar does not record the Pod, because it is being moved.
@@ -124,7 +134,7 @@ impl<'a> Subject<'a> {
 
     /// Why nothing is recorded of a Pod that is Ready, if its PersistentPodState says that, or that no sidecar serves it.
     pub(super) fn unrecorded(&self) -> Option<String> {
-        let pps = self.pps?;
+        let pps = self.pps.known()?;
         let is_lasting = self.pod.is_ready() && !self.pod.is_terminating() && self.state == Ok(None);
         if !is_lasting || self.is_exempt() {
             return None;

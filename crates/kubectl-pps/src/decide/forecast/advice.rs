@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Advice, PodForecast, Question, Then};
 use crate::decide::hand::{Hand, portions};
+use crate::decide::names::list;
 use crate::snapshot::{Node, Snapshot};
 
 /// What to do, step by step. Nothing if no Pod would be kept by its recorded state.
@@ -13,8 +14,46 @@ pub(super) fn advice(
     pods: &[PodForecast],
     hand: &Hand,
 ) -> Vec<Advice> {
-    let mut advice = held(snapshot, question, pods, hand);
+    let mut advice = endless(question, pods, hand);
+    if advice.is_empty() {
+        advice = held(snapshot, question, pods, hand);
+    }
     advice.extend(injected(pods, hand));
+    advice
+}
+
+/// Whether only its recorded place would keep a Pod waiting.
+fn is_held(pod: &PodForecast) -> bool {
+    pod.then == Then::Pending && !pod.without_its_state.is_empty() && !pod.is_injected_only
+}
+
+/// A drain that does not end: Pods that wait for their recorded places use up the budget of others of their workload.
+fn endless(question: &Question, pods: &[PodForecast], hand: &Hand) -> Vec<Advice> {
+    let Question::Drain(nodes) = question else { return Vec::new() };
+    let mut workloads: BTreeMap<(&str, &str), [Vec<String>; 2]> = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| is_held(pod) || pod.then == Then::NotEvicted) {
+        let of_workload = workloads.entry((&pod.namespace, &pod.workload)).or_default();
+        of_workload[usize::from(pod.then == Then::NotEvicted)].push(pod.pod.clone());
+    }
+    workloads.retain(|_, both| both.iter().all(|pods| !pods.is_empty()));
+    let mut advice = Vec::new();
+    for ((namespace, _), [held, kept]) in workloads {
+        if advice.is_empty() {
+            let text = format!(
+                "The drain would not end: a PodDisruptionBudget keeps {} while the recorded place of {} takes no Pod. To move them \
+                 elsewhere before it, one after the other and without the data on their nodes' disks, first keep Pods off {}",
+                list(&kept, "and"),
+                list(&held, "and"),
+                list(nodes, "and")
+            );
+            advice.push(Advice { text, command: hand.kubectl(&format!("cordon {}", nodes.join(" "))) });
+        }
+        let names: Vec<&str> = held.iter().chain(&kept).map(String::as_str).collect();
+        advice.extend(portions(&names).into_iter().map(|names| Advice {
+            text: "Then".into(),
+            command: hand.pps(&format!("move {} --anywhere", names.join(" ")), namespace),
+        }));
+    }
     advice
 }
 
@@ -43,10 +82,7 @@ fn injected(pods: &[PodForecast], hand: &Hand) -> Vec<Advice> {
 }
 
 fn held(snapshot: &Snapshot, question: &Question, pods: &[PodForecast], hand: &Hand) -> Vec<Advice> {
-    let is_held = |pod: &&PodForecast| {
-        pod.then == Then::Pending && !pod.without_its_state.is_empty() && !pod.is_injected_only
-    };
-    let held: Vec<&PodForecast> = pods.iter().filter(is_held).collect();
+    let held: Vec<&PodForecast> = pods.iter().filter(|pod| is_held(pod)).collect();
     let Some(first) = held.first() else { return Vec::new() };
     let node = match question {
         Question::WithoutNodes(nodes) | Question::Drain(nodes) if nodes.len() == 1 => nodes.first(),

@@ -211,7 +211,6 @@ fn describe(
         pod: view.name.clone(),
         node_now,
         then,
-        already: false,
         node_then: view.node.clone(),
         may_land_on: view.may_land_on.clone(),
         others: if then == Then::Running { others(view) } else { Vec::new() },
@@ -220,8 +219,8 @@ fn describe(
         why,
         excluded_by,
         without_its_state,
-        is_injected_only: false,
         caveats: view.warnings.iter().filter_map(caveat).collect(),
+        ..PodForecast::default()
     }
 }
 
@@ -260,18 +259,9 @@ fn removed(
         workload: workload.to_owned(),
         pod: pod.to_owned(),
         node_now: node.map(str::to_owned),
-        then: Then::Removed,
-        already: false,
-        node_then: None,
-        may_land_on: Vec::new(),
-        others: Vec::new(),
         recorded_node: recorded.cloned(),
-        as_recorded: None,
         why: "its workload no longer wants it".into(),
-        excluded_by: Vec::new(),
-        without_its_state: Vec::new(),
-        is_injected_only: false,
-        caveats: Vec::new(),
+        ..PodForecast::default()
     }
 }
 

@@ -9,6 +9,7 @@ use crate::decide::hand::Hand;
 use crate::snapshot::{Node, Pod, Pps, Scope, Snapshot, Unseen, Workload, WorkloadKey};
 use crate::{Failure, Outcome};
 
+mod drains;
 mod rooms;
 mod specs;
 mod waiting;

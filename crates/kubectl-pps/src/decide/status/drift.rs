@@ -53,14 +53,13 @@ fn drift(kind: DriftKind, text: impl Into<String>) -> Drift {
 /// The recorded node does not exist.
 pub(super) fn node_gone(snapshot: &Snapshot, state: Option<&PodState>) -> Option<Drift> {
     let name = state.map(|state| state.node_name.as_str()).filter(|name| !name.is_empty())?;
-    let nodes = snapshot.nodes.as_ref()?;
-    (!nodes.contains_key(name)).then(|| drift(DriftKind::NodeGone, format!("{name}{IS_GONE}")))
+    snapshot.lacks_node(name).then(|| drift(DriftKind::NodeGone, format!("{name}{IS_GONE}")))
 }
 
 /// The node that the Pod is bound to does not exist.
 pub(super) fn own_node_gone(snapshot: &Snapshot, pod: &Pod) -> Option<Drift> {
-    let (name, nodes) = (pod.node()?, snapshot.nodes.as_ref()?);
-    (!nodes.contains_key(name)).then(|| drift(DriftKind::OwnNodeGone, format!("{name}{IS_GONE}")))
+    let name = pod.node().filter(|_| snapshot.is_stranded(pod))?;
+    Some(drift(DriftKind::OwnNodeGone, format!("{name}{IS_GONE}")))
 }
 
 /// A Pod without a node was created with other values than are recorded now.

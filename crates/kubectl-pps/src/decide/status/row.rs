@@ -17,7 +17,7 @@ use crate::snapshot::{Index, Pod, Pps, Snapshot, Workload};
 const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 
 /// A Pod of a workload, or the state of one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     /// Its namespace.
@@ -91,7 +91,7 @@ impl Recorded {
 }
 
 /// Where a Pod is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Phase {
     /// It is Ready.
     Ready,
@@ -108,6 +108,7 @@ pub enum Phase {
     /// There is only a recorded state: the workload does not want it now, or does not exist.
     NotWanted,
     /// There is only a recorded state, and it is not known whether the workload wants it.
+    #[default]
     Unknown,
 }
 
@@ -251,19 +252,11 @@ fn without_pod(snapshot: &Snapshot, governed: &Governed, name: &str, phase: Phas
         workload_kind: governed.key.kind.clone(),
         workload: governed.key.name.clone(),
         persistent_pod_state: governed.pps.map(Pps::name).map(str::to_owned),
-        uid: None,
-        revision: None,
-        is_outdated: false,
-        is_exempt_by_template: false,
         phase,
-        node: None,
-        zone: None,
-        ips: Vec::new(),
         recorded: state.map(Recorded::of),
         pinned_by: pin::recorded(&governed.spec, state),
-        injected_from: None,
         drift: drift::node_gone(snapshot, state).into_iter().collect(),
-        message: None,
+        ..Row::default()
     }
 }
 

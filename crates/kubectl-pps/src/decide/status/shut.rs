@@ -62,42 +62,32 @@ impl ShutOut {
             let of = |row: &&Row| self.get(row).is_some_and(is_meant);
             pods.iter().filter(of).collect()
         };
-        let on_nodes = [
-            (Shut::Cordoned, "a cordoned node", "cordoned nodes"),
-            (Shut::NotReady, "a node that is not Ready", "nodes that are not Ready"),
+        let then = |it: &str| format!("{it} would be Pending if {it} were created again now");
+        let nodes = [
+            (Shut::Cordoned, "a cordoned node", "cordoned nodes", "all nodes there are cordoned"),
+            (
+                Shut::NotReady,
+                "a node that is not Ready",
+                "nodes that are not Ready",
+                "no node there is Ready",
+            ),
             (
                 Shut::Tainted,
                 "a node whose taints it does not tolerate",
                 "nodes whose taints they do not tolerate",
+                "all nodes there have taints that it does not tolerate",
             ),
+            (Shut::Mixed, "", "", "all nodes there are cordoned, not Ready or tainted"),
         ];
         let mut lines: Vec<Line> = Vec::new();
-        for (why, one, several) in on_nodes {
+        for (why, one, several, _) in nodes {
             lines.push((
-                format!(
-                    "is on {one}, and must come back to it: it would be Pending if it were created again now"
-                ),
-                format!(
-                    "are on {several}, and must come back to them: they would be Pending if they were created again now"
-                ),
+                format!("is on {one}, and must come back to it: {}", then("it")),
+                format!("are on {several}, and must come back to them: {}", then("they")),
                 rows(&|closed| closed.why == why && closed.place.is_none()),
             ));
         }
-        let in_places = [
-            (Shut::Cordoned, "all nodes there are cordoned", "all nodes there are cordoned"),
-            (Shut::NotReady, "no node there is Ready", "no node there is Ready"),
-            (
-                Shut::Tainted,
-                "all nodes there have taints that it does not tolerate",
-                "all nodes there have taints that they do not tolerate",
-            ),
-            (
-                Shut::Mixed,
-                "all nodes there are cordoned, not Ready or tainted",
-                "all nodes there are cordoned, not Ready or tainted",
-            ),
-        ];
-        for (why, one, several) in in_places {
+        for (why, _, _, there) in nodes {
             let rows = rows(&|closed| closed.why == why && closed.place.is_some());
             let places: BTreeSet<&str> =
                 rows.iter().filter_map(|row| self.get(row)?.place.as_deref()).collect();
@@ -105,13 +95,10 @@ impl ShutOut {
                 Some(place) if places.len() == 1 => *place,
                 _ => "their places",
             };
+            let of_several = there.replace("it does", "they do");
             lines.push((
-                format!(
-                    "must come back to {place}, and {one}: it would be Pending if it were created again now"
-                ),
-                format!(
-                    "must come back to {place}, and {several}: they would be Pending if they were created again now"
-                ),
+                format!("must come back to {place}, and {there}: {}", then("it")),
+                format!("must come back to {place}, and {of_several}: {}", then("they")),
                 rows,
             ));
         }

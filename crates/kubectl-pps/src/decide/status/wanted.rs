@@ -17,10 +17,7 @@ fn is_numbered(key: &WorkloadKey) -> bool {
 
 /// What a workload wants; none if that is not known.
 pub(super) fn demand(key: &WorkloadKey, workload: Option<&Workload>) -> Option<Demand> {
-    let workload = workload.filter(|_| is_numbered(key))?;
-    if workload.object()["metadata"]["deletionTimestamp"].is_string() {
-        return None;
-    }
+    let workload = workload.filter(|workload| is_numbered(key) && !workload.is_terminating())?;
     Some(Demand::read(&workload.object()["spec"], &Naming::StatefulSet))
 }
 

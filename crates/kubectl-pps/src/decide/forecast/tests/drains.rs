@@ -1,0 +1,57 @@
+//! Drains that do not end.
+
+use super::*;
+
+/// `db` has as many Pods as these nodes, and a budget that needs all but one.
+fn with_budget(key: &str, nodes: &[&'static str]) -> Snapshot {
+    let mut snapshot = cluster(key, false);
+    snapshot.workloads = vec![database("shop", u32::try_from(nodes.len()).unwrap())];
+    let names: Vec<String> = (0..nodes.len()).map(|ordinal| format!("db-{ordinal}")).collect();
+    snapshot.pods = names.iter().zip(nodes).map(|(name, node)| pod("shop", name, node)).collect();
+    let zone = |node: &'static str| if node == "n3" { "b" } else { "a" };
+    let value = |node| if key == ZONE { zone(node) } else { node };
+    let states: Vec<(&str, &str, &str)> =
+        names.iter().zip(nodes).map(|(name, node)| (name.as_str(), *node, value(node))).collect();
+    snapshot.pps = vec![pps("shop", key, false, &states)];
+    snapshot.budgets = vec![json!({"metadata": {"name": "db", "namespace": "shop"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "db"}}}})];
+    snapshot
+}
+
+fn advice(answer: &Forecast) -> Vec<(&str, &str)> {
+    answer.advice.iter().map(|one| (one.text.as_str(), one.command.as_str())).collect()
+}
+
+#[test]
+fn a_drain_that_a_budget_and_a_required_node_block_is_told_the_way_out() {
+    let answer = ask(&with_budget(HOSTNAME, &["n1", "n1", "n3"]), drain("n1"));
+    let then: Vec<Then> = answer.pods.iter().map(|pod| pod.then).collect();
+    assert_eq!(
+        (then.as_slice(), answer.outcome()),
+        (&[Then::Pending, Then::NotEvicted][..], Outcome::NotWell)
+    );
+    let text = "The drain would not end: a PodDisruptionBudget keeps db-1 while the recorded place of db-0 takes no Pod. To move them \
+                elsewhere before it, one after the other and without the data on their nodes' disks, first keep Pods off n1";
+    assert_eq!(
+        advice(&answer),
+        [(text, "kubectl cordon n1"), ("Then", "kubectl pps move db-0 db-1 --anywhere -n shop")]
+    );
+    // Two nodes at a time.
+    let both = Question::Drain(vec!["n1".into(), "n3".into()]);
+    let answer = ask(&with_budget(HOSTNAME, &["n1", "n3"]), both);
+    assert_eq!(answer.advice[0].command, "kubectl cordon n1 n3");
+    assert_eq!(answer.advice[1].command, "kubectl pps move db-0 db-1 --anywhere -n shop");
+    // Where the Pods find another node, the drain ends.
+    let answer = ask(&with_budget(ZONE, &["n1", "n1", "n3"]), drain("n1"));
+    assert_eq!((advice(&answer), answer.outcome()), (vec![], Outcome::Well));
+}
+
+#[test]
+fn a_drain_is_not_forecast_without_what_is_recorded() {
+    let mut snapshot = cluster(HOSTNAME, false);
+    snapshot.pps.clear();
+    let what = "list persistentpodstates.apps.kruise.io in namespace shop".to_owned();
+    snapshot.unseen = vec![Unseen { what: what.clone(), is_forbidden: true, why: String::new() }];
+    let failure = forecast(&snapshot, &drain("n1"), None, &Hand::default()).unwrap_err();
+    assert_eq!(failure, Failure::Unreadable(format!("you have no permission to {what}")));
+}
