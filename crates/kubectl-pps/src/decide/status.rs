@@ -24,17 +24,10 @@ use super::{template, unread};
 use crate::snapshot::{FoundBy, Index, Pod, Pps, Snapshot, WorkloadKey};
 use crate::{Failure, Outcome};
 
-/// The version of the answer for programs.
-pub const API_VERSION: &str = "kubectl-pps/v1";
-
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// `kubectl-pps/v1`. Fields may be added to it.
-    pub api_version: &'static str,
-    /// `Status`
-    pub kind: &'static str,
     /// Each Pod, by namespace, workload and ordinal.
     pub pods: Vec<Row>,
     /// Each PersistentPodState whose condition is not True, or that cannot serve its workload.
@@ -147,8 +140,6 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
     let index = Index::of(snapshot);
     let chosen = workload.map(|text| find(snapshot, &index, text, hand)).transpose()?;
     let mut status = Status {
-        api_version: API_VERSION,
-        kind: "Status",
         pods: Vec::new(),
         problems: Vec::new(),
         advice: Vec::new(),
