@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Advice, PodForecast, Question, Then};
 use crate::decide::hand::{Hand, portions};
+use crate::decide::relocate::WayOut;
 use crate::snapshot::{Node, Snapshot};
 
 /// What to do, step by step. Nothing if no Pod would be kept by its recorded state.
@@ -56,35 +57,46 @@ fn held(snapshot: &Snapshot, question: &Question, pods: &[PodForecast], hand: &H
         Some(now) => now == node,
         None => pod.recorded_node.as_deref() == Some(node),
     };
-    let of_node = node.filter(|node| held.len() > 1 && held.iter().all(|pod| waits_for(pod, node)));
-    let is_one_namespace = held.iter().all(|pod| pod.namespace == first.namespace);
-    let command = match of_node {
-        Some(node) if is_one_namespace => {
-            hand.pps(&format!("move --node {node} --anywhere"), &first.namespace)
-        }
-        Some(node) => {
-            let everywhere = Hand { own_namespace: Some(String::new()), ..hand.clone() };
-            everywhere.pps(&format!("move --node {node} --anywhere -A"), "")
-        }
-        None => hand.pps(&format!("move {} --anywhere", first.pod), &first.namespace),
-    };
+    // Named one by one: what else is on the node may need no move.
+    let are_of_node = node.is_some_and(|node| held.iter().all(|pod| waits_for(pod, node)));
+    let named = if are_of_node { &held[..] } else { &held[..1] };
+    let mut groups: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
+    for pod in named {
+        groups.entry((&pod.namespace, flags(snapshot, pod))).or_default().push(&pod.pod);
+    }
+    let commands = groups.iter().flat_map(|((namespace, flags), pods)| {
+        portions(pods)
+            .into_iter()
+            .map(move |pods| hand.pps(&format!("move {} {flags}", pods.join(" ")), namespace))
+    });
     let (waiting, which) = match held.len() {
         1 => (format!("{} would wait for its recorded place", first.pod), "it"),
         count => (
             format!("{count} Pods would wait for their recorded place"),
-            if of_node.is_some() { "them" } else { "one" },
+            if are_of_node { "them" } else { "one" },
         ),
     };
     // A Pod that is moved away from a node that takes Pods may start there again.
     let open = node.filter(|node| snapshot.node(node).is_some_and(|node| !Node::is_cordoned(node)));
-    match open {
-        Some(node) => vec![
-            Advice {
-                text: format!("{waiting}. Before you let {which} start elsewhere, keep Pods off {node}"),
-                command: hand.kubectl(&format!("cordon {node}")),
-            },
-            Advice { text: "Then".into(), command },
-        ],
-        None => vec![Advice { text: format!("{waiting}. To let {which} start elsewhere"), command }],
+    let mut advice = Vec::new();
+    let mut text = format!("{waiting}. To let {which} start elsewhere");
+    if let Some(node) = open {
+        advice.push(Advice {
+            text: format!("{waiting}. Before you let {which} start elsewhere, keep Pods off {node}"),
+            command: hand.kubectl(&format!("cordon {node}")),
+        });
+        text = "Then".into();
     }
+    for command in commands {
+        advice.push(Advice { text: std::mem::replace(&mut text, "And".into()), command });
+    }
+    advice
+}
+
+/// The flags of the move that lets a Pod start elsewhere.
+fn flags(snapshot: &Snapshot, pod: &PodForecast) -> String {
+    let mut own = snapshot.pps.iter().filter(|pps| pps.namespace() == pod.namespace && !pps.is_alias());
+    let nodes = || pod.without_its_state.iter().filter_map(|node| snapshot.node(node));
+    let way_out = own.find_map(|pps| WayOut::of(&pps.spec().ok()?, &pps.state(&pod.pod).ok()??, nodes()));
+    format!("--anywhere{}", way_out.map(|way_out| way_out.flags).unwrap_or_default())
 }
