@@ -142,7 +142,8 @@ fn rank(snapshot: &Snapshot, pod: Option<&Pod>) -> u8 {
         None => 0,
         Some(pod) if pod.node().is_none() => 0,
         Some(pod) if snapshot.is_stranded(pod) || pod.is_terminating() => 1,
-        Some(pod) if !pod.is_ready() => 2,
+        // Others wait for one whose move was not finished.
+        Some(pod) if !pod.is_ready() || peers::is_marked(pod) => 2,
         Some(_) => READY,
     }
 }

@@ -71,7 +71,8 @@ pub fn claim(snapshot: &Snapshot, next: &Relocation, only: Option<&[String]>) ->
     }
 }
 
-fn is_marked(pod: &Pod) -> bool {
+/// Whether a move has marked a Pod, or somebody wants it not to be recorded.
+pub(super) fn is_marked(pod: &Pod) -> bool {
     pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording)
 }
 
