@@ -7,6 +7,7 @@ mod command_line;
 mod explain;
 mod files;
 mod forget;
+mod move_keeps;
 mod move_pod;
 mod move_several;
 mod move_waits;

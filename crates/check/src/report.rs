@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
 use serde_json::json;
 
 use crate::finding::{Code, Finding, Severity};
@@ -87,6 +88,22 @@ fn summary(findings: &[Finding]) -> String {
     )
 }
 
+/// The version of all answers for programs. Fields may be added to it.
+pub const API_VERSION: &str = "kubectl-pps/v1";
+
+/// An answer for programs: its version and kind, and its fields.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Versioned<'a, T> {
+    /// [`API_VERSION`].
+    pub api_version: &'static str,
+    /// What it is.
+    pub kind: &'a str,
+    /// Its fields.
+    #[serde(flatten)]
+    pub answer: &'a T,
+}
+
 /// The findings as JSON.
 pub fn to_json(findings: &[Finding]) -> String {
     let clean: Vec<Finding> = findings
@@ -98,8 +115,14 @@ pub fn to_json(findings: &[Finding]) -> String {
             ..finding.clone()
         })
         .collect();
-    let report = json!({"version": 1, "exitCode": exit_code(findings), "findings": clean});
-    format!("{report:#}\n")
+    let report = json!({"exitCode": exit_code(findings), "findings": clean});
+    serde_json::to_string_pretty(&Versioned {
+        api_version: API_VERSION,
+        kind: "CheckReport",
+        answer: &report,
+    })
+    .unwrap_or_default()
+        + "\n"
 }
 
 /// Replaces what a terminal would obey or hide: control characters, and those that change the direction of text or have
@@ -224,6 +247,7 @@ mod tests {
         assert_eq!(table(&findings, &verdict, false, WIDTH), expected);
         assert!(table(&findings, &verdict, true, WIDTH).starts_with("OK        PolicyActive\n"));
         let json: serde_json::Value = serde_json::from_str(&to_json(&findings)).unwrap();
+        assert_eq!((&json["apiVersion"], &json["kind"]), (&API_VERSION.into(), &"CheckReport".into()));
         assert_eq!(json["exitCode"], 1);
         assert_eq!(json["findings"][1]["code"], "PolicyMissing");
         assert_eq!(json["findings"][1]["severity"], "error");

@@ -18,7 +18,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 pub use self::change::{Forget, Move, OnNodeDeletion, Pin, Retention, Unpin};
 pub use self::complete::{Complete, Completion, candidates, script};
 pub use self::files::{Export, Form, Import, Try};
-pub use self::question::{Explain, Simulate, Status, Watch};
+pub use self::question::{Explain, Simulate, Status, Version, Watch};
 
 /// Says why stateful Pods are where they are or why they are Pending, forecasts where they go, and moves them.
 ///
@@ -219,7 +219,7 @@ pub enum Command {
     ///
     /// Shows where the Pods may go, asks, and shows where they have started. Without a destination, it names the nodes that could take
     /// the Pod. A Ready Pod is evicted only when all other Pods of its workload are Ready and recorded; if they are not in time, it is left
-    /// alone, and named. Several Pods are moved one after the other, those that do not run first, which are waited for at the end. Ends at
+    /// alone, and named. Of two commands that run at the same time, one waits for the other. Several Pods are moved one after the other, those that do not run first, which are waited for at the end. Ends at
     /// the first Ready Pod that was evicted and gets no node. It names the command that goes on.
     #[command(after_help = examples::MOVE)]
     Move(Move),
@@ -274,6 +274,9 @@ pub enum Command {
     /// There is one for kubectl-pps in each shell, and one for kubectl pps in all shells that complete kubectl.
     #[command(after_help = examples::COMPLETION)]
     Completion(Completion),
+    /// Prints the version of kubectl-pps. Needs no cluster.
+    #[command(after_help = examples::VERSION)]
+    Version(Version),
     /// What kubectl asks for while it completes.
     #[command(hide = true)]
     Complete(Complete),

@@ -17,6 +17,7 @@ use std::fmt::Write as _;
 use pps_manifest::text::is_hidden;
 use serde::Serialize;
 
+use pps_check::report::{API_VERSION, Versioned};
 pub use pps_check::report::{printable, wrap};
 
 pub use self::style::{Role, Style};
@@ -24,8 +25,9 @@ pub use self::table::Table;
 pub use self::terminal::Terminal;
 use crate::args::Output;
 
-/// An answer for programs. `None` for people: the caller prints a table.
-pub fn for_programs(output: Output, answer: &impl Serialize) -> Option<String> {
+/// An answer of this kind for programs. `None` for people: the caller prints a table.
+pub fn for_programs(output: Output, kind: &str, answer: &impl Serialize) -> Option<String> {
+    let answer = &Versioned { api_version: API_VERSION, kind, answer };
     match output {
         Output::Table | Output::Wide => None,
         Output::Json => Some(escaped(&serde_json::to_string_pretty(answer).unwrap_or_default()) + "\n"),
@@ -71,10 +73,12 @@ mod tests {
     #[test]
     fn json_and_yaml_have_no_characters_that_a_terminal_obeys() {
         let text = "n\u{1b}[31m\u{202e}\u{9b}31m\u{e4}\u{e0041}";
-        let json = for_programs(Output::Json, &text).unwrap();
-        assert_eq!(json, "\"n\\u001b[31m\\u202e\\u009b31m\u{e4}\\udb40\\udc41\"\n");
-        let yaml = for_programs(Output::Yaml, &text).unwrap();
-        assert_eq!(yaml, "\"n\\u001b[31m\\u202e\\u009b31m\u{e4}\\U000e0041\"\n");
+        let answer = BTreeMap::from([("text", text)]);
+        let json = for_programs(Output::Json, "Test", &answer).unwrap();
+        let escaped = "\"n\\u001b[31m\\u202e\\u009b31m\u{e4}\\udb40\\udc41\"\n}\n";
+        assert!(json.ends_with(escaped), "{json}");
+        let yaml = for_programs(Output::Yaml, "Test", &answer).unwrap();
+        assert!(yaml.ends_with("text: \"n\\u001b[31m\\u202e\\u009b31m\u{e4}\\U000e0041\"\n"), "{yaml}");
     }
 
     #[test]
@@ -94,12 +98,13 @@ mod tests {
         fn what_is_written_for_programs_is_read_as_the_same(
             answer in prop::collection::btree_map(any_text(), prop::collection::vec(any_text(), 0..3), 0..3)
         ) {
-            type Answer = BTreeMap<String, Vec<String>>;
-            let json = for_programs(Output::Json, &answer).unwrap();
-            let yaml = for_programs(Output::Yaml, &answer).unwrap();
+            let answer = BTreeMap::from([("of".to_owned(), answer)]);
+            let json = for_programs(Output::Json, "Test", &answer).unwrap();
+            let yaml = for_programs(Output::Yaml, "Test", &answer).unwrap();
             prop_assert!(!json.chars().chain(yaml.chars()).any(is_obeyed), "{:?} {:?}", json, yaml);
-            prop_assert_eq!(&serde_json::from_str::<Answer>(&json).unwrap(), &answer);
-            prop_assert_eq!(&yaml_serde::from_str::<Answer>(&yaml).unwrap(), &answer, "{}", yaml);
+            let expected = serde_json::json!({"apiVersion": API_VERSION, "kind": "Test", "of": answer["of"]});
+            prop_assert_eq!(&serde_json::from_str::<serde_json::Value>(&json).unwrap(), &expected);
+            prop_assert_eq!(&yaml_serde::from_str::<serde_json::Value>(&yaml).unwrap(), &expected, "{}", yaml);
         }
     }
 }

@@ -18,6 +18,7 @@ mod states;
 mod status;
 mod subject;
 mod unpin;
+mod version;
 mod watch;
 mod workload;
 
@@ -51,6 +52,7 @@ async fn command(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
         Command::Simulate(args) => simulate::run(args, connection, terminal).await,
         Command::Status(args) => Box::pin(status::run(args, connection, terminal)).await,
         Command::Unpin(args) => unpin::run(args, connection, terminal).await,
+        Command::Version(args) => version::run(*args, terminal),
         Command::Watch(args) => Box::pin(watch::run(args, connection, terminal)).await,
     }
 }

@@ -118,7 +118,7 @@ fn commands_that_the_picture_shows_exist() {
     for command in &commands {
         assert_eq!(mistake(command), None, "{START}{command}");
     }
-    for entered in ["explain db-0", "move db-0 --anywhere", "status"] {
+    for entered in ["explain db-0", "move db-0 --anywhere --any zone", "status"] {
         assert!(commands.iter().any(|command| command == entered), "{entered}: {commands:?}");
     }
     assert!(svg.contains("db-0 is Pending") && svg.contains("Pod db-0 has moved"), "{svg}");

@@ -14,7 +14,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use super::move_waits;
+use super::{move_keeps, move_waits};
 use crate::support::{self, HOSTNAME, Pool, TIMEOUT, ZONE, homes, required, spec_for};
 
 /// Has the rights of a namespace user.
@@ -37,6 +37,9 @@ async fn pods_move() {
         a_move_needs_no_more_rights_than_its_steps,
         move_waits::a_node_that_comes_back_while_its_pod_is_waited_for_is_named,
         move_waits::an_interrupt_leaves_a_pod_that_was_removed_alone,
+        move_keeps::a_required_zone_is_given_up_only_by_name,
+        move_keeps::two_moves_at_a_time_take_one_pod_down,
+        move_keeps::a_move_that_was_killed_holds_up_others_until_it_is_finished_or_called_off,
         move_waits::one_pod_is_evicted_only_when_the_others_of_its_workload_are_ready,
     ])
     .await

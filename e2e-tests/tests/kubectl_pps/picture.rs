@@ -42,10 +42,10 @@ async fn the_readme_has_a_picture_of_the_plugin() -> Result<()> {
     let (shown, _) = explained.stdout.split_once(CUT).with_context(|| format!("no {CUT}: {explained:?}"))?;
     screen.show("explain db-0", &format!("{}…\n", up_to_last_line(shown)));
 
-    let moved = plugin.run_while(&["move", "db-0", "--anywhere"], async {}).await?;
+    let moved = plugin.run_while(&["move", "db-0", "--anywhere", "--any", "zone"], async {}).await?;
     ensure!(moved.exit_code == 0, "{moved:?}");
     // The terminal of the test does not show what is typed.
-    screen.show("move db-0 --anywhere", &moved.stdout.replace("[y/N] ", "[y/N] y\n"));
+    screen.show("move db-0 --anywhere --any zone", &moved.stdout.replace("[y/N] ", "[y/N] y\n"));
 
     let pods = pool.ready("db", 3).await;
     ensure!(pods["db-0"].node.as_deref() == Some("node-3"), "{pods:?}");

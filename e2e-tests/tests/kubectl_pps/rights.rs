@@ -88,7 +88,8 @@ async fn the_documented_role_is_what_the_commands_use() {
         cluster.nodes.cordon(node).await.unwrap();
     }
     make_pending(&pool, "web", "web-0").await;
-    run(&["move", "web-0", "--anywhere", "--yes", "--force", "--timeout", "5s"], &[0, 1]).await;
+    let args = ["move", "web-0", "--anywhere", "--any", "zone", "--yes", "--force", "--timeout", "5s"];
+    run(&args, &[0, 1]).await;
     run(&["import", backup, "--overwrite", "--yes"], &[0]).await;
     run(&["forget", "web-0", "--yes"], &[0]).await;
     run(&["explain", "free-7"], &[0, 1, 2]).await;

@@ -13,7 +13,8 @@ pub struct Move {
     /// The Pods. Several are moved one after the other.
     #[arg(value_name = "POD", group = "which", num_args = 1.., value_parser = value::pod)]
     pub pods: Vec<String>,
-    /// All Pods that are bound to this node or wait for it. The node may be gone. Pods that no node can take are named, and stay.
+    /// All Pods that run on this node, or belong there and cannot come back. The node may be gone. Pods that no node can take are
+    /// named, and stay.
     #[arg(long, value_name = "NODE", group = "which", value_parser = value::name)]
     pub node: Option<String>,
     /// With --node: the Pods of all namespaces.
@@ -22,9 +23,13 @@ pub struct Move {
     /// To this node.
     #[arg(long, value_name = "NODE", group = "where", value_parser = value::name)]
     pub to: Option<String>,
-    /// To any node that the scheduler chooses, also the present one.
+    /// To any node that the scheduler chooses, also the present one. The Pod keeps its other recorded values, such as a required zone.
     #[arg(long, group = "where")]
     pub anywhere: bool,
+    /// With --anywhere: to a node with any value of this label, such as zone. Give the whole key if several end with it. May be
+    /// repeated.
+    #[arg(long, value_name = "KEY", requires = "anywhere")]
+    pub any: Vec<String>,
     /// Do not bring its recorded annotations back, such as a fixed IP address.
     #[arg(long)]
     pub drop_annotations: bool,

@@ -119,6 +119,7 @@ mod tests {
         assert_eq!(complete(&["status", "--all"]), "--all-namespaces\n:4\n");
         assert_eq!(complete(&["status", "-o", "j"]), "json\n:4\n");
         assert_eq!(complete(&["-n", "prod", "export", "--form", ""]), "plain\nstored\n:4\n");
+        assert_eq!(complete(&["move", "db-0", "--any"]), "--anywhere\n--any\n:4\n");
         assert_eq!(complete(&["export", "-f", "st"]), ":0\n");
         assert_eq!(complete(&["import", ""]), ":0\n");
         assert_eq!(complete(&["nonsense", "\u{1b}"]), ":4\n");

@@ -90,3 +90,8 @@ Examples:
   # kubectl pps, in every shell that completes kubectl
   kubectl pps completion kubectl > ~/bin/kubectl_complete-pps
   chmod +x ~/bin/kubectl_complete-pps";
+
+pub(super) const VERSION: &str = "\
+Examples:
+  # For programs
+  kubectl pps version -o json";

@@ -75,6 +75,14 @@ pub struct Watch {
     pub all: AllNamespaces,
 }
 
+/// The arguments of `version`.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Version {
+    /// Format.
+    #[command(flatten)]
+    pub output: TextOutputArgs,
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;

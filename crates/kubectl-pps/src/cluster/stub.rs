@@ -13,6 +13,7 @@ pub(crate) fn serve(mut answer: impl FnMut(&str) -> (u16, Value) + Send + 'stati
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut config = Config::new(url.parse().unwrap());
     config.root_cert = Some(Vec::new());
+    config.default_retry = false;
     // It ends with the process.
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {

@@ -6,6 +6,7 @@ use http::{Method, Request, StatusCode};
 use kube::Client;
 use pps_check::facts::Right;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::Failure;
 
@@ -14,6 +15,10 @@ pub const FIELD_MANAGER: &str = "kubectl-pps";
 
 /// How long a write may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often a busy API server is asked again, and how long to wait before.
+const BUSY_TRIES: u32 = 4;
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Who publishes the Events.
 const REPORTER: &str = "kubectl-pps";
@@ -29,6 +34,8 @@ pub enum WriteError {
     Forbidden(Right),
     /// An eviction would break a `PodDisruptionBudget`.
     Disruption(String),
+    /// The API server has too many requests, and has not looked at it.
+    Busy(String),
     /// The API server or an admission policy refuses it.
     Refused(String),
     /// The API server did not answer, or with an error. Whether the write was done is not known.
@@ -44,6 +51,9 @@ impl From<WriteError> for Failure {
             WriteError::NotFound => Self::Refused("the object no longer exists".into()),
             WriteError::Forbidden(right) => Self::Unreadable(format!("you have no permission to {right}")),
             WriteError::Disruption(text) | WriteError::Refused(text) => Self::Refused(text),
+            WriteError::Busy(text) => Self::Unreadable(format!(
+                "the API server has too many requests, and did not look at this one (429): {text}"
+            )),
             WriteError::Failed(text) => Self::Unreadable(text),
         }
     }
@@ -98,14 +108,14 @@ impl Write {
         Self::new(Method::DELETE, path, "application/json", body, right)
     }
 
-    /// Evicts exactly this Pod, unless a `PodDisruptionBudget` forbids it.
-    pub fn evict(namespace: &str, pod: &str, uid: &str) -> Self {
+    /// Evicts exactly this Pod, in this version if one is given, unless a `PodDisruptionBudget` forbids it.
+    pub fn evict(namespace: &str, pod: &str, uid: &str, resource_version: Option<&str>) -> Self {
         let body = json!({
             // Newer versions of Kubernetes accept this one too.
             "apiVersion": "policy/v1beta1",
             "kind": "Eviction",
             "metadata": {"name": pod, "namespace": namespace},
-            "deleteOptions": {"preconditions": {"uid": uid}},
+            "deleteOptions": {"preconditions": {"uid": uid, "resourceVersion": resource_version}},
         });
         let right = Right::new("create", "", "pods/eviction").named(pod).within(namespace);
         Self::create(right, format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction"), body)
@@ -134,15 +144,25 @@ impl Write {
     }
 }
 
-/// Sends a write, and returns what the API server has stored.
+/// Sends a write, and returns what the API server has stored. One that has too many requests is asked again some times.
 ///
 /// # Errors
 ///
 /// If it was not done, or if it is not known whether it was.
 pub async fn send(client: &Client, write: Write) -> Result<Value, WriteError> {
+    for _ in 0..BUSY_TRIES {
+        match send_once(client, &write).await {
+            Err(WriteError::Busy(_)) => sleep(BUSY_PAUSE).await,
+            answer => return answer,
+        }
+    }
+    send_once(client, &write).await
+}
+
+async fn send_once(client: &Client, write: &Write) -> Result<Value, WriteError> {
     let dry_run = if write.dry_run { "&dryRun=All" } else { "" };
     let request = Request::builder()
-        .method(write.method)
+        .method(&write.method)
         .uri(format!("{}?fieldManager={FIELD_MANAGER}{dry_run}", write.path))
         .header(http::header::CONTENT_TYPE, write.content_type)
         .header(http::header::ACCEPT, "application/json")
@@ -168,10 +188,13 @@ pub async fn send(client: &Client, write: Write) -> Result<Value, WriteError> {
                 Ok(StatusCode::NOT_FOUND) => WriteError::NotFound,
                 // An admission plugin may refuse with the same code as missing rights.
                 Ok(StatusCode::FORBIDDEN) if message.contains(" cannot ") => {
-                    WriteError::Forbidden(write.right)
+                    WriteError::Forbidden(write.right.clone())
                 }
-                Ok(StatusCode::TOO_MANY_REQUESTS) if write.path.ends_with("/eviction") => {
-                    WriteError::Disruption(message)
+                Ok(StatusCode::TOO_MANY_REQUESTS) => {
+                    // The API server's flow control answers with the same code.
+                    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+                    let is_budget = causes.any(|cause| cause.reason == "DisruptionBudget");
+                    if is_budget { WriteError::Disruption(message) } else { WriteError::Busy(message) }
                 }
                 Ok(code) if code.is_client_error() => WriteError::Refused(message),
                 _ => WriteError::Failed(message),
@@ -248,7 +271,7 @@ mod tests {
     async fn a_write_that_is_not_answered_ends() {
         let (_listener, client) = silent();
         let begun = std::time::Instant::now();
-        let eviction = || Write::evict("prod", "db-0", "uid").within(Duration::from_millis(200));
+        let eviction = || Write::evict("prod", "db-0", "uid", None).within(Duration::from_millis(200));
         let Err(WriteError::Failed(text)) = send(&client, eviction()).await else { panic!("nobody answers") };
         assert_eq!(
             text,
@@ -260,7 +283,31 @@ mod tests {
         assert_eq!(text, "the API server did not answer within 0.2 s", "a dry run does nothing");
         let taken = begun.elapsed();
         assert!(Duration::from_millis(400) <= taken && taken < Duration::from_secs(20), "{taken:?}");
-        assert_eq!(Write::evict("prod", "db-0", "uid").timeout, TIMEOUT, "unless it is said");
+        assert_eq!(Write::evict("prod", "db-0", "uid", None).timeout, TIMEOUT, "unless it is said");
+    }
+
+    #[tokio::test]
+    async fn only_a_budget_is_called_one_and_a_busy_api_server_is_asked_again() {
+        let refusal = |causes: Value| {
+            let text = "Cannot evict pod as it would violate the pod's disruption budget.";
+            (429, json!({"kind": "Status", "code": 429, "message": text, "details": {"causes": causes}}))
+        };
+        let budget = refusal(json!([{"reason": "DisruptionBudget", "message": "The budget db needs 2"}]));
+        let client = crate::cluster::stub::serve(move |_| budget.clone());
+        let evict = || Write::evict("prod", "db-0", "uid", None).within(Duration::from_secs(3));
+        let refused = send(&client, evict()).await;
+        assert!(matches!(refused, Err(WriteError::Disruption(_))), "{refused:?}");
+        let busy = || (429, json!("Too many requests, please try again later."));
+        let mut asked = 0;
+        let client = crate::cluster::stub::serve(move |_| {
+            asked += 1;
+            if asked < 2 { busy() } else { (201, json!({"kind": "Status", "status": "Success"})) }
+        });
+        assert!(send(&client, evict()).await.is_ok(), "asked again");
+        let client = crate::cluster::stub::serve(move |_| busy());
+        let busy = send(&client, evict()).await.unwrap_err();
+        assert!(matches!(busy, WriteError::Busy(_)), "{busy:?}");
+        assert!(Failure::from(busy).to_string().starts_with("the API server has too many requests"));
     }
 
     #[tokio::test]

@@ -18,7 +18,6 @@ use self::subject::Subject;
 use super::hand::Hand;
 use super::landing::Landing;
 use super::similar::similar;
-use super::status::API_VERSION;
 use super::unread::require;
 use crate::snapshot::{Index, KRUISE_WORKLOADS, PPS, Pod, Snapshot, WORKLOADS};
 use crate::{Failure, Outcome};
@@ -45,10 +44,6 @@ pub struct Question<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// `kubectl-pps/v1`. Fields may be added to it.
-    pub api_version: &'static str,
-    /// `Explanation`
-    pub kind: &'static str,
     /// The Pod's namespace.
     pub namespace: String,
     /// The Pod.
@@ -109,8 +104,6 @@ pub enum Verdict {
 impl Explanation {
     fn new(question: &Question, verdict: Verdict, answer: impl Into<String>) -> Self {
         Self {
-            api_version: API_VERSION,
-            kind: "Explanation",
             namespace: question.namespace.to_owned(),
             pod: question.pod.to_owned(),
             verdict,

@@ -43,6 +43,14 @@ impl Landing {
         self.favourites.is_empty()
     }
 
+    /// The same with these nodes alone.
+    #[must_use]
+    pub fn within(&self, nodes: &BTreeSet<String>) -> Self {
+        let [best, others] = [&self.favourites, &self.others]
+            .map(|all| all.iter().filter(|node| nodes.contains(*node)).cloned().collect::<Vec<_>>());
+        if best.is_empty() { Self::new(others, best) } else { Self::new(best, others) }
+    }
+
     /// The best nodes: the scheduler may choose any of them.
     pub fn favourites(&self) -> &[String] {
         &self.favourites

@@ -3,6 +3,7 @@
 mod forecast;
 mod governing;
 mod interrupted;
+mod keep;
 mod landed;
 mod select;
 mod several;
@@ -10,7 +11,6 @@ mod show;
 
 use std::collections::BTreeMap;
 
-use pps_core::edit::without_place;
 use pps_core::record::{RunningPod, record};
 use pps_core::{PodState, RECORD_ANNOTATION, Spec, forbids_recording};
 use serde_json::Value;
@@ -18,17 +18,21 @@ use serde_json::Value;
 pub use self::forecast::Forecast;
 use self::forecast::Next;
 use self::governing::{governing, is_exempt_by_template};
+pub use self::keep::{WayOut, require_keys};
 pub use self::landed::{Record, brought_back, has_address, not_recorded};
 pub use self::select::{Selected, not_governed, select};
 pub use self::several::{
-    Also, Goal, PodName, Progress, Several, Stage, Stuck, Wait, also, decide_all, held_up, peers, stuck,
-    waits_for,
+    Also, Goal, PodName, Progress, Several, Stage, Stuck, Wait, also, claim, decide_all, held_up, peers,
+    stuck, waits_for,
 };
 pub use self::show::describe;
 use crate::Failure;
 use crate::decide::similar::similar;
 use crate::decide::unread;
 use crate::snapshot::{Index, Node, Pod, Snapshot, WorkloadKey};
+
+/// The label of a node that is its name, as a rule.
+const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// What the user wants.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +43,8 @@ pub struct Request<'a> {
     pub pod: &'a str,
     /// Where it should go; none if the user does not say.
     pub destination: Option<Destination<'a>>,
+    /// The topology keys whose recorded values are given up, as the user writes them.
+    pub any: &'a [String],
     /// Whether its recorded annotations are dropped.
     pub drop_annotations: bool,
     /// The node that it should go to, if it was read alone: nodes may not be listed.
@@ -50,7 +56,7 @@ pub struct Request<'a> {
 pub enum Destination<'a> {
     /// To this node.
     Node(&'a str),
-    /// Wherever the scheduler puts it.
+    /// To any node that has the other recorded values of the Pod.
     Anywhere,
 }
 
@@ -59,6 +65,8 @@ pub enum Destination<'a> {
 pub struct Wish {
     /// The node with its labels; none for any.
     node: Option<(String, BTreeMap<String, String>)>,
+    /// The keys whose values are given up.
+    given_up: Vec<String>,
     drop_annotations: bool,
     spec: Spec,
     /// Whether the Pod may be Ready when this is written.
@@ -71,9 +79,14 @@ impl Wish {
     /// Nothing is dropped of a Pod that is bound: the sidecar looks at the Pod before it fills an empty entry, but not before
     /// it makes a new one, and what it has heard of the Pod may be late.
     pub fn state(&self, before: Option<&PodState>) -> Option<PodState> {
-        let before = before.filter(|_| !self.drop_annotations);
+        let mut kept = before.cloned().unwrap_or_default();
+        if self.drop_annotations {
+            kept.annotations.clear();
+        }
         let Some((node, labels)) = &self.node else {
-            let rest = before.map(without_place).unwrap_or_default();
+            let is_kept = |key: &String| key != HOSTNAME && !self.given_up.contains(key);
+            kept.node_topology_labels.retain(|key, _| is_kept(key));
+            let rest = PodState { node_name: String::new(), ..kept };
             return (self.is_bound || rest != PodState::default()).then_some(rest);
         };
         let running = RunningPod {
@@ -83,7 +96,7 @@ impl Wish {
             annotation: &|_| None,
             pod_ips: &[],
         };
-        Some(record(&self.spec, &running, before))
+        Some(record(&self.spec, &running, Some(&kept)))
     }
 
     /// Whether this has to be written at all. An entry is not made only to be empty.
@@ -144,11 +157,13 @@ pub struct Relocation {
     pub wish: Wish,
     /// Where it should go; none for any node.
     pub to: Option<String>,
-    /// Where it may land; none if nodes may not be read, or the Pod does not exist.
+    /// Where it may land; none if nodes or the workload may not be read.
     pub forecast: Option<Forecast>,
+    /// Which recorded values exclude the nodes that could take it, if no node can.
+    way_out: Option<WayOut>,
     /// Its workload.
     pub workload: WorkloadKey,
-    /// The Pod that its controller creates next; none if the Pod does not exist.
+    /// The Pod that its controller creates next; none if that is not known.
     successor: Option<Value>,
 }
 
@@ -232,14 +247,16 @@ fn decide_in(
     let unreadable = |error| Failure::Refused(format!("PersistentPodState {}: {error}", pps.name()));
     let before = pps.state(name).map_err(unreadable)?;
     let is_bound = pod.is_some_and(|pod| pod.node().is_some());
+    let given_up = keep::given_up(&spec, request.any)?;
     let wish = |destination| -> Result<Wish, Failure> {
         let node = match destination {
             Destination::Anywhere => None,
             Destination::Node(node) => Some((node.to_owned(), labels_of(snapshot, node, request.node)?)),
         };
-        Ok(Wish { node, drop_annotations: request.drop_annotations, spec: spec.clone(), is_bound })
+        let (spec, given_up) = (spec.clone(), given_up.clone());
+        Ok(Wish { node, given_up, drop_annotations: request.drop_annotations, spec, is_bound })
     };
-    let next = pod.map(|pod| Next::of(index, pod, &spec, before.as_ref()));
+    let next = Next::of(index, &workload, name, pod, &spec, before.as_ref());
     let successor =
         |after: Option<&PodState>| next.as_ref().map(|next| next.with_state(pps.name(), &spec, after));
     let Some(destination) = request.destination else {
@@ -277,6 +294,9 @@ fn decide_in(
     });
     let forecast = next.as_ref().zip(successor.as_ref());
     let forecast = forecast.and_then(|(next, successor)| next.forecast(landed, successor));
+    let is_nowhere = to.is_none() && forecast.as_ref().is_some_and(|one| one.may_land_on.is_empty());
+    let way_out = after.as_ref().zip(next.as_ref()).filter(|_| is_nowhere);
+    let way_out = way_out.and_then(|(after, next)| next.way_out(landed, pps.name(), &spec, after));
     Ok(Decision::Move(Box::new(Relocation {
         namespace: namespace.to_owned(),
         pod: name.to_owned(),
@@ -286,7 +306,8 @@ fn decide_in(
         wish,
         to,
         forecast,
-        workload: workload.clone(),
+        way_out,
+        workload,
         successor,
     })))
 }
@@ -324,15 +345,18 @@ fn labels_of(
         unread::require(snapshot, "nodes").map_err(|failure| {
             Failure::Unreadable(format!("{failure}, which is needed to know the labels of node {name}"))
         })?;
-        let all = snapshot.nodes.iter().flat_map(|nodes| nodes.values().map(Node::name));
-        let near = similar(name, all);
-        let near =
-            if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
-        return Err(Failure::Usage(format!("there is no node {name}{near}")));
+        return Err(Failure::Usage(no_node(snapshot, name)));
     };
     let labels = node.object()["metadata"]["labels"].as_object();
     let text = |value: &Value| value.as_str().map(str::to_owned);
     Ok(labels.into_iter().flatten().filter_map(|(key, value)| Some((key.clone(), text(value)?))).collect())
+}
+
+/// That there is no such node, and which names are similar.
+pub fn no_node(snapshot: &Snapshot, name: &str) -> String {
+    let near = similar(name, snapshot.nodes.iter().flat_map(|nodes| nodes.values().map(Node::name)));
+    let near = if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
+    format!("there is no node {name}{near}")
 }
 
 #[cfg(test)]

@@ -27,17 +27,10 @@ use crate::snapshot::{
 };
 use crate::{Failure, Outcome};
 
-/// The version of the answer for programs.
-pub const API_VERSION: &str = "kubectl-pps/v1";
-
 /// The answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// `kubectl-pps/v1`. Fields may be added to it.
-    pub api_version: &'static str,
-    /// `Status`
-    pub kind: &'static str,
     /// Each Pod, by namespace, workload and ordinal.
     pub pods: Vec<Row>,
     /// Each PersistentPodState whose condition is not True, or that cannot serve its workload.
@@ -161,8 +154,6 @@ pub fn status(snapshot: &Snapshot, workload: Option<&str>, hand: &Hand) -> Resul
     let index = Index::of(snapshot);
     let chosen = workload.map(|text| find(snapshot, &index, text, hand)).transpose()?;
     let mut status = Status {
-        api_version: API_VERSION,
-        kind: "Status",
         unseen: snapshot.relevant_unseen().map(note).collect(),
         is_incomplete: snapshot.relevant_unseen().any(|one| !one.is_forbidden || one.resource() != "nodes"),
         ..Status::default()

@@ -23,7 +23,7 @@ pub(super) fn run(args: &Try, connection: &Connection, terminal: &Terminal) -> R
     let settings = args.settings.as_ref().map(source).transpose()?;
     let namespace = connection.namespace.as_deref().unwrap_or(NAMESPACE);
     let answers = attempt(&sources, settings.as_ref(), namespace);
-    let text = match for_programs(args.output.output, &answers) {
+    let text = match for_programs(args.output.output, "Trial", &answers) {
         Some(text) => text,
         None => show(&answers, &terminal.style()),
     };

@@ -35,7 +35,7 @@ pub(super) async fn run(
     let question =
         Question { snapshot: &snapshot, namespace, pod, refusals: refusals.as_deref(), hand: &hand };
     let answer = explain(&question)?;
-    let text = print::for_programs(args.output.output, &answer)
+    let text = print::for_programs(args.output.output, "Explanation", &answer)
         .unwrap_or_else(|| print::explanation::explanation(&answer, terminal.style()));
     terminal.print(&text)?;
     Ok(answer.outcome())

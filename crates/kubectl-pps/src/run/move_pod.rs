@@ -4,6 +4,7 @@
 //! shall be already, and a Pod that is gone is created again with that state.
 
 mod in_turn;
+mod mark;
 mod mover;
 mod several;
 mod turn;
@@ -15,7 +16,7 @@ use kube::Client;
 use tokio::time::sleep;
 
 use self::mover::{Mover, PERIOD, read_pod};
-use self::turn::Turn;
+use self::turn::Step;
 use super::nodes;
 use super::status::{hand, scope};
 use crate::args::{Connection, Move};
@@ -23,7 +24,7 @@ use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
 use crate::decide::hand::Hand;
 use crate::decide::relocate::{
-    Decision, Destination, Goal, PodName, Relocation, Removal, decide, peers, select, waits_for,
+    Decision, Destination, Goal, PodName, Relocation, decide, peers, require_keys, select, waits_for,
 };
 use crate::print::plan::titled;
 use crate::print::{Terminal, printable};
@@ -51,6 +52,7 @@ pub(super) async fn run(
         node: None,
     };
     let snapshot = job.read().await?;
+    require_keys(&snapshot, &args.any)?;
     job.node = job.read_alone(&snapshot).await?;
     if let Some(node) = &args.node {
         let selected = select(&snapshot, node)?;
@@ -71,25 +73,6 @@ pub(super) async fn run(
 
 /// What has happened on Ctrl-C.
 const INTERRUPTED: &str = "interrupted";
-
-/// What is to be done after the answer.
-enum Again {
-    /// The move, as is decided then.
-    Go(Box<Snapshot>, Box<Relocation>),
-    /// Nothing any more, which was said.
-    Done,
-}
-
-/// What became of a move.
-enum Carried {
-    Out(Outcome),
-    /// Nothing was written: the Pod has changed so that this is another move.
-    Overtaken(String),
-}
-
-fn overtaken(what: &str) -> Failure {
-    Failure::Refused(format!("{what}: nothing was changed; run the command again"))
-}
 
 /// Does this until the user presses Ctrl-C.
 async fn until_interrupted<T>(moved: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
@@ -135,6 +118,7 @@ impl Job<'_> {
         let to = self.args.to.as_deref().map(Destination::Node);
         Goal {
             destination: to.or(self.args.anywhere.then_some(Destination::Anywhere)),
+            any: &self.args.any,
             drop_annotations: self.args.drop_annotations,
             force: self.args.force,
             node: self.node.as_ref(),
@@ -176,7 +160,7 @@ impl Job<'_> {
         if let Some((wait, pods)) = &down {
             self.note(&waits_for(&relocation, *wait, pods, self.args.force));
         }
-        let mover = Mover::new(self, snapshot, &relocation);
+        let mover = Mover::new(self, snapshot, &relocation, &[]);
         if down.is_some() && !self.args.force {
             // A disruption budget allows nothing as long as the others are down.
             mover.check_record(&mover.needed()).await?;
@@ -191,25 +175,28 @@ impl Job<'_> {
             self.terminal.say("nothing was changed");
             return Ok(Outcome::NotWell);
         }
-        let again = until_interrupted(self.again(snapshot, &mover)).await;
-        let Again::Go(snapshot, now) = again.map_err(|failure| match failure {
-            Failure::Refused(text) if text == INTERRUPTED => {
-                Failure::Refused(format!("{text}: nothing was changed"))
+        let carried = async {
+            match self.step(&relocation, &[], true, !self.args.consent.yes).await? {
+                Step::Done => Ok(Outcome::Well),
+                Step::Left(why) => Err(Failure::Refused(why)),
+                Step::HeldUp(why) => Err(Failure::Refused(format!(
+                    "{why}\nnothing was changed; --force evicts Pod {name} all the same"
+                ))),
+                Step::Written(now) => {
+                    let mover = Mover::new(self, snapshot, &now, &[]);
+                    match mover.wait(self.args.timeout).await? {
+                        Outcome::Well => Ok(mover.wait_for_record(self.args.timeout).await),
+                        outcome => Ok(outcome),
+                    }
+                }
             }
-            failure => failure,
-        })?
-        else {
-            return Ok(Outcome::Well);
         };
-        let mover = Mover::new(self, &snapshot, &now);
-        match until_interrupted(self.carry_out(&mover)).await {
-            Ok(Carried::Out(outcome)) => Ok(outcome),
-            Ok(Carried::Overtaken(what)) => Err(overtaken(&what)),
+        match until_interrupted(carried).await {
             Err(Failure::Refused(text)) if text == INTERRUPTED => {
-                let next = now.how_to_go_on(self.has_removed(&now).await, &self.hand);
+                let next = relocation.how_to_go_on(self.has_removed(&relocation).await, &self.hand);
                 Err(Failure::Refused(format!("{text}: {next}")))
             }
-            Err(failure) => Err(failure),
+            carried => carried,
         }
     }
 
@@ -218,62 +205,6 @@ impl Job<'_> {
         sleep(PERIOD).await;
         let now = read_pod(self.client, &moved.namespace, &moved.pod).await;
         now.is_ok_and(|now| moved.has_removed(now.and_then(Pod::read).as_ref()))
-    }
-
-    /// Decides again and asks again whether the Pod may be evicted, since the answer may have come long after the question, and
-    /// waits until the others of its workload let it go.
-    async fn again(&self, snapshot: &Snapshot, mover: &Mover<'_>) -> Result<Again, Failure> {
-        let shown = mover.relocation;
-        let has_asked = !self.args.consent.yes;
-        if !has_asked && self.peers(snapshot, shown, &[]).is_none() {
-            return Ok(Again::Go(Box::new(snapshot.clone()), Box::new(shown.clone())));
-        }
-        if let Some(what) = mover.overtaken().await? {
-            return Err(overtaken(&what));
-        }
-        let (snapshot, now, has_waited) = match self.turn(shown, &[], true).await? {
-            Turn::Come { snapshot, now, has_waited } => (snapshot, now, has_waited),
-            Turn::Over(text) => {
-                self.print(&text)?;
-                return Ok(Again::Done);
-            }
-            Turn::Left(why) => return Err(Failure::Refused(why)),
-            Turn::HeldUp(why) => {
-                let force = format!("nothing was changed; --force evicts Pod {} all the same", shown.pod);
-                return Err(Failure::Refused(why).with(&force));
-            }
-        };
-        if let Some(what) = shown.changed(&now).filter(|_| has_asked) {
-            return Err(overtaken(&what));
-        }
-        let patience = if has_waited { self.args.timeout } else { Duration::ZERO };
-        Mover::new(self, &snapshot, &now).check(&[], patience).await?;
-        Ok(Again::Go(snapshot, now))
-    }
-
-    /// Does all that has to be written, and waits.
-    async fn carry_out(&self, mover: &Mover<'_>) -> Result<Carried, Failure> {
-        match self.write(mover).await? {
-            Some(carried) => Ok(carried),
-            None => Ok(Carried::Out(match mover.wait(self.args.timeout).await? {
-                Outcome::Well => mover.wait_for_record(self.args.timeout).await,
-                outcome => outcome,
-            })),
-        }
-    }
-
-    /// Does all that has to be written. None if the Pod goes on by itself then, and can be waited for.
-    async fn write(&self, mover: &Mover<'_>) -> Result<Option<Carried>, Failure> {
-        if let Some(what) = mover.write().await? {
-            return Ok(Some(Carried::Overtaken(what)));
-        }
-        let relocation = mover.relocation;
-        if relocation.present.as_ref().is_some_and(|present| present.removal == Removal::Stay) {
-            let node = self.args.to.as_deref().unwrap_or_default();
-            self.print(&format!("Pod {} stays on {node}, and is recorded again", relocation.pod))?;
-            return Ok(Some(Carried::Out(Outcome::Well)));
-        }
-        Ok(None)
     }
 }
 

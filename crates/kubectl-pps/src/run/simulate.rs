@@ -37,7 +37,7 @@ pub(super) async fn run(
     let index = Index::of(&snapshot);
     let only = args.workload.as_deref().map(|text| named(&snapshot, &index, text)).transpose()?;
     let answer = forecast(&snapshot, &question, only.as_deref(), &hand(connection, &connected.namespace))?;
-    if let Some(text) = print::for_programs(args.output.output, &answer) {
+    if let Some(text) = print::for_programs(args.output.output, "Forecast", &answer) {
         terminal.print(&text)?;
         return Ok(answer.outcome());
     }

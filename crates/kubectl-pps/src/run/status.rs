@@ -34,7 +34,7 @@ pub(super) async fn run(
     if answer.is_empty() && scope != Scope::All {
         answer.point_to(&Box::pin(namespaces_with_pps(&connected.client)).await, &hand);
     }
-    if let Some(text) = print::for_programs(args.output.output, &answer) {
+    if let Some(text) = print::for_programs(args.output.output, "Status", &answer) {
         terminal.print(&text)?;
         return Ok(answer.outcome());
     }

@@ -1,3 +1,4 @@
+use kubectl_pps::args::Output;
 use kubectl_pps::decide::explain::{Explanation, Question, Verdict, explain};
 use kubectl_pps::print::{self, Style};
 use kubectl_pps::{Failure, Outcome};
@@ -50,11 +51,9 @@ fn a_pod_whose_node_is_cordoned_waits_for_it_or_is_let_go() {
     shown("pending-cordoned", &answer);
     let coloured = print::explanation::explanation(&answer, Style { has_color: true, width: Some(80) });
     assert_golden("pending-cordoned-colour.txt", &coloured);
-    assert_golden("pending-cordoned.json", &(serde_json::to_string_pretty(&answer).unwrap() + "\n"));
-    assert_golden(
-        "pending-cordoned.yaml",
-        &print::for_programs(kubectl_pps::args::Output::Yaml, &answer).unwrap(),
-    );
+    for (name, format) in [("pending-cordoned.json", Output::Json), ("pending-cordoned.yaml", Output::Yaml)] {
+        assert_golden(name, &print::for_programs(format, "Explanation", &answer).unwrap());
+    }
 }
 
 #[test]

@@ -128,3 +128,23 @@ fn a_workload_of_no_pods_is_not_called_one_without_a_persistentpodstate() {
     let text = print::status::status(&answer, Style::PLAIN, false, false);
     assert_eq!(text, "1 workload with a PersistentPodState: no Pod is wanted, and nothing is recorded.\n");
 }
+
+#[test]
+fn a_pod_is_let_go_no_further_than_it_has_to() {
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[ZONE, HOSTNAME]));
+    world.record("db", "db-0", "node-3");
+    world.pending_pod("db", 0, &[(ZONE, "b"), (HOSTNAME, "node-3")]);
+    world.change_node("node-3", &json!({"spec": {"unschedulable": true}}));
+    let mut remedy = |node: &str| {
+        world.change_node(node, &json!({"spec": {"unschedulable": true}}));
+        let last = ask(&mut world).remedies.pop().unwrap();
+        (last.text, last.command.unwrap())
+    };
+    let (text, command) = remedy("node-3");
+    assert_eq!(command, "kubectl pps move db-0 --anywhere");
+    assert!(text.ends_with("it would start on node-1, the only node that could take it"), "{text}");
+    let (text, command) = remedy("node-1");
+    assert_eq!(command, "kubectl pps move db-0 --anywhere --any zone");
+    assert!(text.contains("node-0") && text.contains("node-2"), "{text}");
+}

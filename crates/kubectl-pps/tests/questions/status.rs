@@ -1,3 +1,4 @@
+use kubectl_pps::args::Output;
 use kubectl_pps::decide::status::{DriftKind, Status, status};
 use kubectl_pps::print::{self, Style};
 use kubectl_pps::{Failure, Outcome};
@@ -50,8 +51,9 @@ fn a_table_of_80_columns_shows_what_is_wrong_and_the_next_commands() {
     assert!(coloured.contains("\u{1b}[31mPending\u{1b}[0m"), "{coloured}");
     assert_golden("status-colour.txt", &coloured);
     assert_golden("status-wide.txt", &print::status::status(&answer, Style::PLAIN, true, true));
-    assert_golden("status.json", &(serde_json::to_string_pretty(&answer).unwrap() + "\n"));
-    assert_golden("status.yaml", &print::for_programs(kubectl_pps::args::Output::Yaml, &answer).unwrap());
+    for (name, format) in [("status.json", Output::Json), ("status.yaml", Output::Yaml)] {
+        assert_golden(name, &print::for_programs(format, "Status", &answer).unwrap());
+    }
 }
 
 #[test]

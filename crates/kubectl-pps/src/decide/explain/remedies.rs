@@ -10,6 +10,7 @@ use super::subject::{Candidate, Subject, words};
 use super::{HOSTNAME, Question};
 use crate::decide::landing::Landing;
 use crate::decide::names::list;
+use crate::decide::relocate::WayOut;
 
 /// How many nodes are tried for one kind of remedy.
 const MAX_TRIED: usize = 50;
@@ -311,8 +312,16 @@ fn let_go(question: &Question, subject: &Subject, candidate: &Candidate) -> Opti
     if landing.is_nowhere() {
         return None;
     }
+    // A move keeps what a node that could take the Pod has.
+    let nodes = landing.favourites().iter().chain(landing.others());
+    let nodes = nodes.filter_map(|node| question.snapshot.node(node));
+    let way_out = subject.spec.as_ref().zip(subject.recorded());
+    let way_out = way_out.and_then(|(spec, state)| WayOut::of(spec, state, nodes));
+    let landing = way_out.as_ref().map_or(landing.clone(), |way_out| landing.within(&way_out.nodes));
+    let flags = way_out.map(|way_out| way_out.flags).unwrap_or_default();
     let text = format!("Move it to another node: it {}", landing.would("start on"));
-    let command = question.hand.pps(&format!("move {} --anywhere", subject.pod.name()), question.namespace);
+    let command = format!("move {} --anywhere{flags}", subject.pod.name());
+    let command = question.hand.pps(&command, question.namespace);
     let node = subject.recorded().map(|state| state.node_name.as_str()).filter(|node| !node.is_empty());
     let disk = node.map_or_else(|| "its former node's".to_owned(), |node| format!("{node}'s"));
     let consequence =

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Advice, PodForecast, Question, Then};
 use crate::decide::hand::{Hand, portions};
 use crate::decide::names::list;
+use crate::decide::relocate::WayOut;
 use crate::snapshot::{Node, Snapshot};
 
 /// What to do, step by step. Nothing if no Pod would be kept by its recorded state.
@@ -14,7 +15,7 @@ pub(super) fn advice(
     pods: &[PodForecast],
     hand: &Hand,
 ) -> Vec<Advice> {
-    let mut advice = endless(question, pods, hand);
+    let mut advice = endless(snapshot, question, pods, hand);
     if advice.is_empty() {
         advice = held(snapshot, question, pods, hand);
     }
@@ -28,31 +29,28 @@ fn is_held(pod: &PodForecast) -> bool {
 }
 
 /// A drain that does not end: Pods that wait for their recorded places use up the budget of others of their workload.
-fn endless(question: &Question, pods: &[PodForecast], hand: &Hand) -> Vec<Advice> {
+fn endless(snapshot: &Snapshot, question: &Question, pods: &[PodForecast], hand: &Hand) -> Vec<Advice> {
     let Question::Drain(nodes) = question else { return Vec::new() };
-    let mut workloads: BTreeMap<(&str, &str), [Vec<String>; 2]> = BTreeMap::new();
+    let mut workloads: BTreeMap<(&str, &str), [Vec<&PodForecast>; 2]> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| is_held(pod) || pod.then == Then::NotEvicted) {
         let of_workload = workloads.entry((&pod.namespace, &pod.workload)).or_default();
-        of_workload[usize::from(pod.then == Then::NotEvicted)].push(pod.pod.clone());
+        of_workload[usize::from(pod.then == Then::NotEvicted)].push(pod);
     }
     workloads.retain(|_, both| both.iter().all(|pods| !pods.is_empty()));
     let mut advice = Vec::new();
-    for ((namespace, _), [held, kept]) in workloads {
+    for [held, kept] in workloads.into_values() {
         if advice.is_empty() {
+            let [held, kept] = [&held, &kept]
+                .map(|pods| list(&pods.iter().map(|pod| pod.pod.clone()).collect::<Vec<_>>(), "and"));
             let text = format!(
-                "The drain would not end: a PodDisruptionBudget keeps {} while the recorded place of {} takes no Pod. To move them \
+                "The drain would not end: a PodDisruptionBudget keeps {kept} while the recorded place of {held} takes no Pod. To move them \
                  elsewhere before it, one after the other and without the data on their nodes' disks, first keep Pods off {}",
-                list(&kept, "and"),
-                list(&held, "and"),
                 list(nodes, "and")
             );
             advice.push(Advice { text, command: hand.kubectl(&format!("cordon {}", nodes.join(" "))) });
         }
-        let names: Vec<&str> = held.iter().chain(&kept).map(String::as_str).collect();
-        advice.extend(portions(&names).into_iter().map(|names| Advice {
-            text: "Then".into(),
-            command: hand.pps(&format!("move {} --anywhere", names.join(" ")), namespace),
-        }));
+        let commands = moves(snapshot, &[held, kept].concat(), hand);
+        advice.extend(commands.into_iter().map(|command| Advice { text: "Then".into(), command }));
     }
     advice
 }
@@ -92,35 +90,51 @@ fn held(snapshot: &Snapshot, question: &Question, pods: &[PodForecast], hand: &H
         Some(now) => now == node,
         None => pod.recorded_node.as_deref() == Some(node),
     };
-    let of_node = node.filter(|node| held.len() > 1 && held.iter().all(|pod| waits_for(pod, node)));
-    let is_one_namespace = held.iter().all(|pod| pod.namespace == first.namespace);
-    let command = match of_node {
-        Some(node) if is_one_namespace => {
-            hand.pps(&format!("move --node {node} --anywhere"), &first.namespace)
-        }
-        Some(node) => {
-            let everywhere = Hand { own_namespace: Some(String::new()), ..hand.clone() };
-            everywhere.pps(&format!("move --node {node} --anywhere -A"), "")
-        }
-        None => hand.pps(&format!("move {} --anywhere", first.pod), &first.namespace),
-    };
+    // Named one by one: what else is on the node may need no move.
+    let are_of_node = node.is_some_and(|node| held.iter().all(|pod| waits_for(pod, node)));
+    let named = if are_of_node { &held[..] } else { &held[..1] };
+    let commands = moves(snapshot, named, hand);
     let (waiting, which) = match held.len() {
         1 => (format!("{} would wait for its recorded place", first.pod), "it"),
         count => (
             format!("{count} Pods would wait for their recorded place"),
-            if of_node.is_some() { "them" } else { "one" },
+            if are_of_node { "them" } else { "one" },
         ),
     };
     // A Pod that is moved away from a node that takes Pods may start there again.
     let open = node.filter(|node| snapshot.node(node).is_some_and(|node| !Node::is_cordoned(node)));
-    match open {
-        Some(node) => vec![
-            Advice {
-                text: format!("{waiting}. Before you let {which} start elsewhere, keep Pods off {node}"),
-                command: hand.kubectl(&format!("cordon {node}")),
-            },
-            Advice { text: "Then".into(), command },
-        ],
-        None => vec![Advice { text: format!("{waiting}. To let {which} start elsewhere"), command }],
+    let mut advice = Vec::new();
+    let mut text = format!("{waiting}. To let {which} start elsewhere");
+    if let Some(node) = open {
+        advice.push(Advice {
+            text: format!("{waiting}. Before you let {which} start elsewhere, keep Pods off {node}"),
+            command: hand.kubectl(&format!("cordon {node}")),
+        });
+        text = "Then".into();
     }
+    for command in commands {
+        advice.push(Advice { text: std::mem::replace(&mut text, "And".into()), command });
+    }
+    advice
+}
+
+/// The commands that let these Pods start elsewhere.
+fn moves(snapshot: &Snapshot, pods: &[&PodForecast], hand: &Hand) -> Vec<String> {
+    let mut groups: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
+    for pod in pods {
+        groups.entry((&pod.namespace, flags(snapshot, pod))).or_default().push(&pod.pod);
+    }
+    let commands = groups.iter().flat_map(|((namespace, flags), pods)| {
+        let of = move |pods: String| hand.pps(&format!("move {pods} {flags}"), namespace);
+        portions(pods).into_iter().map(move |pods| of(pods.join(" ")))
+    });
+    commands.collect()
+}
+
+/// The flags of the move that lets a Pod start elsewhere.
+fn flags(snapshot: &Snapshot, pod: &PodForecast) -> String {
+    let mut own = snapshot.pps.iter().filter(|pps| pps.namespace() == pod.namespace && !pps.is_alias());
+    let nodes = || pod.without_its_state.iter().filter_map(|node| snapshot.node(node));
+    let way_out = own.find_map(|pps| WayOut::of(&pps.spec().ok()?, &pps.state(&pod.pod).ok()??, nodes()));
+    format!("--anywhere{}", way_out.map(|way_out| way_out.flags).unwrap_or_default())
 }

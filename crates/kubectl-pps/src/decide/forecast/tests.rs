@@ -352,12 +352,50 @@ fn a_pod_that_its_recorded_state_keeps_gets_advice_for_the_cluster_that_was_aske
     assert_eq!(cordon.command, "kubectl cordon n1 --context prod");
     assert_eq!(go.command, "kubectl pps move db-0 --anywhere -n shop --context prod");
     assert_eq!(ask(&cluster(ZONE, false), drain("n1")).advice, []);
-    // One command is enough for the Pods of one node. One that is gone takes no Pods.
+    // One command is enough for the Pods of one node, and one that is gone takes no Pods.
     let mut snapshot = cluster(HOSTNAME, false);
     snapshot.pps = vec![pps("shop", HOSTNAME, false, &[("db-0", "n4", "n4"), ("db-1", "n4", "n4")])];
     snapshot.pods = vec![pod("shop", "db-0", "n4"), pod("shop", "db-1", "n4")];
     let answer = ask(&snapshot, Question::WithoutNodes(vec!["n4".into()]));
     let [go] = answer.advice.as_slice() else { panic!("{answer:#?}") };
     assert_eq!(go.text, "2 Pods would wait for their recorded place. To let them start elsewhere");
-    assert_eq!(go.command, "kubectl pps move --node n4 --anywhere -n shop");
+    assert_eq!(go.command, "kubectl pps move db-0 db-1 --anywhere -n shop");
+}
+
+#[test]
+fn advice_moves_no_pod_that_needs_no_move() {
+    // db-0 and db-1 have to come back to n1, and web-0 to any node of its zone.
+    let mut snapshot = cluster(HOSTNAME, false);
+    snapshot.pods = vec![pod("shop", "db-0", "n1"), pod("shop", "db-1", "n1")];
+    snapshot.pps = vec![pps("shop", HOSTNAME, false, &[("db-0", "n1", "n1"), ("db-1", "n1", "n1")])];
+    let rename = |object: &Value| -> Value {
+        let text = object.to_string().replace("\"db", "\"web").replace("uid-db", "uid-web");
+        serde_json::from_str(&text).unwrap()
+    };
+    let set = rename(snapshot.workloads[0].object());
+    snapshot.workloads.extend(Workload::read(set, "apps/v1"));
+    snapshot.pods.extend(Pod::read(rename(snapshot.pods[0].object())));
+    let zones = pps("shop", ZONE, false, &[("db-0", "n1", "a")]);
+    snapshot.pps.extend(Pps::read(rename(zones.object())));
+    let answer = ask(&snapshot, drain("n1"));
+    let then: Vec<(&str, Then)> = answer.pods.iter().map(|pod| (pod.pod.as_str(), pod.then)).collect();
+    assert_eq!(then, [("db-0", Then::Pending), ("db-1", Then::Pending), ("web-0", Then::Running)]);
+    let commands: Vec<&str> = answer.advice.iter().map(|advice| advice.command.as_str()).collect();
+    assert_eq!(commands, ["kubectl cordon n1", "kubectl pps move db-0 db-1 --anywhere -n shop"]);
+}
+
+#[test]
+fn advice_names_the_required_value_that_has_to_be_given_up() {
+    let answer = ask(&cluster(ZONE, false), Question::ZoneDown("b".into()));
+    let [go] = answer.advice.as_slice() else { panic!("{answer:#?}") };
+    assert_eq!(go.command, "kubectl pps move db-1 --anywhere --any zone -n shop");
+    // A node of its zone is enough.
+    let mut snapshot = cluster(HOSTNAME, false);
+    let both = json!({"nodeName": "n1", "nodeTopologyLabels": {HOSTNAME: "n1", ZONE: "a"}});
+    let mut object = snapshot.pps[0].object().clone();
+    object["spec"]["requiredPersistentTopology"]["nodeTopologyKeys"] = json!([ZONE, HOSTNAME]);
+    object["status"]["podStates"]["db-0"] = both;
+    snapshot.pps = Pps::read(object).into_iter().collect();
+    let answer = ask(&snapshot, drain("n1"));
+    assert_eq!(answer.advice[1].command, "kubectl pps move db-0 --anywhere -n shop");
 }

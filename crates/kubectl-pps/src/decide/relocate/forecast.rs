@@ -1,14 +1,16 @@
 //! Where a Pod may land.
 
+use pps_core::edit::without_place;
 use pps_core::{AnnotationRules, INJECTED_ANNOTATION, PodState, Spec, apply, plan};
 use pps_simulation::template::pods_of;
 use serde_json::Value;
 
+use super::keep::WayOut;
 use crate::decide::injected::injected;
 use crate::decide::landing::Landing;
 use crate::decide::placement::{Nodes, unbound};
 use crate::decide::template::{is_former, is_held_back};
-use crate::snapshot::{Index, Pod, Snapshot, Workload, WorkloadKey};
+use crate::snapshot::{Index, Pod, Pps, Snapshot, Workload, WorkloadKey};
 
 /// What the scheduler would do with a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,23 +39,36 @@ impl Forecast {
 
 /// The Pod as its controller creates it next.
 pub(super) struct Next<'a> {
-    pod: &'a Pod,
+    /// The Pod that there is now.
+    pod: Option<&'a Pod>,
     own: Value,
     selector: Option<&'a Value>,
     workload: Option<&'a Workload>,
 }
 
 impl<'a> Next<'a> {
-    pub(super) fn of(index: &Index<'a>, pod: &'a Pod, spec: &Spec, before: Option<&PodState>) -> Self {
-        let workload =
-            pod.owner().and_then(|(owner, _)| index.workload(&WorkloadKey::of(pod.namespace(), &owner)));
+    /// None if neither the Pod nor its workload is there.
+    pub(super) fn of(
+        index: &Index<'a>,
+        key: &WorkloadKey,
+        name: &str,
+        pod: Option<&'a Pod>,
+        spec: &Spec,
+        before: Option<&PodState>,
+    ) -> Option<Self> {
+        let workload = index.workload(key);
         let selector = workload.map(|workload| &workload.object()["spec"]["selector"]);
-        Self { pod, own: own(workload, pod, spec, before), selector, workload }
+        // The next Pod is made from the template that the workload has by then.
+        let own = workload
+            .filter(|workload| pod.is_none_or(|pod| !is_held_back(workload, pod)))
+            .and_then(|workload| pods_of(workload.object(), &key.namespace, [name]).into_iter().next())
+            .or_else(|| Some(own(workload, pod?, spec, before)))?;
+        Some(Self { pod, own, selector, workload })
     }
 
     /// Whether the Pod was made from another template than its successor will be.
     pub(super) fn is_of_former_template(&self) -> bool {
-        self.workload.is_some_and(|workload| is_former(self.pod, workload))
+        self.workload.zip(self.pod).is_some_and(|(workload, pod)| is_former(pod, workload))
     }
 
     /// The Pod as the policy lets it pass with this state.
@@ -71,7 +86,7 @@ impl<'a> Next<'a> {
 
     /// Where it may land; none if nodes may not be read.
     pub(super) fn forecast(&self, snapshot: &Snapshot, successor: &Value) -> Option<Forecast> {
-        let nodes = Nodes::of(snapshot, Some(self.pod))?;
+        let nodes = Nodes::of(snapshot, self.pod)?;
         let selection = nodes.select(successor, Some(&self.own), self.selector);
         let others = selection
             .verdicts
@@ -83,16 +98,44 @@ impl<'a> Next<'a> {
             .collect();
         Some(Forecast { others, may_land_on: selection.may_land_on, caveats: selection.caveats })
     }
+
+    /// Of a Pod that no node can take with this state: what excludes those that could.
+    pub(super) fn way_out(
+        &self,
+        snapshot: &Snapshot,
+        pps: &str,
+        spec: &Spec,
+        state: &PodState,
+    ) -> Option<WayOut> {
+        let free =
+            self.forecast(snapshot, &self.with_state(pps, spec, Some(&without_place(state))))?.landing();
+        let nodes = free.favourites().iter().chain(free.others()).filter_map(|node| snapshot.node(node));
+        WayOut::of(spec, state, nodes)
+    }
 }
 
-/// The Pod as its controller creates it, before the policy sees it.
+/// Whether a Pod that does not run comes back by itself: a node could take it with what is recorded of it now. Not known, and
+/// so false, if nodes may not be read.
+pub(super) fn comes_back(
+    snapshot: &Snapshot,
+    index: &Index<'_>,
+    key: &WorkloadKey,
+    pps: &Pps,
+    name: &str,
+) -> bool {
+    let (Ok(spec), Ok(state)) = (pps.spec(), pps.state(name)) else { return false };
+    let pod = index.pod(&key.namespace, name).filter(|pod| !pod.is_finished());
+    let Some(next) = Next::of(index, key, name, pod, &spec, state.as_ref()) else { return false };
+    // One that waits was created already, maybe with another state.
+    let pod = match pod.filter(|pod| pod.node().is_none() && !pod.is_terminating()) {
+        Some(waiting) => waiting.object().clone(),
+        None => next.with_state(pps.name(), &spec, state.as_ref()),
+    };
+    next.forecast(snapshot, &pod).is_some_and(|forecast| !forecast.may_land_on.is_empty())
+}
+
+/// The Pod as its controller created it, before the policy saw it.
 fn own(workload: Option<&Workload>, pod: &Pod, spec: &Spec, before: Option<&PodState>) -> Value {
-    // The next Pod is made from the template that the workload has by then.
-    if let Some(workload) = workload.filter(|workload| !is_held_back(workload, pod))
-        && let Some(made) = pods_of(workload.object(), pod.namespace(), [pod.name()]).into_iter().next()
-    {
-        return made;
-    }
     let injected = injected(pod, workload, Some(spec), before);
     let mut own = unbound(injected.as_ref().map_or(pod.object(), |injected| &injected.before));
     if let Some(annotations) = own["metadata"]["annotations"].as_object_mut() {

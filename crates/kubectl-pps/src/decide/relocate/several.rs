@@ -7,7 +7,7 @@ mod stuck;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-pub use self::peers::{Wait, held_up, peers, waits_for};
+pub use self::peers::{Wait, claim, held_up, peers, waits_for};
 pub use self::progress::{Progress, Stage};
 pub use self::stuck::{Stuck, stuck};
 
@@ -28,6 +28,8 @@ pub type PodName = (String, String);
 pub struct Goal<'a> {
     /// Where they should go.
     pub destination: Option<Destination<'a>>,
+    /// The topology keys whose recorded values are given up, as the user writes them.
+    pub any: &'a [String],
     /// Whether their recorded annotations are dropped.
     pub drop_annotations: bool,
     /// Whether they are moved although no node can take them, or others of their workload are not Ready.
@@ -46,6 +48,7 @@ impl<'a> Goal<'a> {
             namespace: &pod.0,
             pod: &pod.1,
             destination: self.destination,
+            any: self.any,
             drop_annotations: self.drop_annotations,
             node: self.node,
         }
@@ -58,6 +61,7 @@ impl<'a> Goal<'a> {
             Some(Destination::Anywhere) => " --anywhere".to_owned(),
             None => String::new(),
         };
+        flags.extend(self.any.iter().map(|word| format!(" --any {word}")));
         for (flag, is_set) in [(" --drop-annotations", self.drop_annotations), (" --force", self.force)] {
             if is_set {
                 flags.push_str(flag);
@@ -138,7 +142,8 @@ fn rank(snapshot: &Snapshot, pod: Option<&Pod>) -> u8 {
         None => 0,
         Some(pod) if pod.node().is_none() => 0,
         Some(pod) if snapshot.is_stranded(pod) || pod.is_terminating() => 1,
-        Some(pod) if !pod.is_ready() => 2,
+        // Others wait for one whose move was not finished.
+        Some(pod) if !pod.is_ready() || peers::is_marked(pod) => 2,
         Some(_) => READY,
     }
 }
@@ -218,6 +223,9 @@ impl Several {
                 (None, Some(forecast)) => forecast.landing().to_string(),
                 (None, None) => "anywhere".into(),
             };
+            let given_up = one.gives_up();
+            let goes =
+                if given_up.is_empty() { goes } else { format!("{goes}; gives up {}", given_up.join(", ")) };
             [one.namespace.clone(), one.pod.clone(), one.from(), super::describe(one.before.as_ref()), goes]
         };
         self.moves.iter().map(row).collect()
@@ -376,8 +384,10 @@ impl Relocation {
         let mut landed = successor.clone();
         landed["spec"]["nodeName"] = node.clone().into();
         let is_own = |pod: &&mut Pod| pod.name() == self.pod && pod.namespace() == self.namespace;
-        if let (Some(own), Some(landed)) = (world.pods.iter_mut().find(is_own), Pod::read(landed)) {
-            *own = landed;
+        let Some(landed) = Pod::read(landed) else { return };
+        match world.pods.iter_mut().find(is_own) {
+            Some(own) => *own = landed,
+            None => world.pods.push(landed),
         }
     }
 }

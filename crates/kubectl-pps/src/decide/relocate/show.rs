@@ -2,7 +2,9 @@
 
 use pps_core::PodState;
 
-use super::{Forecast, Relocation, Removal, has_address};
+use super::keep::short;
+use super::{Forecast, HOSTNAME, Relocation, Removal, WayOut, has_address};
+use crate::decide::names::list;
 
 /// What the user should know of a Pod with a recorded address.
 pub(super) const ADDRESS: &str = "the network may not accept a recorded address on another node: the Pod then gets another \
@@ -59,6 +61,10 @@ impl Relocation {
                 (None, None) => "any node".into(),
             },
         );
+        let given_up = self.gives_up();
+        if !given_up.is_empty() {
+            line("gives up", &format!("{}, which is required now", list(&given_up, "and")));
+        }
         if self.wish.changes(self.before.as_ref()) {
             line("recorded", &describe(self.before.as_ref()));
             let until = if self.to.is_none() { "; its node is recorded again once it is Ready" } else { "" };
@@ -83,6 +89,15 @@ impl Relocation {
         lines
     }
 
+    /// The required values that the move gives up, beside the node itself: `zone=a`.
+    pub(super) fn gives_up(&self) -> Vec<String> {
+        let after = self.wish.state(self.before.as_ref()).unwrap_or_default().node_topology_labels;
+        let before = self.before.iter().flat_map(|before| &before.node_topology_labels);
+        let is_required = |key: &str| key != HOSTNAME && self.wish.spec.required_keys().any(|one| one == key);
+        let lost = before.filter(|(key, value)| is_required(key) && after.get(*key) != Some(*value));
+        lost.map(|(key, value)| format!("{}={value}", short(key))).collect()
+    }
+
     /// Where the Pod is.
     pub fn from(&self) -> String {
         let Some(present) = &self.present else { return "the Pod does not exist now".into() };
@@ -104,7 +119,7 @@ impl Relocation {
                 "{to} and its labels are recorded for all of them; recorded annotations {annotations}"
             ),
             None => format!(
-                "the recorded nodes and their labels are dropped until the Pods are Ready again; recorded annotations {annotations}"
+                "the recorded nodes are dropped until the Pods are Ready again; recorded annotations {annotations}"
             ),
         })
     }
@@ -129,7 +144,12 @@ impl Relocation {
         if !forecast.may_land_on.is_empty() {
             return None;
         }
-        let mut lines = vec![format!("no node can take Pod {pod}:")];
+        let mut lines = vec![match &self.way_out {
+            Some(WayOut { values, flags, .. }) if !values.is_empty() => {
+                format!("no node with {} can take Pod {pod}, and{flags} gives that up:", list(values, "and"))
+            }
+            _ => format!("no node can take Pod {pod}:"),
+        }];
         let more = forecast.others.len().saturating_sub(MOST);
         let shown = forecast.others.iter().take(MOST).flat_map(|(_, why)| why);
         lines.extend(shown.map(|why| format!("- {why}")));

@@ -4,6 +4,7 @@ use super::*;
 use crate::snapshot::{Node, Pps, Scope, Unseen, Workload};
 
 mod again;
+mod kept;
 
 const HOST: &str = "kubernetes.io/hostname";
 
@@ -69,7 +70,7 @@ fn running() -> Snapshot {
 }
 
 fn request(destination: Option<Destination<'_>>) -> Request<'_> {
-    Request { namespace: "prod", pod: "db-0", destination, drop_annotations: false, node: None }
+    Request { namespace: "prod", pod: "db-0", destination, any: &[], drop_annotations: false, node: None }
 }
 
 fn relocation(snapshot: &Snapshot, request: &Request<'_>) -> Relocation {

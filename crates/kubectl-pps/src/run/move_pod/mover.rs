@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use kube::Client;
 use pps_check::facts::Right;
+use pps_core::PodState;
 use pps_core::edit::{Edit, set_state};
 use pps_core::packed::recorded_state;
-use pps_core::{PodState, RECORD_ANNOTATION};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::Job;
@@ -39,12 +39,23 @@ pub(super) struct Mover<'a> {
     /// How the commands are written that an answer names.
     pub(super) hand: &'a Hand,
     address: Address,
+    pub(super) snapshot: &'a Snapshot,
+    /// By force, it waits for no others than these.
+    pub(super) only: Option<&'a [String]>,
     pub(super) relocation: &'a Relocation,
 }
 
 impl<'a> Mover<'a> {
-    pub(super) fn new(job: &'a Job<'_>, snapshot: &Snapshot, relocation: &'a Relocation) -> Self {
+    /// The move that was decided with this snapshot. `moved` are the Pods that the same command has moved before.
+    pub(super) fn new(
+        job: &'a Job<'_>,
+        snapshot: &'a Snapshot,
+        relocation: &'a Relocation,
+        moved: &'a [String],
+    ) -> Self {
         Self {
+            snapshot,
+            only: job.args.force.then_some(moved),
             client: job.client,
             terminal: job.terminal,
             hand: &job.hand,
@@ -53,12 +64,12 @@ impl<'a> Mover<'a> {
         }
     }
 
-    fn pod_path(&self) -> String {
+    pub(super) fn pod_path(&self) -> String {
         let Relocation { namespace, pod, .. } = self.relocation;
         format!("/api/v1/namespaces/{namespace}/pods/{pod}")
     }
 
-    fn pod_right(&self, verb: &'static str, resource: &str) -> Right {
+    pub(super) fn pod_right(&self, verb: &'static str, resource: &str) -> Right {
         let Relocation { namespace, pod, .. } = self.relocation;
         Right::new(verb, "", resource).named(pod).within(namespace)
     }
@@ -137,7 +148,7 @@ impl<'a> Mover<'a> {
         loop {
             let write = match present.removal {
                 Removal::None | Removal::Stay => return Ok(()),
-                Removal::Evict => Write::evict(namespace, pod, &present.uid),
+                Removal::Evict => Write::evict(namespace, pod, &present.uid, None),
                 Removal::Delete => {
                     let now = self.read_pod().await?.unwrap_or_default();
                     let version = now["metadata"]["resourceVersion"].as_str().unwrap_or_default();
@@ -177,7 +188,8 @@ impl<'a> Mover<'a> {
         Ok(self.relocation.overtaken_by(now.as_ref()))
     }
 
-    /// Does all that has to be written. Returns what has become of the Pod if nothing was written, since that is another move.
+    /// Does all that has to be written. Returns why if nothing was: the Pod has changed so that this is another move, or
+    /// another command moves one of its workload.
     pub(super) async fn write(&self) -> Result<Option<String>, Failure> {
         if let Some(what) = self.overtaken().await? {
             return Ok(Some(what));
@@ -189,7 +201,7 @@ impl<'a> Mover<'a> {
         }
         let mut done = Vec::new();
         let result = self.write_all(&mut done).await;
-        result.map(|()| None).map_err(|failure| self.so_far(failure, &done))
+        result.map_err(|failure| self.so_far(failure, &done))
     }
 
     /// A failure after something was done says what, how to go on, and how to go back.
@@ -208,19 +220,22 @@ impl<'a> Mover<'a> {
         failure.with(&format!("Done so far: {done}. To go on from here, run the same command again{back}"))
     }
 
-    /// Does all that has to be written, and notes what was done.
-    async fn write_all(&self, done: &mut Vec<&'static str>) -> Result<(), Failure> {
+    /// Does all that has to be written, and notes what was done. Returns why if nothing was.
+    async fn write_all(&self, done: &mut Vec<&'static str>) -> Result<Option<String>, Failure> {
         let present = self.relocation.present.as_ref();
-        if let Some(present) = present.filter(|one| one.is_recorded && one.removal == Removal::Evict) {
-            self.annotate(&present.uid, &"false".into()).await?;
-            done.push("the Pod is annotated, and is not recorded any longer");
+        let mut claimed = None;
+        if let Some(present) = present.filter(|one| one.removal == Removal::Evict) {
+            match self.mark(present, done).await? {
+                Ok(version) => claimed = Some(version),
+                Err(why) => return Ok(Some(why)),
+            }
         }
         let changed = self.write_state(None).await?;
         if changed {
             done.push("what is recorded is changed");
         }
         if let Some(present) = present {
-            self.remove(&present.uid, present.removal).await?;
+            self.remove(&present.uid, present.removal, claimed).await?;
             if matches!(present.removal, Removal::Evict | Removal::Delete) {
                 done.push("the Pod is being deleted");
             }
@@ -229,41 +244,14 @@ impl<'a> Mover<'a> {
                 if present.is_left_over {
                     self.annotate(&present.uid, &Value::Null).await?;
                 }
-                return Ok(());
+                return Ok(None);
             }
         }
         // Another recorder may not know the annotation. What is recorded of the next Pod stays.
         if let Some(present) = present.filter(|_| changed) {
             self.write_state(Some(&present.uid)).await?;
         }
-        Ok(())
-    }
-
-    /// Annotates the Pod, so that the sidecar leaves its state alone, or removes the annotation again.
-    async fn annotate(&self, uid: &str, value: &Value) -> Result<(), Failure> {
-        for _ in 0..TRIES {
-            let Some(pod) = self.read_pod().await?.filter(|pod| pod["metadata"]["uid"] == uid) else {
-                return Err(Failure::Refused(format!(
-                    "Pod {} was created again meanwhile, nothing was changed; run the command again",
-                    self.relocation.pod
-                )));
-            };
-            let version = &pod["metadata"]["resourceVersion"];
-            let body = json!({"metadata": {
-                "uid": uid, "resourceVersion": version, "annotations": {RECORD_ANNOTATION: value},
-            }});
-            let patch = Write::merge_patch(self.pod_right("patch", "pods"), self.pod_path(), body);
-            match write::send(self.client, patch).await {
-                Ok(_) => return Ok(()),
-                // The kubelet has written its status.
-                Err(WriteError::Conflict(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(Failure::Refused(format!(
-            "other clients change Pod {} all the time, nothing was changed; run the command again",
-            self.relocation.pod
-        )))
+        Ok(None)
     }
 
     /// Writes the state, made from what is recorded at that moment. Returns whether it was another one. With a UID, it writes
@@ -316,12 +304,29 @@ impl<'a> Mover<'a> {
     }
 
     /// Evicts or deletes exactly this Pod.
-    async fn remove(&self, uid: &str, removal: Removal) -> Result<(), Failure> {
+    async fn remove(&self, uid: &str, removal: Removal, mut claimed: Option<String>) -> Result<(), Failure> {
         let Relocation { namespace, pod, .. } = self.relocation;
+        let mut changes = format!("Pod {pod} changes all the time");
         for _ in 0..TRIES {
             let write = match removal {
                 Removal::None | Removal::Stay => return Ok(()),
-                Removal::Evict => Write::evict(namespace, pod, uid),
+                Removal::Evict => {
+                    // A Pod that has lost its mark, which held back other moves, has another version.
+                    let version = match claimed.take() {
+                        Some(version) => Ok(version),
+                        None => self.claim().await?,
+                    };
+                    match version {
+                        Ok(version) => Write::evict(namespace, pod, uid, Some(&version)),
+                        Err(_) if self.is_gone(uid).await? => return Ok(()),
+                        // Another mark may be about to be taken back.
+                        Err(why) => {
+                            changes = why;
+                            sleep(PERIOD).await;
+                            continue;
+                        }
+                    }
+                }
                 Removal::Delete => {
                     let now = self.read_pod().await?.filter(|pod| pod["metadata"]["uid"] == uid);
                     let Some(now) = now else { return Ok(()) };
@@ -339,14 +344,17 @@ impl<'a> Mover<'a> {
                 Ok(_) | Err(WriteError::NotFound) => return Ok(()),
                 // Of an eviction: another Pod has the name already. Of a deletion: the Pod has changed.
                 Err(WriteError::Conflict(_)) => {
-                    if self.read_pod().await?.is_none_or(|pod| pod["metadata"]["uid"] != uid) {
+                    if self.is_gone(uid).await? {
                         return Ok(());
                     }
                 }
                 // Kubernetes deletes it without an eviction.
-                Err(WriteError::Disruption(_) | WriteError::Refused(_) | WriteError::Failed(_))
-                    if self.is_stranded() =>
-                {
+                Err(
+                    WriteError::Disruption(_)
+                    | WriteError::Busy(_)
+                    | WriteError::Refused(_)
+                    | WriteError::Failed(_),
+                ) if self.is_stranded() => {
                     return Ok(());
                 }
                 Err(WriteError::Disruption(why)) => {
@@ -357,6 +365,12 @@ impl<'a> Mover<'a> {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(Failure::Refused(format!("Pod {pod} changes all the time; run the command again")))
+        Err(Failure::Refused(format!("{changes}; run the command again")))
+    }
+
+    /// Whether this Pod is gone, or ends.
+    async fn is_gone(&self, uid: &str) -> Result<bool, Failure> {
+        let now = self.read_pod().await?.and_then(Pod::read);
+        Ok(now.is_none_or(|now| now.uid() != uid || now.is_terminating()))
     }
 }

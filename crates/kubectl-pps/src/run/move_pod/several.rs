@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use pps_core::edit::recorded_on;
+
 use super::mover::Mover;
 use super::{DRY_RUN, Job, nodes};
-use crate::decide::relocate::{PodName, Selected, Several, decide_all};
+use crate::decide::relocate::{PodName, Selected, Several, decide_all, no_node};
 use crate::print::Table;
 use crate::print::plan::tabled;
 use crate::run::rights;
-use crate::snapshot::{Scope, Snapshot};
+use crate::snapshot::{Pps, Scope, Snapshot};
 use crate::{Failure, Outcome};
 
 impl Job<'_> {
@@ -19,16 +21,21 @@ impl Job<'_> {
         node: &str,
         selected: &Selected,
     ) -> Result<Outcome, Failure> {
-        let notes = selected.notes(node, &self.goal(), &self.hand);
+        let notes = selected.notes(node, &self.hand);
         if selected.pods.is_empty() {
-            self.nothing(snapshot, node).await?;
+            let outcome = if *selected == Selected::default() {
+                self.nothing(snapshot, node).await?
+            } else {
+                self.print(&format!("No Pod of {node} has to be moved{}", self.within()))?;
+                Outcome::Well
+            };
             for text in &notes {
                 self.note(text);
             }
-            return Ok(if selected.is_complete() { Outcome::Well } else { Outcome::NotWell });
+            return Ok(if selected.unpinned.is_empty() { outcome } else { Outcome::NotWell });
         }
         let outcome = self.several(snapshot, &selected.pods, &notes).await?;
-        Ok(if selected.is_complete() { outcome } else { Outcome::NotWell })
+        Ok(if selected.unpinned.is_empty() { outcome } else { Outcome::NotWell })
     }
 
     /// Moves these Pods. `notes` are said beside the plan.
@@ -60,7 +67,7 @@ impl Job<'_> {
             return Ok(Outcome::Well);
         }
         let movers: Vec<Mover<'_>> =
-            plan.moves.iter().map(|relocation| Mover::new(self, snapshot, relocation)).collect();
+            plan.moves.iter().map(|relocation| Mover::new(self, snapshot, relocation, &[])).collect();
         let needed: Vec<_> = movers.iter().flat_map(Mover::needed).collect();
         rights::require(self.client, &needed).await?;
         if let Some(first) = movers.first() {
@@ -83,16 +90,31 @@ impl Job<'_> {
         self.move_all(snapshot, &plan).await
     }
 
-    async fn nothing(&self, snapshot: &Snapshot, node: &str) -> Result<(), Failure> {
-        let within = match &self.scope {
-            Scope::All => String::new(),
-            Scope::Namespace(namespace) => format!(" in namespace {namespace}"),
-        };
-        let first = match nodes::exists(self.client, snapshot, node).await {
+    /// Says that no Pod is on the node or belongs there.
+    async fn nothing(&self, snapshot: &Snapshot, node: &str) -> Result<Outcome, Failure> {
+        let exists = nodes::exists(self.client, snapshot, node).await;
+        let is_named = |pps: &Pps| recorded_on(&pps.states().unwrap_or_default(), node).next().is_some();
+        let there = match exists {
+            Some(false) if !snapshot.pps.iter().any(is_named) => {
+                let missing = no_node(snapshot, node);
+                return Err(Failure::Usage(format!("no recorded state names {node}, and {missing}")));
+            }
             Some(false) => format!("There is no node {node}, and nothing"),
             _ => "Nothing".to_owned(),
         };
-        self.print(&format!("{first} that is recorded runs on {node} or waits for it{within}"))
+        self.print(&format!("{there} that is recorded runs on {node} or waits for it{}", self.within()))?;
+        if exists.is_some() {
+            return Ok(Outcome::Well);
+        }
+        self.note(&format!("whether there is a node {node} could not be read"));
+        Ok(Outcome::Incomplete)
+    }
+
+    fn within(&self) -> String {
+        match &self.scope {
+            Scope::All => String::new(),
+            Scope::Namespace(namespace) => format!(" in namespace {namespace}"),
+        }
     }
 
     /// The plan: a table, and what is done.
@@ -103,10 +125,7 @@ impl Job<'_> {
             1 => ("1 Pod".to_owned(), ""),
             _ => (format!("{count} Pods"), ", one after the other"),
         };
-        let within = match &self.scope {
-            Scope::All => String::new(),
-            Scope::Namespace(namespace) => format!(" in namespace {namespace}"),
-        };
+        let within = self.within();
         let header = ["NAMESPACE", "POD", "NOW", "RECORDED", "GOES"];
         let from = usize::from(self.scope != Scope::All);
         let mut table = Table::new(style, &header[from..]);

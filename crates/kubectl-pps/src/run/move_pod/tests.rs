@@ -55,6 +55,7 @@ fn anywhere() -> Move {
         all_namespaces: false,
         to: None,
         anywhere: true,
+        any: Vec::new(),
         drop_annotations: false,
         force: false,
         timeout: Duration::from_mins(1),
@@ -78,7 +79,7 @@ async fn with_snapshot<T>(
     let job = Job { args, client: &client, terminal: &terminal, hand: Hand::default(), scope, node: None };
     let pod = ("prod".to_owned(), "db-0".to_owned());
     let Ok(Decision::Move(relocation)) = decide(snapshot, &job.goal().of(&pod)) else { panic!("no move") };
-    act(&job, &Mover::new(&job, snapshot, &relocation)).await
+    act(&job, &Mover::new(&job, snapshot, &relocation, &[])).await
 }
 
 #[tokio::test]
@@ -196,17 +197,17 @@ async fn one_pod_waits_until_the_others_of_its_workload_are_ready() {
         serve(move |request| api(&snapshot, request))
     };
     let at_once = Move { timeout: Duration::ZERO, ..anywhere() };
-    let again = async |job: &Job<'_>, mover: &Mover<'_>| job.again(&down, mover).await.map(drop);
+    let held_up = async |job: &Job<'_>, mover: &Mover<'_>| {
+        let step = job.step(mover.relocation, &[], true, false).await;
+        let Ok(Step::HeldUp(why)) = step else { panic!("it is its turn") };
+        why
+    };
     assert_eq!(
-        with_snapshot(server(&down), &at_once, &down, again).await,
-        Err(Failure::Refused(
-            "Pod db-1 is not Ready after 0 s, and Pod db-0 of the same StatefulSet was left alone until it is\nnothing was \
-             changed; --force evicts Pod db-0 all the same"
-                .into()
-        ))
+        with_snapshot(server(&down), &at_once, &down, held_up).await,
+        "Pod db-1 is not Ready after 0 s, and Pod db-0 of the same StatefulSet was left alone until it is"
     );
     let has_waited = async |job: &Job<'_>, mover: &Mover<'_>| {
-        let Ok(Turn::Come { has_waited, .. }) = job.turn(mover.relocation, &[], true).await else {
+        let Ok(Ok((_, _, has_waited))) = job.turn(mover.relocation, &[], true).await else {
             panic!("it is not its turn")
         };
         has_waited
@@ -221,4 +222,33 @@ async fn one_pod_waits_until_the_others_of_its_workload_are_ready() {
         api(if reads == 0 { &before } else { &after }, request)
     });
     assert!(with_snapshot(client, &anywhere(), &down, has_waited).await);
+}
+
+#[tokio::test]
+async fn a_node_that_nobody_knows_is_a_mistake() {
+    let args = Move { pods: Vec::new(), node: Some("node-x".into()), ..anywhere() };
+    let of_node = async |status: u16, node: &str| {
+        let client = serve(move |_| (status, json!({"metadata": {"name": "node"}})));
+        let terminal = Terminal::of_process(ColorChoice::Never);
+        let scope = Scope::Namespace("prod".into());
+        let job = Job {
+            args: &args,
+            client: &client,
+            terminal: &terminal,
+            hand: Hand::default(),
+            scope,
+            node: None,
+        };
+        let mut world = snapshot("node-1");
+        world.pps = Pps::read(object(&json!({"db-7": {"nodeName": "node-8"}}))).into_iter().collect();
+        job.of_node(&world, node, &select(&world, node).unwrap()).await.map(Outcome::exit_code)
+    };
+    let Err(Failure::Usage(text)) = of_node(404, "node-x").await else { panic!("nobody knows it") };
+    assert_eq!(
+        text,
+        "no recorded state names node-x, and there is no node node-x; similar names: node-1, node-2"
+    );
+    assert_eq!(of_node(404, "node-8").await, Ok(0), "a state names it, of a Pod that nobody wants");
+    assert_eq!(of_node(200, "node-x").await, Ok(0));
+    assert_eq!(of_node(403, "node-x").await, Ok(2), "whether it exists is not known");
 }

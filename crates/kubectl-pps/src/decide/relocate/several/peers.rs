@@ -6,7 +6,7 @@ use pps_core::{RECORD_ANNOTATION, forbids_recording};
 
 use super::super::governing::{is_exempt_by_template, may_come};
 use crate::decide::names::list;
-use crate::decide::relocate::Relocation;
+use crate::decide::relocate::{Relocation, Removal};
 use crate::snapshot::{Index, Pod, Snapshot, WorkloadKey};
 
 /// So many Pods of a workload are looked for.
@@ -17,7 +17,10 @@ const MOST: usize = 10;
 /// The Pods that a Pod waits for before it is evicted, and for what. One that serves nobody waits for none. With `only`, these
 /// alone count.
 pub fn peers(snapshot: &Snapshot, next: &Relocation, only: Option<&[String]>) -> Option<(Wait, Vec<String>)> {
-    if !next.is_serving() {
+    let present = next.present.as_ref().filter(|pod| pod.removal == Removal::Evict && !pod.is_stranded)?;
+    // It may have become Ready since that was decided.
+    let now = snapshot.pod(&next.namespace, &next.pod).filter(|pod| pod.uid() == present.uid);
+    if !now.is_some_and(Pod::is_ready) {
         return None;
     }
     let counts = |mut names: Vec<String>| {
@@ -27,6 +30,7 @@ pub fn peers(snapshot: &Snapshot, next: &Relocation, only: Option<&[String]>) ->
     };
     let all = [
         (Wait::Ready, counts(awaited(snapshot, next))),
+        (Wait::Moved, counts(moved(snapshot, next))),
         (Wait::Recorded, counts(unrecorded(snapshot, next))),
     ];
     all.into_iter().find(|(_, pods)| !pods.is_empty())
@@ -49,14 +53,44 @@ fn awaited(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
     names
 }
 
+/// The version in which a Pod that its move has marked may be evicted, or why it may not. This is decided from one list of all
+/// Pods that was read after the mark: of two moves, one at most sees no mark but its own.
+///
+/// # Errors
+///
+/// If it waits for others, is not there any more, or has lost its mark.
+pub fn claim(snapshot: &Snapshot, next: &Relocation, only: Option<&[String]>) -> Result<String, String> {
+    let is_own = |pod: &&Pod| next.present.as_ref().is_some_and(|present| present.uid == pod.uid());
+    let own = snapshot.pod(&next.namespace, &next.pod).filter(is_own);
+    let Some(own) = own.filter(|own| is_marked(own) && !own.is_terminating()) else {
+        return Err(format!("another client has changed Pod {} meanwhile", next.pod));
+    };
+    match peers(snapshot, next, only) {
+        None => Ok(own.resource_version().to_owned()),
+        Some((wait, pods)) => Err(held_up(next, wait, &pods, None)),
+    }
+}
+
+/// Whether a move has marked a Pod, or somebody wants it not to be recorded.
+pub(super) fn is_marked(pod: &Pod) -> bool {
+    pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording)
+}
+
+/// The other Pods that a move has marked, of another command or of one that was killed.
+fn moved(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
+    let index = Index::of(snapshot);
+    let marked = index.pods_of(&next.workload).iter().filter(|pod| is_marked(pod) && pod.name() != next.pod);
+    let own = marked.filter(|pod| !is_exempt_by_template(&index, pod));
+    own.map(|pod| pod.name().to_owned()).collect()
+}
+
 /// The other Pods that are Ready, and whose nodes are not recorded: the sidecar is late, or does not run. If it does not run,
 /// a workload would lose the place of one Pod after the other. A Pod that somebody wants not to be recorded is none of them.
 fn unrecorded(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
     let index = Index::of(snapshot);
     let Some(pps) = index.governing(&next.workload) else { return Vec::new() };
     let is_late = |pod: &&Pod| {
-        let is_exempt = pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording)
-            || is_exempt_by_template(&index, pod);
+        let is_exempt = is_marked(pod) || is_exempt_by_template(&index, pod);
         // A state that cannot be read is reported elsewhere.
         let has_none =
             pps.state(pod.name()).is_ok_and(|state| state.is_none_or(|state| state.node_name.is_empty()));
@@ -90,6 +124,8 @@ fn missing(index: &Index<'_>, key: &WorkloadKey) -> Vec<String> {
 pub enum Wait {
     /// Ready.
     Ready,
+    /// Not being moved by another command.
+    Moved,
     /// Recorded.
     Recorded,
 }
@@ -99,6 +135,7 @@ impl Wait {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "Ready",
+            Self::Moved => "free of another move",
             Self::Recorded => "recorded",
         }
     }
@@ -198,6 +235,76 @@ mod tests {
         exempt[1] = not_ready(exempt[1].clone());
         exempt[2]["metadata"]["annotations"][RECORD_ANNOTATION] = "false".into();
         assert_eq!(late(&exempt, &[]), [""; 0]);
+    }
+
+    #[test]
+    fn a_pod_waits_until_no_other_command_moves_one_of_its_workload() {
+        let mut pods = ["db-0", "db-1", "db-2", "db-3"].map(|name| pod(name, Some("node-1"), Some("node-1")));
+        pods[1]["metadata"]["annotations"][RECORD_ANNOTATION] = "false".into();
+        let states = ["db-0", "db-1", "db-2", "db-3"].map(|name| (name, "node-1"));
+        let mut world = world(&pods, &states);
+        let next = relocation(&world, "db-0");
+        let moved = |world: &Snapshot| peers(world, &next, None).map(|(_, pods)| pods);
+        assert_eq!(moved(&world), Some(vec!["db-1".to_owned()]), "Ready, recorded, and about to be evicted");
+        // The workload's template exempts all Pods: that is nobody's move.
+        let mut set = world.workloads[0].object().clone();
+        set["spec"]["template"]["metadata"] = json!({"annotations": {RECORD_ANNOTATION: "false"}});
+        world.workloads = Workload::read(set, "apps/v1").into_iter().collect();
+        assert_eq!(moved(&world), None);
+    }
+
+    /// The steps of two moves in any order: each marks its Pod, reads all, and evicts its Pod or takes the mark back.
+    #[test]
+    fn of_two_moves_at_a_time_one_at_most_evicts() {
+        let names = ["db-0", "db-1", "db-2", "db-3"];
+        let mut evictions = [0; 3];
+        for order in 0..1_u32 << 6 {
+            let mut pods = names.map(|name| pod(name, Some("node-1"), Some("node-1")));
+            let states = names.map(|name| (name, "node-1"));
+            let movers = [0, 1].map(|number| relocation(&world(&pods, &states), names[number]));
+            let (mut steps, mut claims) = ([0; 2], [None, None]);
+            for turn in 0..6 {
+                let own = (order >> turn & 1) as usize;
+                let number = own as u64;
+                match steps[own] {
+                    0 => {
+                        pods[own]["metadata"]["annotations"][RECORD_ANNOTATION] = "false".into();
+                        pods[own]["metadata"]["resourceVersion"] = (100 + number).to_string().into();
+                    }
+                    1 => claims[own] = Some(claim(&world(&pods, &states), &movers[own], None)),
+                    2 => match claims[own].take().unwrap() {
+                        Ok(version) if pods[own]["metadata"]["resourceVersion"] == *version => {
+                            pods[own]["metadata"]["deletionTimestamp"] = "2026-11-23T00:00:00Z".into();
+                        }
+                        Err(_) => {
+                            let annotations = pods[own]["metadata"]["annotations"].as_object_mut().unwrap();
+                            annotations.remove(RECORD_ANNOTATION);
+                        }
+                        lost => panic!("{lost:?}"),
+                    },
+                    _ => {}
+                }
+                steps[own] += 1;
+            }
+            let evicted = pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_string()).count();
+            evictions[evicted] += 1;
+        }
+        assert!(evictions[1] > 0 && evictions[2] == 0, "{evictions:?}");
+    }
+
+    #[test]
+    fn a_pod_that_has_lost_its_mark_is_not_evicted() {
+        let mut marked = pod("db-0", Some("node-1"), Some("node-1"));
+        let next = relocation(&world(std::slice::from_ref(&marked), &[]), "db-0");
+        let of = |pod: &serde_json::Value| claim(&world(std::slice::from_ref(pod), &[]), &next, Some(&[]));
+        let lost = Err("another client has changed Pod db-0 meanwhile".to_owned());
+        assert_eq!(of(&marked), lost);
+        marked["metadata"]["annotations"][RECORD_ANNOTATION] = "false".into();
+        assert_eq!(of(&marked), Ok("5".to_owned()));
+        let mut other = marked.clone();
+        other["metadata"]["uid"] = "other".into();
+        marked["metadata"]["deletionTimestamp"] = "2026-11-23T00:00:00Z".into();
+        assert_eq!((of(&marked), of(&other)), (lost.clone(), lost));
     }
 
     #[test]

@@ -37,8 +37,8 @@ pub struct Progress {
     steps: Vec<Step>,
     /// How many Pods the plan leaves where they are.
     refused: usize,
-    /// The move that is being written.
-    begun: Option<(usize, Relocation)>,
+    /// The number of the move that is being made.
+    pub begun: Option<usize>,
 }
 
 impl Progress {
@@ -58,21 +58,6 @@ impl Progress {
         if let Some(step) = self.steps.get_mut(number) {
             step.stage = stage;
         }
-    }
-
-    /// Notes that the move of this number is being written.
-    pub fn begin(&mut self, number: usize, relocation: &Relocation) {
-        self.begun = Some((number, relocation.clone()));
-    }
-
-    /// Notes that it was written, or that nothing was.
-    pub fn finish(&mut self) {
-        self.begun = None;
-    }
-
-    /// The move that was being written, if that has not ended.
-    pub fn begun(&self) -> Option<(usize, &Relocation)> {
-        self.begun.as_ref().map(|(number, relocation)| (*number, relocation))
     }
 
     /// Notes that the Pod of this number has waited in vain.

@@ -20,8 +20,13 @@ pub(super) fn named(pods: &[&str]) -> Vec<PodName> {
     pods.iter().map(|pod| ("prod".to_owned(), (*pod).to_owned())).collect()
 }
 
-pub(super) const ANYWHERE: Goal<'_> =
-    Goal { destination: Some(Destination::Anywhere), drop_annotations: false, force: false, node: None };
+pub(super) const ANYWHERE: Goal<'_> = Goal {
+    destination: Some(Destination::Anywhere),
+    any: &[],
+    drop_annotations: false,
+    force: false,
+    node: None,
+};
 
 pub(super) fn not_ready(mut pod: Value) -> Value {
     pod["status"]["conditions"] = json!([{"type": "Ready", "status": "False"}]);
@@ -60,8 +65,11 @@ fn a_node_stands_for_the_pods_that_are_on_it_and_those_that_wait_for_it() {
         others: named(others),
         ..Selected::default()
     };
-    assert_eq!(select(&world, "node-9").unwrap(), selected(&["db-0", "db-1", "db-3"], &["load-0"]));
-    let waiting = super::tests::world(&[pod("db-0", None, None)], &[("db-0", "node-9")]);
+    let mut lost = selected(&["db-1", "db-3"], &["load-0"]);
+    lost.returning = named(&["db-0"]);
+    assert_eq!(select(&world, "node-9").unwrap(), lost);
+    assert_eq!(lost.notes("node-9", &Hand::default())[1], "Pod db-0 comes back without a move: not moved");
+    let waiting = super::tests::world(&[pod("db-0", None, Some("node-9"))], &[("db-0", "node-9")]);
     assert_eq!(select(&waiting, "node-9").unwrap(), selected(&["db-0"], &[]));
     assert_eq!(select(&waiting, "node-7").unwrap(), Selected::default());
     // Its workload was unpinned, and the Pod waits all the same.
@@ -70,9 +78,8 @@ fn a_node_stands_for_the_pods_that_are_on_it_and_those_that_wait_for_it() {
     unpinned.pps.clear();
     let waits = select(&unpinned, "node-9").unwrap();
     assert_eq!(waits, Selected { unpinned: named(&["db-0"]), ..Selected::default() });
-    assert!(!waits.is_complete());
     assert_eq!(
-        waits.notes("node-9", &ANYWHERE, &Hand::default()),
+        waits.notes("node-9", &Hand::default()),
         [
             "Pod db-0 waits for node-9 with what was injected, and no PersistentPodState names its workload any more; to have it \
              created again without that: kubectl delete pod db-0 -n prod"
@@ -92,41 +99,6 @@ fn a_node_stands_for_the_pods_that_are_on_it_and_those_that_wait_for_it() {
         why: String::new(),
     }];
     assert_eq!(select(&unseen, "node-9").unwrap_err().exit_code(), 2, "there may be more");
-}
-
-#[test]
-fn a_pod_whose_zone_is_not_recorded_any_more_is_found_again() {
-    const ZONE: &str = "topology.kubernetes.io/zone";
-    // node-1 and node-2 are in zone a.
-    let waits_for = |zone: &str, recorded: &Value| {
-        let mut object = pps(&json!({"db-0": recorded}));
-        object["spec"]["requiredPersistentTopology"]["nodeTopologyKeys"] = json!([ZONE]);
-        let mut waiting = pod("db-0", None, Some("x"));
-        waiting["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-            [0]["matchExpressions"][0] = json!({"key": ZONE, "operator": "In", "values": [zone]});
-        snapshot(&[waiting], &[object])
-    };
-    let there = Selected { pods: named(&["db-0"]), ..Selected::default() };
-    let place = |node: &str, zone: &str| json!({"nodeName": node, "nodeTopologyLabels": {ZONE: zone}});
-    let emptied = waits_for("a", &json!({"annotations": {"ip": "10.0.0.7"}}));
-    assert_eq!(select(&emptied, "node-1").unwrap(), there);
-    assert_eq!(select(&emptied, "node-3").unwrap(), Selected::default(), "it is in zone b");
-    let to_other = waits_for("a", &place("node-3", "b"));
-    assert_eq!(select(&to_other, "node-1").unwrap(), there, "it was to go to node-3");
-    let regular = waits_for("a", &place("node-2", "a"));
-    assert_eq!(select(&regular, "node-1").unwrap(), Selected::default(), "it belongs to node-2");
-    // The labels of a node that is gone are not known.
-    let gone = select(&emptied, "node-9").unwrap();
-    assert_eq!(gone, Selected { unsure: named(&["db-0"]), ..Selected::default() });
-    assert_eq!(
-        gone.notes("node-9", &ANYWHERE, &Hand::default()),
-        [
-            "Pod db-0 waits for a place that is not recorded any more, as after a move that was interrupted; whether node-9 was \
-             there is not known",
-            "to move it: kubectl pps move db-0 --anywhere -n prod",
-        ]
-    );
-    assert_eq!(select(&regular, "node-9").unwrap(), Selected::default());
 }
 
 #[test]
@@ -224,7 +196,7 @@ fn the_plan_says_what_is_done_and_in_which_order() {
     assert_eq!(
         plan.steps(false),
         [
-            "the recorded nodes and their labels are dropped until the Pods are Ready again; recorded annotations stay",
+            "the recorded nodes are dropped until the Pods are Ready again; recorded annotations stay",
             "Pods that have a node are evicted, the others deleted, and created again",
             "a Ready Pod is evicted only when all other Pods of its workload are Ready and recorded",
         ]
@@ -301,6 +273,11 @@ fn pods_that_do_not_run_are_moved_in_the_order_in_which_they_are_created() {
         named(&["db-0", "db-2", "db-3", "db-1"]),
         "db-2 waits for db-0; Ready ones as named"
     );
+    let mut marked = pod("db-1", Some("node-3"), Some("node-3"));
+    marked["metadata"]["annotations"]["kruise.io/record-persistent-pod-state"] = "false".into();
+    let world = super::tests::world(&[pod("db-3", Some("node-2"), None), marked], &[]);
+    let plan = decide_all(&world, &named(&["db-3", "db-1"]), &ANYWHERE).unwrap();
+    assert_eq!(plan.pods(), named(&["db-1", "db-3"]), "the move of db-1 was not finished: db-3 waits for it");
 }
 
 #[test]
@@ -315,4 +292,16 @@ fn the_plan_for_any_number_of_pods_builds_one_index() {
     let before = BUILT.get();
     assert_eq!(decide_all(&world, &selected.pods, &ANYWHERE).unwrap().moves.len(), 50);
     assert_eq!(BUILT.get() - before, 1);
+}
+
+#[test]
+fn a_pod_that_comes_back_by_itself_is_left_alone() {
+    let pods = [pod("db-0", Some("node-2"), Some("node-2")), pod("db-1", None, Some("node-2"))];
+    // db-2 is not created yet.
+    let mut world = world(&pods, &[("db-0", "node-2"), ("db-1", "node-2"), ("db-2", "node-2")]);
+    assert_eq!(select(&world, "node-2").unwrap().pods, named(&["db-0"]));
+    let mut shut = world.node("node-2").unwrap().object().clone();
+    shut["spec"] = json!({"unschedulable": true});
+    world.nodes.as_mut().unwrap().insert("node-2".into(), Node::read(shut).unwrap());
+    assert_eq!(select(&world, "node-2").unwrap().pods, named(&["db-0", "db-1", "db-2"]));
 }

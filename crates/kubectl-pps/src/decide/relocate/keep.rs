@@ -1,0 +1,80 @@
+//! Which recorded values a move keeps: a required one, beside the node itself, is given up only by name.
+
+use std::collections::BTreeSet;
+
+use pps_core::{PodState, Spec};
+
+use super::HOSTNAME;
+use crate::Failure;
+use crate::decide::names::list;
+use crate::snapshot::{Node, Snapshot};
+
+/// A key as users write it: `zone`.
+pub(super) fn short(key: &str) -> &str {
+    key.rsplit('/').next().unwrap_or(key)
+}
+
+/// The topology keys that a word of `--any` names: the key itself, or those that end with it.
+fn named<'a>(spec: &'a Spec, word: &str) -> BTreeSet<&'a str> {
+    let whole = spec.topology_keys().find(|key| *key == word);
+    spec.topology_keys().filter(|key| whole.map_or(short(key) == word, |whole| *key == whole)).collect()
+}
+
+/// The topology keys whose values are given up with these words. None of them may mean several keys.
+pub(super) fn given_up(spec: &Spec, words: &[String]) -> Result<Vec<String>, Failure> {
+    let mut keys = Vec::new();
+    for word in words {
+        let all: Vec<String> = named(spec, word).into_iter().map(str::to_owned).collect();
+        if all.len() > 1 {
+            let text = format!("--any {word} may mean {}: write the whole key", list(&all, "or"));
+            return Err(Failure::Usage(text));
+        }
+        keys.extend(all);
+    }
+    Ok(keys)
+}
+
+/// Fails if one of these words names a key of no PersistentPodState: nothing would be given up.
+///
+/// # Errors
+///
+/// If one does. The text names the keys that there are.
+pub fn require_keys(snapshot: &Snapshot, words: &[String]) -> Result<(), Failure> {
+    let specs: Vec<Spec> = snapshot.pps.iter().filter_map(|pps| pps.spec().ok()).collect();
+    let is_unknown = |word: &&String| specs.iter().all(|spec| named(spec, word).is_empty());
+    let Some(word) = words.iter().find(is_unknown) else { return Ok(()) };
+    let keys: BTreeSet<&str> = specs.iter().flat_map(Spec::topology_keys).collect();
+    let keys = keys.into_iter().collect::<Vec<_>>().join(", ");
+    Err(Failure::Usage(format!("no PersistentPodState names the node label {word}; named are: {keys}")))
+}
+
+/// The fewest required values, beside the node itself, that have to be given up so that a node can take a Pod.
+#[derive(Clone, Debug)]
+pub struct WayOut {
+    /// `zone=a`.
+    pub values: Vec<String>,
+    /// ` --any zone`.
+    pub flags: String,
+    /// The nodes that can take the Pod then.
+    pub nodes: BTreeSet<String>,
+}
+
+impl WayOut {
+    /// Of a Pod that only its recorded state keeps from these nodes; none without a node.
+    pub fn of<'a>(spec: &Spec, state: &PodState, nodes: impl IntoIterator<Item = &'a Node>) -> Option<Self> {
+        let differing = |node: &Node| -> BTreeSet<(&str, &String)> {
+            let keys = spec.required_keys().filter(|key| *key != HOSTNAME);
+            let recorded = keys.filter_map(|key| Some((key, state.node_topology_labels.get(key)?)));
+            recorded.filter(|(key, value)| node.label(key) != Some(value)).collect()
+        };
+        let all: Vec<_> = nodes.into_iter().map(|node| (node.name(), differing(node))).collect();
+        let fewest = all.iter().map(|(_, values)| values).min_by_key(|values| values.len())?;
+        let within = all.iter().filter(|(_, values)| values.is_subset(fewest));
+        let nodes = within.map(|(node, _)| (*node).to_owned()).collect();
+        let values = fewest.iter().map(|(key, value)| format!("{}={value}", short(key))).collect();
+        let word = |key| if named(spec, short(key)).len() > 1 { key } else { short(key) };
+        let flags: Vec<&str> = fewest.iter().flat_map(|(key, _)| [" --any ", word(key)]).collect();
+        let flags = flags.concat();
+        Some(Self { values, flags, nodes })
+    }
+}

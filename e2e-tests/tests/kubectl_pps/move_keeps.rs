@@ -1,0 +1,110 @@
+//! What `move` keeps: required values that are not given up by name, the other Pods of a workload, and its mark.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::Api;
+use pps_core::RECORD_ANNOTATION;
+use pps_e2e::cluster::Cluster;
+use serde_json::json;
+
+use super::move_pod::{pinned, run};
+use crate::support::{HOSTNAME, Pool, TIMEOUT, ZONE, homes, required};
+
+pub(super) async fn a_required_zone_is_given_up_only_by_name(cluster: &Cluster) {
+    let pool = Pool::new(cluster, "mv-zone", 3, 2).await;
+    pool.object("web", &required("web", &[ZONE, HOSTNAME])).await;
+    // Nodes 0 and 2 are in one zone.
+    cluster.nodes.cordon("mv-zone-1").await.unwrap();
+    let before = cluster.run_stateful_set(&pool.stateful_set("web", 1)).await.unwrap();
+    pool.recorded("web", "web").await;
+    let home = homes(&before)["web-0"].clone();
+    let other = if home == "mv-zone-0" { "mv-zone-2" } else { "mv-zone-0" };
+    cluster.nodes.cordon(&home).await.unwrap();
+    cluster.nodes.uncordon("mv-zone-1").await.unwrap();
+
+    let args = ["move", "--node", &home, "--anywhere", "--yes"];
+    let moved = run(&pool, &args).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], other);
+    let states = pool.recorded("web", "web").await;
+    assert_eq!(states["web-0"]["nodeName"], other);
+
+    cluster.nodes.cordon(other).await.unwrap();
+    let refused = run(&pool, &["move", "web-0", "--anywhere", "--yes"]).await;
+    let expected = "no node with zone=mv-zone-zone-0 can take Pod web-0, and --any zone gives that up:";
+    assert_eq!((refused.exit_code, refused.stderr.contains(expected)), (1, true), "{refused:?}");
+    assert_eq!(pool.states("web").await["web-0"]["nodeName"], other, "nothing was changed");
+    let wrong = run(&pool, &["move", "web-0", "--anywhere", "--any", "zoen", "--yes"]).await;
+    let expected = "no PersistentPodState names the node label zoen";
+    assert_eq!((wrong.exit_code, wrong.stderr.contains(expected)), (2, true), "{wrong:?}");
+    let moved = run(&pool, &["move", "web-0", "--anywhere", "--any", "zone", "--yes"]).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    assert!(moved.stdout.contains("gives up  zone=mv-zone-zone-0, which is required now"), "{moved:?}");
+    assert_eq!(homes(&pool.ready("web", 1).await)["web-0"], "mv-zone-1");
+
+    // Nobody knows this node.
+    let wrong = run(&pool, &["move", "--node", "mv-zone-9", "--anywhere", "--yes"]).await;
+    let expected =
+        "no recorded state names mv-zone-9, and there is no node mv-zone-9; similar names: mv-zone-";
+    assert_eq!((wrong.exit_code, wrong.stderr.contains(expected)), (2, true), "{wrong:?}");
+}
+
+pub(super) async fn two_moves_at_a_time_take_one_pod_down(cluster: &Cluster) {
+    let (pool, before) = pinned(cluster, "mv-two", 3).await;
+    let all = ["web-0", "web-1", "web-2"];
+    // A Pod that is created again does not become Ready: the others wait until it is.
+    all.iter().for_each(|pod| cluster.kubelet.hold("mv-two", pod));
+    let one =
+        async |pod: &'static str| run(&pool, &["move", pod, "--anywhere", "--timeout", "8s", "--yes"]).await;
+    let (zero, one, two) = tokio::join!(one("web-0"), one("web-1"), one("web-2"));
+    let answers = [zero, one, two];
+    let now = cluster.pods("mv-two", "web").await.unwrap();
+    let moved: Vec<_> = all.iter().filter(|pod| now[**pod].uid != before[**pod].uid).collect();
+    assert!(moved.len() <= 1, "{moved:?}: {answers:?}");
+    for (pod, answer) in all.iter().zip(&answers) {
+        assert_eq!(answer.exit_code == 0, moved.contains(&pod), "{answer:?}");
+        assert!(!now[*pod].annotations.contains_key(RECORD_ANNOTATION), "{pod}: {answer:?}");
+    }
+    all.iter().for_each(|pod| cluster.kubelet.release("mv-two", pod));
+    pool.ready("web", 3).await;
+    pool.recorded("web", "web").await;
+    // They move one after the other.
+    let (zero, one) = tokio::join!(
+        run(&pool, &["move", "web-0", "--anywhere", "--yes"]),
+        run(&pool, &["move", "web-2", "web-1", "--anywhere", "--yes"])
+    );
+    assert_eq!((zero.exit_code, one.exit_code), (0, 0), "{zero:?} {one:?}");
+}
+
+pub(super) async fn a_move_that_was_killed_holds_up_others_until_it_is_finished_or_called_off(
+    cluster: &Cluster,
+) {
+    let (pool, before) = pinned(cluster, "mv-mark", 2).await;
+    let api: Api<Pod> = Api::namespaced(cluster.client(), "mv-mark");
+    pool.annotate_pod("web-0", &json!({RECORD_ANNOTATION: "false"})).await;
+    let args = ["move", "web-1", "--anywhere", "--timeout", "3s", "--yes"];
+    let held = run(&pool, &args).await;
+    let expected = "Pod web-0 is not free of another move after 3 s, and Pod web-1 of the same StatefulSet was left alone until it \
+                    is; if that move was killed, the same command finishes it; to call it off: kubectl pps explain web-0 -n mv-mark\n";
+    assert_eq!((held.exit_code, held.stderr.contains(expected)), (1, true), "{held:?}");
+    let home = &homes(&before)["web-0"];
+    let explained = run(&pool, &["explain", "web-0"]).await;
+    assert!(explained.stdout.contains(&format!("kubectl pps move web-0 --to {home}")), "{explained:?}");
+    let off = run(&pool, &["move", "web-0", "--to", home, "--yes"]).await;
+    assert_eq!(off.exit_code, 0, "{off:?}");
+    let moved = run(&pool, &["move", "web-1", "--anywhere", "--yes"]).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    // The same command finishes it.
+    pool.ready("web", 2).await;
+    pool.recorded("web", "web").await;
+    pool.annotate_pod("web-0", &json!({RECORD_ANNOTATION: "false"})).await;
+    let uid = api.get("web-0").await.unwrap().metadata.uid;
+    let moved = run(&pool, &["move", "web-0", "--anywhere", "--yes"]).await;
+    assert_eq!(moved.exit_code, 0, "{moved:?}");
+    assert_ne!(api.get("web-0").await.unwrap().metadata.uid, uid);
+    cluster
+        .wait_for_pods("mv-mark", "web", "all to be Ready", TIMEOUT, |pods| {
+            pods.values().all(|pod| pod.ready)
+        })
+        .await
+        .unwrap();
+}
