@@ -229,7 +229,12 @@ pub(crate) async fn upgrades_and_goes_back() {
         pool.load_all(homes(&former).values()).await;
         let again = pool.recreate("web", pods).await;
         assert_eq!(places(&again), places(&former));
-        pool.recorded_within("web", "web", PATIENCE).await;
+        wait_for("the states to be as before", PATIENCE, async || {
+            let now = recorded_states(&pool.pps("web").await?.data["status"])?;
+            Ok(Progress::when(now == before, (), format!("{} states", now.len())))
+        })
+        .await
+        .unwrap();
     };
 
     put_definition(&cluster, &ours()).await;
