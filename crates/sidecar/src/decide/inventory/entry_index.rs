@@ -54,3 +54,27 @@ impl EntryIndex {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_looks_at_no_object_without_an_entry_of_its_pods_stem() {
+        let mut index = EntryIndex::default();
+        for number in 0..1000 {
+            index.add(&NamespacedName::new("n", format!("p{number}")), &format!("w{number}-0"));
+        }
+        let looked_at = |index: &EntryIndex, namespace: &str, pod: &str| {
+            index.candidates(&NamespacedName::new(namespace, pod)).map(|key| key.name.to_string()).collect()
+        };
+        let candidates = |index: &EntryIndex, pod| -> Vec<String> { looked_at(index, "n", pod) };
+        assert_eq!(candidates(&index, "foreign-0"), [""; 0]);
+        assert_eq!(candidates(&index, "w7-3"), ["p7"], "the other Pods of a stem are not told apart");
+        assert_eq!(candidates(&index, "w7"), ["p7"]);
+        assert_eq!(looked_at(&index, "m", "w7-0"), Vec::<String>::new());
+        index.add(&NamespacedName::new("n", "p8"), "w7-1");
+        index.remove(&NamespacedName::new("n", "p7"), "w7-0");
+        assert_eq!(candidates(&index, "w7-0"), ["p8"]);
+    }
+}
