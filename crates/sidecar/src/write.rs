@@ -24,7 +24,6 @@ use tokio::time::timeout;
 
 pub(crate) use self::failure::Failure;
 use self::failure::{classify, no_answer};
-use self::reads::READS_AT_ONCE;
 use crate::decide::index::StatusWrite;
 use crate::decide::{GeneratedPps, PodEviction};
 use crate::facts::{NamespacedName, PpsFact, StoredForm, WorkloadKey};
@@ -32,6 +31,9 @@ use crate::lead::Permit;
 use crate::observe::wire::PpsObject;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How many reads run at once, of all writes together. Each has its answer in memory.
+const READS_AT_ONCE: usize = 4;
 
 /// Why a status write was not sent.
 #[derive(Debug, Default)]

@@ -21,16 +21,13 @@ use pps_core::kinds;
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
-use super::{Failure, REQUEST_TIMEOUT, Unconfirmed, WriteResult, Writer};
+use super::{Failure, READS_AT_ONCE, REQUEST_TIMEOUT, Unconfirmed, WriteResult, Writer};
 use crate::decide::GeneratedPps;
 use crate::decide::index::{DropCheck, StatusWrite};
 use crate::facts::interest::Interest;
 use crate::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact, WorkloadKey};
 use crate::observe::watch::{Source, WatchError, api_resource, only_json};
 use crate::observe::wire::{self, Encoded, Item, Malformed, Message, Page, PpsObject, in_either};
-
-/// How many reads run at once, of all writes together. Each has its answer in memory.
-pub(super) const READS_AT_ONCE: usize = 4;
 
 /// The largest answer to a read, in bytes. etcd takes objects of 1.5 MiB by default, which are six times as many bytes in
 /// JSON at most; an API server that takes larger ones answers with protobuf for all kinds but custom ones.
