@@ -43,7 +43,7 @@ pub(crate) fn is_not_found(text: &str, api_version: &str, name: &str) -> bool {
 /// Whether the API server itself says that it does not serve the kind: it listed the kinds of this version without
 /// this one, or it has no such path. It answers that with this very page, which is no JSON: to the host's discovery,
 /// or to the get of a host that cached the discovery before. The host's client, kube, repeats the page; up to version 4
-/// with the newline at its end. Whatever else went wrong, such as the page of a proxy, says nothing about the kind.
+/// with the newline at its end. Whatever else went wrong, such as another page of a proxy, says nothing about the kind.
 fn is_kind_not_served(text: &str, api_version: &str) -> bool {
     let text = strip_wrapping(text);
     if let Some(rest) = text.strip_prefix(&format!("Cannot find resource {api_version}/{KIND}")) {

@@ -228,6 +228,7 @@ async fn leases_writes_and_lookups_are_kept_apart_from_other_requests() {
         ("GET", sidecar, "/api/v1/nodes/node-1", Some(&states)),
         ("GET", policy_servers[0], object, Some(&states)),
         ("GET", policy_servers[1], object, Some(&states)),
+        ("GET", policy_servers[0], "/apis/apps.kruise.io/v1alpha1", Some(&states)),
         ("GET", sidecar, "/api/v1/pods", None),
         ("GET", policy_servers[0], "/api/v1/pods", None),
         ("GET", ("shop", "default"), object, None),

@@ -82,7 +82,7 @@ impl std::error::Error for ApplyError {}
 /// - Preferred: each preference that the Pod does not have yet is appended.
 /// - Annotations: each key that the Pod does not have yet is added, unless the API server would then refuse the Pod for
 ///   the size of its annotations.
-/// - [`INJECTED_ANNOTATION`] is added if and only if something else was.
+/// - [`INJECTED_ANNOTATION`] is added if and only if something else was, and the Pod has room for it.
 ///
 /// ```
 /// use pps_core::plan::Requirement;
@@ -205,23 +205,28 @@ fn apply_annotations(
     let own = annotations.iter().filter(|(key, _)| *key != INJECTED_ANNOTATION);
     let own = own.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len));
     let mut size = INJECTED_ANNOTATION.len() + plan.pps.len() + own.sum::<usize>();
+    let no_room = |key: &str| {
+        format!(
+            "annotation {} of PersistentPodState {} is not injected: this Pod's annotations would exceed 256 KiB, and the API server would refuse it; shorten them",
+            shorten(key), plan.pps
+        )
+    };
     for (key, value) in &plan.annotations {
         if annotations.contains_key(key) {
             continue;
         }
         let added = key.len() + value.len();
         if size + added > MAX_ANNOTATION_VALUE_LENGTH {
-            applied.warnings.push(format!(
-                "annotation {} of PersistentPodState {} is not injected: this Pod's annotations would exceed 256 KiB, and the API server would refuse it; shorten them",
-                shorten(key), plan.pps
-            ));
+            applied.warnings.push(no_room(key));
             continue;
         }
         size += added;
         annotations.insert(key.clone(), Value::String(value.clone()));
         applied.annotations.push(key.clone());
     }
-    if applied.is_changed() {
+    if applied.is_changed() && size > MAX_ANNOTATION_VALUE_LENGTH {
+        applied.warnings.push(no_room(INJECTED_ANNOTATION));
+    } else if applied.is_changed() {
         annotations.insert(INJECTED_ANNOTATION.into(), Value::String(plan.pps.clone()));
     }
     Ok(())
@@ -364,6 +369,11 @@ mod tests {
             assert_eq!(size(&pod), MAX_ANNOTATION_VALUE_LENGTH);
             assert!(!apply(&plan, &mut pod).unwrap().is_changed());
         }
+        let mut full = json!({"metadata": {"annotations": {"own": "x".repeat(MAX_ANNOTATION_VALUE_LENGTH - 10)}}});
+        let before = full["metadata"].clone();
+        let applied = apply(&require_zone(), &mut full).unwrap();
+        assert!(applied.is_changed() && full["metadata"] == before, "the API server would refuse the marker");
+        assert!(applied.warnings[0].contains("annotation kruise.io/injected-persistent-pod-state"));
     }
 
     #[test]

@@ -7,6 +7,9 @@ use crate::json::{list, shorten};
 use crate::plan::{HOSTNAME, Plan, Requirement};
 use crate::spread_constraint::unreachable_spreads;
 
+/// A Pod that is created can have any number of spread constraints: it is validated later.
+const MAX_SPREAD_WARNINGS: usize = 4;
+
 /// Warnings for a Pod whose `nodeSelector` or required node affinity excludes every node that the plan's
 /// required topology allows, or whose spread constraints may. Such a Pod stays Pending: the plan overwrites nothing of
 /// the Pod's own.
@@ -36,9 +39,9 @@ pub fn conflicts(plan: &Plan, pod: &Value) -> Vec<String> {
             shorten(&required.join(", "))
         ));
     }
-    for spread in unreachable_spreads(spec, &plan.required) {
+    for spread in unreachable_spreads(spec, &plan.required).iter().take(MAX_SPREAD_WARNINGS) {
         warnings.push(format!(
-            "this Pod may stay Pending: its spec.topologySpreadConstraints[{}] asks for {} domains of {}, PersistentPodState {} leaves one; set nodeAffinityPolicy: Ignore in it (else at most {} of its Pods fits into that domain)",
+            "this Pod may stay Pending: its spec.topologySpreadConstraints[{}] asks for {} domains of {}, PersistentPodState {} leaves one; lower minDomains or set nodeAffinityPolicy: Ignore in it (else at most {} of its Pods fits)",
             spread.index, spread.min_domains, shorten(spread.topology_key), plan.pps, spread.max_skew
         ));
     }
