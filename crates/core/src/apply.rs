@@ -208,7 +208,8 @@ fn apply_annotations(
     let no_room = |key: &str| {
         format!(
             "annotation {} of PersistentPodState {} is not injected: this Pod's annotations would exceed 256 KiB, and the API server would refuse it; shorten them",
-            shorten(key), plan.pps
+            shorten(key),
+            plan.pps
         )
     };
     for (key, value) in &plan.annotations {
@@ -369,7 +370,8 @@ mod tests {
             assert_eq!(size(&pod), MAX_ANNOTATION_VALUE_LENGTH);
             assert!(!apply(&plan, &mut pod).unwrap().is_changed());
         }
-        let mut full = json!({"metadata": {"annotations": {"own": "x".repeat(MAX_ANNOTATION_VALUE_LENGTH - 10)}}});
+        let mut full =
+            json!({"metadata": {"annotations": {"own": "x".repeat(MAX_ANNOTATION_VALUE_LENGTH - 10)}}});
         let before = full["metadata"].clone();
         let applied = apply(&require_zone(), &mut full).unwrap();
         assert!(applied.is_changed() && full["metadata"] == before, "the API server would refuse the marker");

@@ -19,7 +19,7 @@ use hyper_util::service::TowerToHyperService;
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::lead::Leadership;
@@ -72,6 +72,8 @@ async fn accept_connections(listener: TcpListener, router: Router) {
             oldest.abort();
         }
         connections.push_back(tokio::spawn(answer(stream, router.clone())).abort_handle());
+        // A request that has arrived is answered before more connections are accepted, of which one could end it.
+        yield_now().await;
     }
 }
 
@@ -235,5 +237,18 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let open = held.iter().filter(|stream| is_open(stream)).count();
         assert!(open < MAX_CONNECTIONS, "{open} are open");
+    }
+    #[tokio::test]
+    async fn a_probe_that_has_arrived_is_answered_whoever_connects_after_it() {
+        let address = running_server();
+        let connect = || std::net::TcpStream::connect(address).unwrap();
+        let mut probe = connect();
+        std::io::Write::write_all(&mut probe, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        // The server runs only when this test waits.
+        let _held: Vec<_> = (0..=MAX_CONNECTIONS).map(|_| connect()).collect();
+        probe.set_nonblocking(true).unwrap();
+        let mut answer = String::new();
+        TcpStream::from_std(probe).unwrap().read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 }

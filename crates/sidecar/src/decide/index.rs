@@ -169,6 +169,8 @@ impl Index {
             self.on_definition_changed();
         }
         self.reconsider_forms();
+        // The limit may be another one.
+        self.retry_exceeded();
         let hidden: Vec<NamespacedName> = self.objects_hidden_by_definition().cloned().collect();
         for key in hidden {
             self.report_unreadable(&key);

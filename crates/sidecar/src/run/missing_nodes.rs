@@ -121,7 +121,10 @@ impl Worker {
         if !self.may_examine_eviction(now) {
             return self.evictions.mark(pod, now + EVICTION_PAUSE);
         }
-        let Some(eviction) = self.index.eviction(pod) else { return self.unschedulable.cancel(pod) };
+        let Some(eviction) = self.index.eviction(pod) else {
+            self.index.on_eviction_needless(pod);
+            return self.unschedulable.cancel(pod);
+        };
         if !self.unschedulable.observe(pod, &eviction.uid, now) {
             return;
         }

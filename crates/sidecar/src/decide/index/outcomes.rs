@@ -138,6 +138,18 @@ impl Index {
         }
     }
 
+    /// A Pod is not to be evicted, or no longer: its PPS says so no more.
+    pub fn on_eviction_needless(&mut self, pod: &NamespacedName) {
+        let pending = self.pods.get(pod).and_then(|fact| fact.pending.as_deref());
+        let Some(pps) = pending.map(|pending| NamespacedName { name: pending.pps.clone(), ..pod.clone() })
+        else {
+            return;
+        };
+        if self.objects.get_mut(&pps).is_some_and(|object| object.not_evicted.remove(&pod.name).is_some()) {
+            self.mark(&pps, |object| object.dirty.mark_header());
+        }
+    }
+
     /// The API server has just confirmed that there is no such node.
     pub fn on_node_gone(&mut self, node: &Arc<str>) {
         // If the node came back and went missing again, the answer may be to an earlier question.

@@ -108,8 +108,8 @@ impl Capacity {
         std::mem::replace(&mut self.reported, reason) != reason
     }
 
-    /// Selects the changes that fit: the object has at most `limit` bytes after them, and is no larger than before if it is
-    /// above that. `deferred` are the Pods of earlier decisions that still wait. The object keeps the form that it has.
+    /// Selects the changes that fit: no new entry makes the object larger than `limit` bytes, and nothing makes it larger than
+    /// what the API server stores. `deferred` are the Pods of earlier decisions that still wait. The object keeps the form that it has.
     pub(crate) fn fit(
         &self,
         status: &PpsStatus,
@@ -127,10 +127,14 @@ impl Capacity {
         let limit = limit.saturating_sub(OBJECT_OVERHEAD).max(self.sizes.stored);
         let ceiling = self.ceiling.map_or(limit, |ceiling| ceiling.min(limit));
         let mut stored = stored_after(&changes);
-        let is_limited = stored > ceiling || is_too_much(self.plain_size_after(states, &changes));
+        let is_unreadable = is_too_much(self.plain_size_after(states, &changes));
+        let is_limited = stored > ceiling || is_unreadable;
+        // An entry whose Pod has moved to a node with a longer name must not keep the Pod where it was: only what the API
+        // server refuses holds it up.
+        let is_refused = self.ceiling.is_some_and(|ceiling| stored > ceiling) || is_unreadable;
         let grows = |change: &EntryChange| {
             let (before, after) = plain_sizes(states, change);
-            is_limited && after > before
+            is_limited && after > before && (before == 0 || is_refused)
         };
         let (growing, mut fitted): (Vec<_>, Vec<_>) = changes.into_iter().partition(grows);
         if is_limited {
@@ -241,12 +245,12 @@ impl Capacity {
     }
 
     /// Forgets what was refused, since the API server may take more by now. Returns the Pods that had to wait; nothing
-    /// if nothing was refused.
+    /// if nothing was refused or deferred.
     pub(crate) fn reset(&mut self) -> Option<BTreeSet<Arc<str>>> {
-        self.ceiling.take()?;
+        let is_limited = self.ceiling.take().is_some() || !self.deferred.is_empty();
         self.refused = None;
         self.header_refused = false;
-        Some(std::mem::take(&mut self.deferred))
+        is_limited.then(|| std::mem::take(&mut self.deferred))
     }
 }
 

@@ -121,10 +121,12 @@ fn an_object_that_is_above_its_limit_grows_no_further_and_follows_its_pods() {
     world.index.limit_object_size(50 * 1024);
     let size = world.index.sizes().0;
     world.pod("w-2", pod_of(1024));
-    world.pod("w-1", PodFact { node: Some("node-2".into()), ..pod_of(45 * 1024) });
+    // The name is longer, and the Pod must not be kept where it was.
+    world.node("node-10", &[("zone", "b"), ("host", "node-10")]);
+    world.pod("w-1", PodFact { node: Some("node-10".into()), ..pod_of(45 * 1024) });
     world.settle("p");
-    assert_eq!((world.states("p"), world.index.sizes().0), (vec!["w-0".into(), "w-1".into()], size));
-    assert_eq!(world.status("p")["podStates"]["w-1"]["nodeName"], "node-2");
+    assert_eq!((world.states("p"), world.index.sizes().0), (vec!["w-0".into(), "w-1".into()], size + 1));
+    assert_eq!(world.status("p")["podStates"]["w-1"]["nodeName"], "node-10");
     assert_eq!(world.condition("p").1, "CapacityExceeded");
 }
 
@@ -138,6 +140,10 @@ fn managed_fields_count_under_a_definition_in_which_they_list_each_entry() {
     }
     world.settle("p");
     assert_eq!(world.states("p"), ["w-0", "w-1"]);
+    // Our definition is installed.
+    world.index.set_compact_form_kept(true);
+    world.settle("p");
+    assert_eq!(world.states("p"), ["w-0", "w-1", "w-2"]);
 }
 
 #[test]
