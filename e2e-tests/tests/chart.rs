@@ -542,6 +542,13 @@ fn scope_and_limits_of_the_policy_are_values() {
 }
 
 #[test]
+fn a_service_monitor_that_nobody_may_read_is_refused() {
+    let refused = render_with("unread-metrics", &json!({"metrics": {"serviceMonitor": {"enabled": true}}}))
+        .unwrap_err();
+    assert!(refused.to_string().contains("networkPolicy.ingressFrom is empty"), "{refused}");
+}
+
+#[test]
 fn helm_lint_finds_nothing() {
     let chart = repository_file(CHART);
     for values in files_below(&chart.join("ci")).unwrap() {

@@ -121,6 +121,16 @@ mod tests {
     }
 
     #[test]
+    fn the_number_of_warnings_about_spread_constraints_is_limited() {
+        let spread = |key: usize| json!({"topologyKey": format!("k{key}"), "minDomains": 2, "whenUnsatisfiable": "DoNotSchedule"});
+        let all: Vec<Value> = (0..50_000).map(spread).collect();
+        assert_eq!(
+            conflicts(&plan(), &json!({"spec": {"topologySpreadConstraints": all}})).len(),
+            MAX_SPREAD_WARNINGS
+        );
+    }
+
+    #[test]
     fn warns_of_node_affinity_only_if_every_term_contradicts() {
         let term = |key: &str, operator: &str, values: Value| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
         for (expected, contradicting) in [
