@@ -545,7 +545,7 @@ fn scope_and_limits_of_the_policy_are_values() {
 fn a_service_monitor_that_nobody_may_read_is_refused() {
     let refused = render_with("unread-metrics", &json!({"metrics": {"serviceMonitor": {"enabled": true}}}))
         .unwrap_err();
-    assert!(refused.to_string().contains("networkPolicy.ingressFrom is empty"), "{refused}");
+    assert!(format!("{refused:#}").contains("networkPolicy.ingressFrom is empty"), "{refused:#}");
 }
 
 #[test]
