@@ -72,7 +72,7 @@ async fn accept_connections(listener: TcpListener, router: Router) {
             oldest.abort();
         }
         connections.push_back(tokio::spawn(answer(stream, router.clone())).abort_handle());
-        // A request that has arrived is answered before more connections are accepted, of which one could end it.
+        // Answers a request that has arrived before a further connection can end it.
         yield_now().await;
     }
 }
@@ -85,7 +85,7 @@ async fn answer(stream: TcpStream, router: Router) {
         .max_buf_size(MAX_HEADER)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    // Nobody is there to be told of a failure.
+    // A failed connection has no one to report to.
     drop(timeout(CONNECTION_TIMEOUT, connection).await);
 }
 
