@@ -209,6 +209,16 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         self.failed(key, None, now);
     }
 
+    /// A write of this key was not sent, because it rests on what has changed since. What else it has need not wait. From the
+    /// second time in a row on this counts like a conflict.
+    pub fn refuted(&mut self, key: &K, now: Instant) {
+        let is_first = self.failures(key) == 0;
+        self.conflicted(key, now);
+        if let Some(timing) = self.keys.get_mut(key).filter(|_| is_first) {
+            timing.not_before = None;
+        }
+    }
+
     /// Removes a key.
     pub fn forget(&mut self, key: &K) {
         if let Some(Pending { due: Some(due), .. }) = self.keys.remove(key) {
@@ -308,6 +318,20 @@ mod tests {
             batch.mark(&"a", now);
             assert_eq!(batch.next(Candidates::All), Some(now + wait * MS));
         }
+    }
+
+    #[test]
+    fn waits_only_after_a_second_refutation_in_a_row() {
+        let (mut batch, now) = (Batch::default(), Instant::now());
+        for wait in [0_u32, 500, 1000, 1000] {
+            batch.refuted(&"a", now);
+            batch.mark(&"a", now);
+            assert_eq!(batch.next(Candidates::All), Some(now + wait * MS));
+        }
+        batch.written(&"a", 0, now);
+        batch.refuted(&"a", now + LONGEST);
+        batch.mark(&"a", now + LONGEST);
+        assert_eq!(batch.next(Candidates::All), Some(now + LONGEST));
     }
 
     #[test]

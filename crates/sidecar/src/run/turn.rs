@@ -239,7 +239,7 @@ impl Worker {
                         WriteResult::Status(write, result) => Some((write.key.clone(), result.as_ref().err())),
                         // What is to be recorded beside the drop is written without it.
                         WriteResult::DropsUnconfirmed(write, unconfirmed) => {
-                            Some((write.key.clone(), unconfirmed.failure.as_ref()))
+                            Some((write.key.clone(), unconfirmed.failure.as_ref().or(Some(&Failure::Conflict))))
                         }
                         // They are written in the other form.
                         WriteResult::CompactFormDropped(write, _) => Some((write.key.clone(), None)),

@@ -88,7 +88,7 @@ impl Index {
             object.compaction.saved_nothing_at = decision.compact_saves_nothing;
         }
         if decision.status.is_empty() {
-            return None;
+            return if object.release_refuted() { self.status_write(key, now) } else { None };
         }
         let fact = &object.fact;
         let after = StoredForm::of(&decision.write.form);

@@ -133,3 +133,44 @@ async fn an_answer_that_is_no_list_confirms_no_drop() {
         assert!(failure.starts_with("cannot read Pod n/w-0: the answer cannot be read"), "{failure}");
     }
 }
+
+#[tokio::test]
+async fn a_state_whose_pod_keeps_changing_is_checked_again_without_a_hot_loop() {
+    let running = json!({
+        "metadata": {"name": "w-0", "namespace": "n", "uid": "1", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "uid-w", "controller": true},
+        ]},
+        "spec": {"nodeName": "node-1", "containers": []},
+    });
+    let (client, _) = counting_api_server(move |name| match name {
+        "w-0" => list(std::slice::from_ref(&running)),
+        _ => list(&[]),
+    });
+    let mut worker = dropping_worker(client, &["w".to_owned()], 2);
+    let mut waits = Vec::new();
+    let mut written = 0;
+    for _ in 0..6 {
+        let start = Instant::now();
+        worker.take_turn();
+        if worker.in_flight.is_empty() {
+            let due = worker.next_due().unwrap();
+            waits.push(due.saturating_duration_since(start).as_millis());
+            tokio::time::sleep_until(due.into()).await;
+            worker.take_turn();
+        }
+        let done = worker.in_flight.join_next().await.unwrap().unwrap();
+        written += usize::from(matches!(done.1, WriteResult::Status(..)));
+        // Something is heard of the Pod during each check.
+        let key = NamespacedName::new("n", "w-0");
+        for update in [Update::Apply(key.clone(), PodFact::default()), Update::Delete(key)] {
+            worker.apply(Observation::Pods(update));
+        }
+        worker.on_write_done(done);
+    }
+    assert_eq!(written, 1, "the other state is dropped at once");
+    let [in_window @ .., second, third] = &waits[..] else { panic!("{waits:?}") };
+    assert!(
+        in_window.len() == 2 && (400..=500).contains(second) && (900..=1000).contains(third),
+        "{waits:?}"
+    );
+}
