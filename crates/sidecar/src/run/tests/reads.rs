@@ -206,3 +206,51 @@ async fn a_state_whose_pod_keeps_changing_is_checked_again_without_a_hot_loop() 
         "{waits:?}"
     );
 }
+
+#[tokio::test]
+async fn a_changed_address_and_a_changed_label_are_read_as_the_spec_names_them_and_written() {
+    let name = NamespacedName::new("n", "w-0");
+    let running = json!({
+        "metadata": {"name": "w-0", "namespace": "n", "uid": "1", "annotations": {"ip": "10.0.0.2", "other": "x"},
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "uid-w", "controller": true}]},
+        "spec": {"nodeName": "node-1", "containers": []},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    let node = json!({"metadata": {"name": "node-1", "labels": {"zone": "b", "other": "x"}}});
+    let read = move |path: &str| {
+        let object = if path.contains("/nodes?") { &node } else { &running };
+        list(std::slice::from_ref(object))
+    };
+    let (client, patches) =
+        api_server_with_reads(read, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+    let object = json!({
+        "metadata": {"name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "6", "generation": 1},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
+            "persistentPodAnnotations": [{"key": "ip"}],
+        },
+        "status": {"targetUID": "uid-w", "podStates": {"w-0": {
+            "nodeName": "node-1", "nodeTopologyLabels": {"zone": "a"}, "annotations": {"ip": "10.0.0.1"}}}},
+    });
+    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
+    let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
+    report_plain_workload(&mut worker);
+    let labels = vec![("zone".into(), "b".into())];
+    worker.apply(Observation::Nodes(Update::Apply("node-1".into(), NodeFact { labels })));
+    let pod = PodFact {
+        owner: Some("uid-w".into()),
+        node: Some("node-1".into()),
+        ready: true,
+        annotations: vec![("ip".into(), "10.0.0.2".into())],
+        ..PodFact::default()
+    };
+    worker.apply(Observation::Pods(Update::Apply(name, pod)));
+    worker.take_turn();
+    let done = worker.in_flight.join_next().await.unwrap().unwrap();
+    assert!(matches!(done.1, WriteResult::Status(_, Ok(_))), "{done:?}");
+    let expected = json!({"w-0": {"nodeTopologyLabels": {"zone": "b"}, "annotations": {"ip": "10.0.0.2"}}});
+    assert_eq!(patches.lock().unwrap()[0]["status"]["podStates"], expected);
+}
