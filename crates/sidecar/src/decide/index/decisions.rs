@@ -64,6 +64,9 @@ impl Index {
             self.report_pruned(key);
             return None;
         };
+        if decision.status.is_empty() && self.objects.get_mut(key)?.release_refuted() {
+            return self.status_write(key, now);
+        }
         self.absences.request_confirmation(decision.unconfirmed_nodes);
         for node in &decision.awaited_labels {
             if let Some(is_awaited) = self.new_nodes.get_mut(node) {
@@ -88,7 +91,7 @@ impl Index {
             object.compaction.saved_nothing_at = decision.compact_saves_nothing;
         }
         if decision.status.is_empty() {
-            return if object.release_refuted() { self.status_write(key, now) } else { None };
+            return None;
         }
         let fact = &object.fact;
         let after = StoredForm::of(&decision.write.form);
