@@ -17,5 +17,3 @@ mod rights;
 mod simulate;
 mod status;
 mod try_files;
-mod watch;
-mod watch_lost;

@@ -12,13 +12,12 @@ mod value;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::change::{Forget, Move, OnNodeDeletion, Pin, Retention, Unpin};
 pub use self::complete::{Complete, Completion, candidates, script};
 pub use self::files::{Export, Form, Import, Try};
-pub use self::question::{Explain, Simulate, Status, Version, Watch};
+pub use self::question::{Explain, Simulate, Status, Version};
 
 /// Says why stateful Pods are where they are or why they are Pending, forecasts where they go, and moves them.
 ///
@@ -55,27 +54,6 @@ pub struct Cli {
 
 /// The title of what all commands have.
 const GLOBAL: &str = "Options of all commands";
-
-impl Cli {
-    /// Reads the command line of this process, or ends it with a message.
-    pub fn of_process() -> Self {
-        let cli = Self::parse();
-        match cli.hint() {
-            Some(hint) => Self::command().error(ErrorKind::UnknownArgument, hint).exit(),
-            None => cli,
-        }
-    }
-
-    /// What to use instead of an option that kubectl has and that is a command here.
-    pub fn hint(&self) -> Option<&'static str> {
-        match &self.command {
-            Command::Status(status) if status.watch => Some(
-                "status shows the Pods once; kubectl pps watch shows them again whenever something changes",
-            ),
-            _ => None,
-        }
-    }
-}
 
 /// Which cluster and namespace.
 #[derive(Args, Clone, Debug, Default)]
@@ -258,12 +236,6 @@ pub enum Command {
     /// would do, and asks. If it is interrupted, run it again. Import states before you restore the workloads.
     #[command(after_help = examples::IMPORT)]
     Import(Import),
-    /// Shows the Pods again whenever something changes.
-    ///
-    /// Shows the table of status while a rollout or a drain goes on. Without a terminal, prints a line for each change. Ends with
-    /// Ctrl-C.
-    #[command(after_help = examples::WATCH)]
-    Watch(Watch),
     /// Shows what the policy would inject into Pods of files. Needs no cluster.
     ///
     /// The files have Pods or StatefulSets, and PersistentPodStates with their status, in YAML or JSON. Shows a difference.

@@ -5,7 +5,6 @@ mod namespace;
 pub mod read;
 #[cfg(test)]
 pub(crate) mod stub;
-pub mod watch;
 pub mod write;
 
 pub use self::connection::{Connected, connect};

@@ -3,7 +3,6 @@
 pub mod forecast;
 
 pub mod attempt;
-pub mod changes;
 pub mod explain;
 pub mod export;
 pub mod forget;

@@ -3,12 +3,13 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::Parser;
 use kubectl_pps::args::Cli;
 use kubectl_pps::print::Terminal;
 use kubectl_pps::{Failure, run};
 
 fn main() -> ExitCode {
-    let cli = Cli::of_process();
+    let cli = Cli::parse();
     let terminal = Terminal::of_process(cli.color);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

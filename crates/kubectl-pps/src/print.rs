@@ -4,7 +4,6 @@ mod difference;
 pub mod explanation;
 pub mod forecast;
 pub mod plan;
-pub mod screen;
 mod size;
 pub mod status;
 mod style;

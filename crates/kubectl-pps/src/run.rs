@@ -19,7 +19,6 @@ mod status;
 mod subject;
 mod unpin;
 mod version;
-mod watch;
 mod workload;
 
 use crate::args::{Cli, Command};
@@ -53,6 +52,5 @@ async fn command(cli: &Cli, terminal: &Terminal) -> Result<Outcome, Failure> {
         Command::Status(args) => Box::pin(status::run(args, connection, terminal)).await,
         Command::Unpin(args) => unpin::run(args, connection, terminal).await,
         Command::Version(args) => version::run(*args, terminal),
-        Command::Watch(args) => Box::pin(watch::run(args, connection, terminal)).await,
     }
 }

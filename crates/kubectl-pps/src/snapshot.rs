@@ -1,7 +1,6 @@
 //! What was read from the cluster, without what no command needs, and what could not be read.
 
 mod index;
-mod live;
 mod node;
 mod pod;
 mod pps;
@@ -17,7 +16,6 @@ use serde_json::Value;
 #[cfg(test)]
 pub(crate) use self::index::BUILT;
 pub use self::index::{FoundBy, Index, WorkloadKey};
-pub use self::live::{Live, Report, Watched};
 pub use self::node::Node;
 pub use self::pod::Pod;
 pub use self::pps::Pps;
@@ -61,8 +59,6 @@ pub struct Snapshot {
     pub nodes: Option<BTreeMap<String, Node>>,
     /// StatefulSets of Kubernetes and of OpenKruise.
     pub workloads: Vec<Workload>,
-    /// Whether OpenKruise's StatefulSets are among them: the cluster serves this kind, and the user may read it.
-    pub has_kruise_workloads: bool,
     /// PersistentPodStates, aliases among them.
     pub pps: Vec<Pps>,
     /// The claims of volumes.
@@ -88,7 +84,6 @@ impl Snapshot {
             pods: Vec::new(),
             nodes: None,
             workloads: Vec::new(),
-            has_kruise_workloads: false,
             pps: Vec::new(),
             claims: Vec::new(),
             volumes: Vec::new(),

@@ -3,8 +3,6 @@
 //! The answers are in `tests/golden`. `UPDATE=1 cargo test -p kubectl-pps --test questions` writes them again.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may")]
 
-#[path = "questions/changes.rs"]
-mod changes;
 #[path = "questions/explain.rs"]
 mod explain;
 #[path = "questions/hostile.rs"]

@@ -1,4 +1,4 @@
-//! The commands that only read: `status`, `explain` and `watch`, on one cluster.
+//! The commands that only read: `status` and `explain`, on one cluster.
 
 use pps_e2e::{
     cluster::Cluster,
@@ -8,7 +8,7 @@ use pps_e2e::{
 };
 use serde_json::{Value, json};
 
-use super::{explain, move_several, pin, status, watch, watch_lost};
+use super::{explain, move_several, pin, status};
 use crate::support::{self, Pool, TIMEOUT, list, wait_for_review};
 
 /// A user who may read the objects of one namespace, and nothing else.
@@ -35,13 +35,6 @@ async fn questions_are_answered_about_a_live_cluster() {
         explain::a_persistentpodstate_that_may_not_be_read_is_not_denied,
         explain::a_pod_of_a_node_without_power_is_told_what_ends_it,
         explain::a_pod_that_does_not_exist_is_explained,
-        watch::prints_a_line_for_each_change,
-        watch::draws_a_table_on_a_terminal,
-        watch::waits_until_all_pods_are_ready,
-        watch::waits_until_a_rollout_is_finished,
-        watch_lost::goes_on_when_a_poll_has_failed,
-        watch_lost::ends_on_an_interrupt_while_a_poll_hangs,
-        watch_lost::shows_what_a_lost_watch_has_missed,
     ])
     .await
     .unwrap();
@@ -55,7 +48,7 @@ async fn half_an_installation_is_noticed() {
     pin::an_object_that_nobody_generates_or_deletes_is_named(&cluster).await;
     move_several::no_place_is_given_up_while_nobody_records(&cluster).await;
     let cluster = Cluster::builder().without_crd().start().await.unwrap();
-    for args in [&["status"][..], &["status", "-A"], &["explain", "db-0"], &["watch"]] {
+    for args in [&["status"][..], &["status", "-A"], &["explain", "db-0"]] {
         let answer = plugin(&cluster, "admin").run(args).await.unwrap();
         assert_eq!(answer.exit_code, 2, "{args:?}: {answer:?}");
         assert!(answer.stderr.contains("no definition of PersistentPodState"), "{args:?}: {answer:?}");
@@ -120,10 +113,10 @@ pub(super) async fn make_pending(pool: &Pool<'_>, workload: &str, pod: &str) {
 pub(super) async fn let_view(pool: &Pool<'_>) {
     let namespace = pool.namespace;
     let rules = json!([
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
-        {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
+        {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["get", "list"]},
         // The cluster has no StatefulSets of OpenKruise.
-        {"apiGroups": ["apps.kruise.io"], "resources": ["persistentpodstates"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": ["apps.kruise.io"], "resources": ["persistentpodstates"], "verbs": ["get", "list"]},
     ]);
     let objects: [Value; 2] = [
         json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",

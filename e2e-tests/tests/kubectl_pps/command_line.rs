@@ -17,7 +17,7 @@ async fn without_a_cluster_a_command_says_how_to_name_one() {
 }
 
 /// Every command that needs a cluster.
-const COMMANDS: [&[&str]; 10] = [
+const COMMANDS: [&[&str]; 9] = [
     &["status"],
     &["explain", "db-0"],
     &["simulate", "--drain", "node-0"],
@@ -26,7 +26,6 @@ const COMMANDS: [&[&str]; 10] = [
     &["pin", "db", "--required", "zone", "--yes"],
     &["unpin", "db", "--yes"],
     &["export"],
-    &["watch"],
     &["check"],
 ];
 

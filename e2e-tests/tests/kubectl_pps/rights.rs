@@ -78,11 +78,8 @@ async fn the_documented_role_is_what_the_commands_use() {
     run(&["status"], &[0]).await;
     run(&["explain", "web-0"], &[0]).await;
     run(&["simulate", "--drain", "rights-0"], &[0, 1]).await;
-    run(&["watch", "--until-ready", "1m"], &[0]).await;
     run(&["export", "-f", backup], &[0]).await;
     run(&["move", "web-0", "--anywhere", "--yes"], &[0]).await;
-    // It watches as long as it runs.
-    let mut watch = plugin.start(&["watch", "-n", NAMESPACE]).unwrap();
     // No node can take a Pod: one that has none is moved.
     for node in ["rights-0", "rights-1"] {
         cluster.nodes.cordon(node).await.unwrap();
@@ -93,7 +90,6 @@ async fn the_documented_role_is_what_the_commands_use() {
     run(&["import", backup, "--overwrite", "--yes"], &[0]).await;
     run(&["forget", "web-0", "--yes"], &[0]).await;
     run(&["explain", "free-7"], &[0, 1, 2]).await;
-    watch.kill().await.unwrap();
     cluster.nodes.uncordon("rights-0").await.unwrap();
     cluster.nodes.uncordon("rights-1").await.unwrap();
     run(&["pin", "free", "--required", "zone", "--yes"], &[0]).await;

@@ -5,7 +5,9 @@ Examples:
   # The Pods of one StatefulSet, with all columns
   kubectl pps status db -o wide
   # All namespaces
-  kubectl pps status -A";
+  kubectl pps status -A
+  # Again every two seconds, while a rollout or a drain goes on
+  watch kubectl pps status db";
 
 pub(super) const EXPLAIN: &str = "\
 Examples:
@@ -70,11 +72,6 @@ Examples:
   kubectl pps import backup.yaml --dry-run
   # Into another cluster, whose nodes have other names
   kubectl pps import backup.yaml --drop-key kubernetes.io/hostname";
-
-pub(super) const WATCH: &str = "\
-Examples:
-  # Follow a rollout, and end when all Pods are Ready
-  kubectl pps watch db --until-ready 10m";
 
 pub(super) const TRY: &str = "\
 Examples:

@@ -12,9 +12,6 @@ pub struct Status {
     /// Only this workload: NAME of a StatefulSet, or KIND/NAME.
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
-    /// A command of its own here.
-    #[arg(short, long, hide = true)]
-    pub watch: bool,
     /// Namespaces.
     #[command(flatten)]
     pub all: AllNamespaces,
@@ -61,20 +58,6 @@ pub struct Simulate {
     pub output: OutputArgs,
 }
 
-/// The arguments of `watch`.
-#[derive(Args, Clone, Debug)]
-pub struct Watch {
-    /// Only this workload: NAME of a StatefulSet, or KIND/NAME.
-    #[arg(value_name = "WORKLOAD")]
-    pub workload: Option<String>,
-    /// End with 0 when the rollout is finished and all Pods are Ready, or with 1 after this time, such as 10m.
-    #[arg(long, value_name = "DURATION", value_parser = value::duration)]
-    pub until_ready: Option<std::time::Duration>,
-    /// Namespaces.
-    #[command(flatten)]
-    pub all: AllNamespaces,
-}
-
 /// The arguments of `version`.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Version {
@@ -88,15 +71,6 @@ mod tests {
     use clap::Parser;
 
     use crate::args::{Cli, Command, Output};
-
-    #[test]
-    fn an_option_that_is_a_command_here_names_that_command() {
-        for flag in ["-w", "--watch"] {
-            let cli = Cli::try_parse_from(["kubectl-pps", "status", flag]).unwrap();
-            assert!(cli.hint().is_some_and(|hint| hint.contains("kubectl pps watch")), "{flag}");
-        }
-        assert_eq!(Cli::try_parse_from(["kubectl-pps", "status"]).unwrap().hint(), None);
-    }
 
     #[test]
     fn an_answer_that_is_no_table_has_no_table_formats() {

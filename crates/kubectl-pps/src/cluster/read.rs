@@ -102,7 +102,6 @@ pub async fn read_lists(client: &Client, scope: &Scope, wanted: Wanted) -> Resul
         Read::Absent | Read::Unknown => None,
     };
     snapshot.workloads = items(workloads);
-    snapshot.has_kruise_workloads = matches!(kruise, Read::Known(_));
     snapshot.workloads.extend(items(kruise));
     snapshot.claims = items(claims);
     snapshot.volumes = items(volumes);

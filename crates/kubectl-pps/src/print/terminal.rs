@@ -7,14 +7,13 @@ use crate::Failure;
 use crate::args::{ColorChoice, Consent};
 
 /// The narrowest terminal for which tables are made.
-pub(super) const MIN_WIDTH: usize = 60;
+const MIN_WIDTH: usize = 60;
 
 /// Where the program's output goes, and where answers come from.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
     output: Style,
     errors: Style,
-    has_screen: bool,
     is_interactive: bool,
 }
 
@@ -31,11 +30,10 @@ impl Terminal {
                 is_terminal && !is_set("NO_COLOR") && !is_dumb
             }
         };
-        let width = size::columns_and_rows().map(|(columns, _)| columns.max(MIN_WIDTH));
+        let width = size::columns().map(|columns| columns.max(MIN_WIDTH));
         Self {
             output: Style { has_color: has_color(stdout), width: width.filter(|_| stdout) },
             errors: Style { has_color: has_color(stderr), width: width.filter(|_| stderr) },
-            has_screen: stdout,
             is_interactive: io::stdin().is_terminal() && stderr,
         }
     }
@@ -48,16 +46,6 @@ impl Terminal {
     /// The style of messages.
     pub fn style_of_errors(&self) -> Style {
         self.errors
-    }
-
-    /// Whether the output is a terminal.
-    pub fn is_terminal(&self) -> bool {
-        self.has_screen
-    }
-
-    /// Its columns and rows now.
-    pub fn size(&self) -> Option<(usize, usize)> {
-        size::columns_and_rows().filter(|_| self.has_screen)
     }
 
     /// Writes the answer. Whoever reads it may stop early: `kubectl pps status | head`.

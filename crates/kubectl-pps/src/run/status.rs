@@ -12,9 +12,7 @@ use crate::print::{self, Terminal};
 use crate::snapshot::Scope;
 use crate::{Failure, Outcome};
 
-/// What `status` and `watch` read.
-pub(super) const WANTED: Wanted =
-    Wanted { pods: true, nodes: true, other_pods: false, workloads: true, volumes: false };
+const WANTED: Wanted = Wanted { pods: true, nodes: true, other_pods: false, workloads: true, volumes: false };
 
 pub(super) async fn run(
     args: &Status,

@@ -1,6 +1,5 @@
 //! Objects that no API server would store, and names that a terminal would obey.
 
-use kubectl_pps::decide::changes::{self, waiting};
 use kubectl_pps::decide::explain::{Question, explain};
 use kubectl_pps::decide::status::status;
 use kubectl_pps::print::{self, Style};
@@ -100,8 +99,6 @@ proptest! {
         let mut texts = Vec::new();
         if let Ok(answer) = status(&snapshot, None, &hand) {
             texts.push(print::status::status(&answer, STYLE, false, true));
-            changes::changes(None, &answer);
-            waiting(&answer);
         }
         let question = Question { snapshot: &snapshot, namespace: "shop", pod: &pod, refusals: None, hand: &hand };
         if let Ok(answer) = explain(&question) {

@@ -39,8 +39,10 @@ struct Spent {
 }
 
 impl EventBudget {
-    /// Spends one Event about this object. Returns whether it may be published.
-    pub fn spend(&mut self, subject: &Subject, now: Instant) -> bool {
+    /// Spends one Event about this object. Returns whether it may be published. Those that tell of no problem leave half of
+    /// each budget to others: a workload may be scaled every minute.
+    pub fn spend(&mut self, subject: &Subject, is_warning: bool, now: Instant) -> bool {
+        let reserved = |rate: &Rate| if is_warning { 0 } else { rate.burst.div_ceil(2) };
         let (namespace, object) =
             (&subject.object.namespace, (subject.kind.clone(), subject.object.to_string()));
         let Some(of_object) = tracked(&mut self.by_object, object, &PER_OBJECT, now) else { return false };
@@ -48,11 +50,12 @@ impl EventBudget {
         else {
             return false;
         };
-        self.total.left(&TOTAL, now) > 0
-            && of_namespace.left(&PER_NAMESPACE, now) > 0
-            && of_object.spend(&PER_OBJECT, now)
-            && of_namespace.spend(&PER_NAMESPACE, now)
-            && self.total.spend(&TOTAL, now)
+        let mut spent = [(&mut self.total, &TOTAL), (of_namespace, &PER_NAMESPACE), (of_object, &PER_OBJECT)];
+        let is_left = spent.iter_mut().all(|(spent, rate)| spent.left(rate, now) > reserved(rate));
+        for (spent, _) in spent {
+            spent.events += u32::from(is_left);
+        }
+        is_left
     }
 }
 
@@ -80,12 +83,6 @@ impl Spent {
         self.since = Some(if self.events == 0 { now } else { since + rate.pause * pauses });
         rate.burst - self.events
     }
-
-    fn spend(&mut self, rate: &Rate, now: Instant) -> bool {
-        let is_left = self.left(rate, now) > 0;
-        self.events += u32::from(is_left);
-        is_left
-    }
 }
 
 #[cfg(test)]
@@ -109,7 +106,7 @@ mod tests {
     #[test]
     fn one_object_gets_a_burst_and_then_one_event_for_each_pause() {
         let (mut budget, now) = (EventBudget::default(), Instant::now());
-        let mut spend = |name: &str, now| budget.spend(&subject(name), now);
+        let mut spend = |name: &str, now| budget.spend(&subject(name), true, now);
         let published = (0..1000).filter(|_| spend("w", now)).count();
         assert_eq!(published, 25);
         assert!(spend("v", now), "another object has its own budget");
@@ -121,21 +118,35 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_as_wanted_leaves_events_for_problems() {
+        let (mut budget, mut now) = (EventBudget::default(), Instant::now());
+        // A workload that is scaled down every minute.
+        let mut published = 0;
+        for _ in 0..600 {
+            now += Duration::from_mins(1);
+            published += usize::from(budget.spend(&subject("w"), false, now));
+        }
+        assert!((120..140).contains(&published), "{published}");
+        assert_eq!((0..100).filter(|_| budget.spend(&subject("w"), true, now)).count(), 13);
+    }
+
+    #[test]
     fn the_objects_of_one_namespace_leave_events_for_others() {
         let (mut budget, now) = (EventBudget::default(), Instant::now());
-        let published = (0..1000).filter(|n| budget.spend(&subject(&n.to_string()), now)).count();
+        let published = (0..1000).filter(|n| budget.spend(&subject(&n.to_string()), true, now)).count();
         assert_eq!(published, 50);
-        assert!(budget.spend(&subject_in("other", "w"), now));
+        assert!(budget.spend(&subject_in("other", "w"), true, now));
     }
 
     #[test]
     fn all_share_a_budget_and_take_little_memory() {
         let (mut budget, mut now) = (EventBudget::default(), Instant::now());
-        let published = (0..1000).filter(|n| budget.spend(&subject_in(&n.to_string(), "w"), now)).count();
+        let published =
+            (0..1000).filter(|n| budget.spend(&subject_in(&n.to_string(), "w"), true, now)).count();
         assert_eq!(published, 200);
         for n in 0..10_000 {
             now += Duration::from_millis(200);
-            budget.spend(&subject_in(&n.to_string(), "w"), now);
+            budget.spend(&subject_in(&n.to_string(), "w"), true, now);
         }
         assert!(budget.by_object.len() <= MAX_TRACKED && budget.by_namespace.len() <= MAX_TRACKED);
     }

@@ -28,7 +28,8 @@ const PAUSE_PART: u32 = 4;
 /// The wait after the first failure. It doubles with each further failure, up to [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(30);
-/// No write takes longer: its request is given up before.
+/// A write in flight for longer no longer counts for the age of its change. Only checks of many objects that the API server
+/// is slow to answer take so long: each request is given up before.
 const LONGEST_WRITE: Duration = Duration::from_mins(1);
 /// Conflicts count as at most this many failures, so that the wait stays at a second.
 const MAX_CONFLICT_FAILURES: u32 = 2;
@@ -209,6 +210,16 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         self.failed(key, None, now);
     }
 
+    /// A write of this key was not sent: it needs a check that has to wait, or rests on what has changed since. Like a
+    /// failing key it gives way to others, but it waits only from the second time in a row on, as after a conflict.
+    pub fn not_sent(&mut self, key: &K, now: Instant) {
+        let is_first = self.failures(key) == 0;
+        self.conflicted(key, now);
+        if let Some(timing) = self.keys.get_mut(key).filter(|_| is_first) {
+            timing.not_before = None;
+        }
+    }
+
     /// Removes a key.
     pub fn forget(&mut self, key: &K) {
         if let Some(Pending { due: Some(due), .. }) = self.keys.remove(key) {
@@ -308,6 +319,20 @@ mod tests {
             batch.mark(&"a", now);
             assert_eq!(batch.next(Candidates::All), Some(now + wait * MS));
         }
+    }
+
+    #[test]
+    fn what_is_not_sent_waits_from_the_second_time_in_a_row_on() {
+        let (mut batch, now) = (Batch::default(), Instant::now());
+        for wait in [0_u32, 500, 1000, 1000] {
+            batch.not_sent(&"a", now);
+            batch.mark(&"a", now);
+            assert_eq!(batch.next(Candidates::All), Some(now + wait * MS));
+        }
+        batch.written(&"a", 0, now);
+        batch.not_sent(&"a", now + LONGEST);
+        batch.mark(&"a", now + LONGEST);
+        assert_eq!(batch.next(Candidates::All), Some(now + LONGEST));
     }
 
     #[test]

@@ -17,6 +17,9 @@ use crate::facts::{NamespacedName, Notice, Subject};
 const LEASE: &str = "kruise-manager";
 /// The time between two checks, longer than the manager takes to renew the Lease.
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);
+/// After so many checks without the manager it may be gone for good: ten minutes. One that restarts in a loop must not cost
+/// a write of each large object whenever it comes and goes.
+const IDLE_CHECKS: u32 = 40;
 /// The time between the first two checks: only the second one can detect a renewal.
 const FIRST_INTERVAL: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,6 +47,8 @@ pub(crate) struct HeldLease {
 pub(crate) struct Manager {
     last: Option<HeldLease>,
     is_running: Option<bool>,
+    /// How many more checks must find that the manager does not run.
+    checks_until_idle: u32,
 }
 
 impl Manager {
@@ -60,12 +65,19 @@ impl Manager {
         };
         self.last = held;
         let is_running = is_running?;
+        self.checks_until_idle =
+            if is_running { IDLE_CHECKS } else { self.checks_until_idle.saturating_sub(1) };
         (self.is_running.replace(is_running) != Some(is_running)).then_some(is_running)
     }
 
     /// Whether it is known if the manager runs.
     pub(crate) fn is_known(&self) -> bool {
         self.is_running.is_some()
+    }
+
+    /// Whether the manager has not run for some time, if it ever has.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.checks_until_idle == 0
     }
 
     /// The Event for users. It is published on the Lease, the only object of OpenKruise known here.
@@ -134,6 +146,26 @@ mod tests {
         assert_eq!(manager.apply(held("e")), Some(true));
         assert_eq!(manager.apply(LeaseCheck::NotHeld), Some(false));
         assert_eq!((manager.apply(LeaseCheck::NotHeld), manager.notice("k")), (None, None));
+    }
+
+    #[test]
+    fn a_manager_that_comes_and_goes_is_idle_only_after_ten_minutes() {
+        let mut manager = Manager::default();
+        manager.apply(LeaseCheck::NotHeld);
+        assert!(manager.is_idle(), "it has never run");
+        for round in 0..3 {
+            manager.apply(held(&format!("{round}a")));
+            manager.apply(held(&format!("{round}b")));
+            assert!(!manager.is_idle());
+            for _ in 0..IDLE_CHECKS - 1 {
+                manager.apply(LeaseCheck::NotHeld);
+                assert!(!manager.is_idle());
+            }
+        }
+        manager.apply(LeaseCheck::Unknown);
+        assert!(!manager.is_idle(), "nobody knows");
+        manager.apply(LeaseCheck::NotHeld);
+        assert!(manager.is_idle());
     }
 
     #[test]

@@ -38,9 +38,10 @@ pub(super) async fn watch_manager(client: &Client, namespace: &str, metrics: &Me
 
 impl Worker {
     pub(super) fn on_manager_checked(&mut self, check: LeaseCheck, namespace: &str) {
-        let Some(is_running) = self.manager.apply(check) else { return };
+        let changed = self.manager.apply(check);
+        self.index.allow_compact_form(self.compact_states == CompactStates::Auto && self.manager.is_idle());
+        let Some(is_running) = changed else { return };
         self.metrics.set_conflicting_recorder(is_running);
-        self.index.allow_compact_form(self.compact_states == CompactStates::Auto && !is_running);
         self.follow_discovery();
         if !is_running {
             info!("OpenKruise's manager does not run");

@@ -31,6 +31,7 @@ impl Worker {
             warn!(object = %write.key, %error, "keeping states whose drop or change cannot be confirmed; retrying");
         } else {
             self.metrics.count_drop_check(DropCheckOutcome::Refuted);
+            self.status_writes.not_sent(&write.key, Instant::now());
             info!(object = %write.key, states = unconfirmed.held.len(), "keeping states: the API server has what a watch has not shown yet");
         }
         self.index.on_drops_unconfirmed(&write.key, &write.uid, &unconfirmed.held);

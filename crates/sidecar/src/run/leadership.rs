@@ -8,6 +8,7 @@ use super::worker::Worker;
 use crate::decide::conflicts::Conflicts;
 use crate::facts::Notice;
 use crate::lead::HANDOVER_WINDOW;
+use crate::write::events::is_normal;
 
 impl Worker {
     /// Takes over a change of the term. A new leader decides everything again from what the watches have delivered. A
@@ -39,7 +40,7 @@ impl Worker {
             return;
         }
         info!(about = %notice.subject, reason = %notice.reason, "{}", notice.message);
-        if !self.event_budget.spend(&notice.subject, Instant::now()) {
+        if !self.event_budget.spend(&notice.subject, !is_normal(notice.reason), Instant::now()) {
             return self.metrics.count_dropped_event();
         }
         tokio::spawn(self.publisher.clone().publish(notice));

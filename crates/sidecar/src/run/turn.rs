@@ -64,10 +64,10 @@ impl Worker {
         due.into_iter().flatten().min()
     }
 
-    /// Retries may use half of the writes in flight. They may take long to fail again, and the other half stays free
-    /// for healthy objects.
-    fn candidates(&self) -> Candidates {
-        if self.retries_in_flight < self.max_writes.div_ceil(2) {
+    /// Retries and writes that are checked first may use half of the writes in flight. They may take long to fail again, or
+    /// wait for reads, and the other half stays free for healthy objects.
+    pub(super) fn candidates(&self) -> Candidates {
+        if self.slow_in_flight < self.max_writes.div_ceil(2) {
             Candidates::All
         } else {
             Candidates::NotFailing
@@ -226,7 +226,8 @@ impl Worker {
                     break;
                 }
                 pending.remove(&key);
-                self.write_status(&key, false);
+                // It need not leave half of the writes to others: all are to be made now.
+                self.write_status(&key, true);
             }
             if pending.is_empty() && self.in_flight.is_empty() {
                 return;
@@ -239,7 +240,7 @@ impl Worker {
                         WriteResult::Status(write, result) => Some((write.key.clone(), result.as_ref().err())),
                         // What is to be recorded beside the drop is written without it.
                         WriteResult::DropsUnconfirmed(write, unconfirmed) => {
-                            Some((write.key.clone(), unconfirmed.failure.as_ref()))
+                            Some((write.key.clone(), unconfirmed.failure.as_ref().or(Some(&Failure::Conflict))))
                         }
                         // They are written in the other form.
                         WriteResult::CompactFormDropped(write, _) => Some((write.key.clone(), None)),

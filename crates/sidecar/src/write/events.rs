@@ -75,7 +75,8 @@ impl Publisher {
     }
 }
 
-fn is_normal(reason: Reason) -> bool {
+/// Whether an Event of this reason tells of no problem.
+pub(crate) fn is_normal(reason: Reason) -> bool {
     matches!(reason, Reason::Generated | Reason::Deleted | Reason::StatesDropped | Reason::PodEvicted)
 }
 

@@ -11,6 +11,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -21,13 +22,16 @@ use pps_core::kinds;
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
-use super::{Failure, READS_AT_ONCE, REQUEST_TIMEOUT, Unconfirmed, WriteResult, Writer};
+use super::{Failure, READS_AT_ONCE, Unconfirmed, WriteResult, Writer};
 use crate::decide::GeneratedPps;
 use crate::decide::index::{DropCheck, StatusWrite};
 use crate::facts::interest::Interest;
 use crate::facts::{NamespacedName, NodeFact, PodFact, WorkloadFact, WorkloadKey};
 use crate::observe::watch::{Source, WatchError, api_resource, only_json};
 use crate::observe::wire::{self, Encoded, Item, Malformed, Message, Page, PpsObject, in_either};
+
+/// How long a read may take: others wait for their turn, and so do the writes that they belong to.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The largest answer to a read, in bytes. etcd takes objects of 1.5 MiB by default, which are six times as many bytes in
 /// JSON at most; an API server that takes larger ones answers with protobuf for all kinds but custom ones.
@@ -238,8 +242,8 @@ impl Writer {
     ) -> Result<(Message, Option<SemaphorePermit<'_>>), WatchError> {
         // The semaphore is never closed.
         let turn = self.reads.acquire().await.ok();
-        let page = timeout(REQUEST_TIMEOUT, source.page(token, objects, LARGEST_READ)).await;
-        Ok((page.map_err(|_| WatchError::Silent(REQUEST_TIMEOUT))??, turn))
+        let page = timeout(READ_TIMEOUT, source.page(token, objects, LARGEST_READ)).await;
+        Ok((page.map_err(|_| WatchError::Silent(READ_TIMEOUT))??, turn))
     }
 }
 

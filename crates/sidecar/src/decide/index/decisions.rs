@@ -64,6 +64,9 @@ impl Index {
             self.report_pruned(key);
             return None;
         };
+        if decision.status.is_empty() && self.objects.get_mut(key)?.release_refuted() {
+            return self.status_write(key, now);
+        }
         self.absences.request_confirmation(decision.unconfirmed_nodes);
         for node in &decision.awaited_labels {
             if let Some(is_awaited) = self.new_nodes.get_mut(node) {

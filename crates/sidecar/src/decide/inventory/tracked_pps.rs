@@ -38,6 +38,9 @@ pub(crate) struct TrackedPps {
     /// Entries whose drop the API server has not confirmed. They stay until something is heard of them, or until the
     /// next retry.
     held_drops: BTreeSet<Arc<str>>,
+    /// Entries of the writes that were refuted since the last one was stored. They stay, whatever is heard of them, until the
+    /// others are written: values that keep changing must not hold those up.
+    refuted: BTreeSet<Arc<str>>,
     pub(crate) renewals: Renewals,
     in_flight: Option<InFlight>,
     /// What a watch reported while a write was on its way, perhaps because of that very write.
@@ -99,6 +102,7 @@ impl TrackedPps {
             hidden: None,
             not_evicted: BTreeMap::new(),
             held_drops: BTreeSet::new(),
+            refuted: BTreeSet::new(),
             renewals: Renewals::default(),
             in_flight: None,
             superseding: None,
@@ -140,23 +144,35 @@ impl TrackedPps {
 
     /// Whether this entry must not be dropped for now.
     pub(crate) fn is_drop_held(&self, pod: &Arc<str>) -> bool {
-        self.held_drops.contains(pod)
+        self.held_drops.contains(pod) || self.refuted.contains(pod)
     }
 
     /// The write in flight was not sent: the API server does not confirm that these entries can be dropped. Returns
-    /// whether there was one. What has been heard of an entry in the meantime is decided again at once.
+    /// whether there was one. What has been heard of an entry in the meantime is decided right after the others.
     pub(crate) fn hold_drops(&mut self, pods: &BTreeSet<Arc<str>>) -> bool {
         if self.in_flight.is_none() {
             return false;
         }
         let heard_of = |pod: &Arc<str>| self.dirty.is_all() || self.dirty.has_entry(pod);
         self.held_drops.extend(pods.iter().filter(|pod| !heard_of(pod)).cloned());
+        self.refuted.extend(pods.iter().cloned());
         self.abandon_write()
     }
 
-    /// Marks the entries whose drop is held, so that it is tried again. Returns whether there are any.
+    /// All others are written: marks the refuted entries of which something has been heard. Returns whether there are any.
+    pub(crate) fn release_refuted(&mut self) -> bool {
+        let mut heard_of = std::mem::take(&mut self.refuted);
+        heard_of.retain(|pod| !self.held_drops.contains(pod));
+        for pod in &heard_of {
+            self.dirty.mark_entry(pod);
+        }
+        !heard_of.is_empty()
+    }
+
+    /// Marks the entries that stay because of a check, so that it is made again. Returns whether there are any.
     pub(crate) fn release_drops(&mut self) -> bool {
-        let held = std::mem::take(&mut self.held_drops);
+        let mut held = std::mem::take(&mut self.held_drops);
+        held.append(&mut self.refuted);
         for pod in &held {
             self.dirty.mark_entry(pod);
         }
@@ -212,6 +228,7 @@ impl TrackedPps {
         interner: &mut Interner,
     ) -> Option<Vec<MovedEntry>> {
         let write = self.in_flight.take()?;
+        self.release_refuted();
         let states = &mut self.fact.status.pod_states;
         let moved = write.changes.into_iter().map(|EntryChange { pod, after, .. }| {
             let before = if let Some(state) = &after {

@@ -121,10 +121,12 @@ impl DropCheck {
         drops.map(|drop| (drop.node.as_str(), &drop.pod))
     }
 
-    /// The Pods whose entries are dropped because the workload no longer wants them.
+    /// The Pods whose entries are dropped because the workload no longer wants them; without those that other Pods have
+    /// replaced.
     pub fn unwanted(&self) -> impl Iterator<Item = &Arc<str>> {
         let is_unwanted = |drop: &&DroppedEntry| {
-            matches!(drop.cause, DropCause::NotRetained { presence: WorkloadPresence::Present, .. })
+            let present = WorkloadPresence::Present;
+            matches!(drop.cause, DropCause::NotRetained { presence, is_counted: false, .. } if presence == present)
         };
         self.drops.iter().filter(is_unwanted).map(|drop| &drop.pod)
     }

@@ -1,5 +1,6 @@
 //! What is read before a write: how much at once, and what follows from a failure.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
@@ -88,13 +89,44 @@ async fn four_reads_run_at_once_however_many_writes_wait_for_them() {
     let names: Vec<String> = (0..16).map(|number| format!("w{number}")).collect();
     let mut worker = dropping_worker(client, &names, 8);
     worker.take_turn();
-    assert_eq!(worker.in_flight.len(), 16);
     while let Some(done) = worker.in_flight.join_next().await {
-        let (_, result) = done.unwrap();
-        assert!(matches!(result, WriteResult::Status(_, Ok(_))), "{result:?}");
+        let done = done.unwrap();
+        assert!(matches!(done.1, WriteResult::Status(_, Ok(_))), "{done:?}");
+        worker.on_write_done(done);
+        worker.take_turn();
     }
     let [pods, now, most] = &*counts;
     assert_eq!([pods, now, most].map(|count| count.load(Ordering::Relaxed)), [16 * 8, 0, 4]);
+}
+
+#[tokio::test]
+async fn checks_leave_half_of_the_writes_to_others() {
+    let (client, _) = counting_api_server(|_| list(&[]));
+    let names: Vec<String> = (0..20).map(|number| format!("w{number}")).collect();
+    let mut worker = dropping_worker(client, &names, 1);
+    for number in 0..20 {
+        worker.apply(surplus_states(&format!("x{number}"), 0));
+    }
+    worker.take_turn();
+    assert_eq!(worker.in_flight.len(), worker.max_writes);
+    let mut in_flight = BTreeSet::new();
+    for name in names.iter().chain(&(0..20).map(|number| format!("x{number}")).collect::<Vec<_>>()) {
+        if worker.index.is_status_write_in_flight(&NamespacedName::new("n", name.as_str())) {
+            in_flight.insert(name.clone());
+        }
+    }
+    let checks = in_flight.iter().filter(|name| name.starts_with('w')).count();
+    assert_eq!((checks, in_flight.len()), (8, 16));
+    // Each is made in the end, and only once.
+    let mut written = BTreeSet::new();
+    while let Some(done) = worker.in_flight.join_next().await {
+        let done = done.unwrap();
+        let WriteResult::Status(write, Ok(_)) = &done.1 else { panic!("{done:?}") };
+        assert!(written.insert(write.key.clone()));
+        worker.on_write_done(done);
+        worker.take_turn();
+    }
+    assert_eq!((written.len(), worker.slow_in_flight), (40, 0));
 }
 
 #[tokio::test]
@@ -132,4 +164,93 @@ async fn an_answer_that_is_no_list_confirms_no_drop() {
         assert_eq!(held, ["w-0"]);
         assert!(failure.starts_with("cannot read Pod n/w-0: the answer cannot be read"), "{failure}");
     }
+}
+
+#[tokio::test]
+async fn a_state_whose_pod_keeps_changing_is_checked_again_without_a_hot_loop() {
+    let running = json!({
+        "metadata": {"name": "w-0", "namespace": "n", "uid": "1", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "uid-w", "controller": true},
+        ]},
+        "spec": {"nodeName": "node-1", "containers": []},
+    });
+    let (client, _) = counting_api_server(move |name| match name {
+        "w-0" => list(std::slice::from_ref(&running)),
+        _ => list(&[]),
+    });
+    let mut worker = dropping_worker(client, &["w".to_owned()], 2);
+    let mut waits = Vec::new();
+    let mut written = 0;
+    for _ in 0..6 {
+        let start = Instant::now();
+        worker.take_turn();
+        if worker.in_flight.is_empty() {
+            let due = worker.next_due().unwrap();
+            waits.push(due.saturating_duration_since(start).as_millis());
+            tokio::time::sleep_until(due.into()).await;
+            worker.take_turn();
+        }
+        let done = worker.in_flight.join_next().await.unwrap().unwrap();
+        written += usize::from(matches!(done.1, WriteResult::Status(..)));
+        // Something is heard of the Pod during each check.
+        let key = NamespacedName::new("n", "w-0");
+        for update in [Update::Apply(key.clone(), PodFact::default()), Update::Delete(key)] {
+            worker.apply(Observation::Pods(update));
+        }
+        worker.on_write_done(done);
+    }
+    assert_eq!(written, 1, "the other state is dropped at once");
+    let [in_window @ .., second, third] = &waits[..] else { panic!("{waits:?}") };
+    assert!(
+        in_window.len() == 2 && (400..=500).contains(second) && (900..=1000).contains(third),
+        "{waits:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_changed_address_and_a_changed_label_are_read_as_the_spec_names_them_and_written() {
+    let name = NamespacedName::new("n", "w-0");
+    let running = json!({
+        "metadata": {"name": "w-0", "namespace": "n", "uid": "1", "annotations": {"ip": "10.0.0.2", "other": "x"},
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "uid-w", "controller": true}]},
+        "spec": {"nodeName": "node-1", "containers": []},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    let node = json!({"metadata": {"name": "node-1", "labels": {"zone": "b", "other": "x"}}});
+    let read = move |path: &str| {
+        let object = if path.contains("/nodes?") { &node } else { &running };
+        list(std::slice::from_ref(object))
+    };
+    let (client, patches) =
+        api_server_with_reads(read, |_| (200, json!({"metadata": {"resourceVersion": "8"}})));
+    let object = json!({
+        "metadata": {"name": "w", "namespace": "n", "uid": "uid-1", "resourceVersion": "6", "generation": 1},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w"},
+            "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]},
+            "persistentPodAnnotations": [{"key": "ip"}],
+        },
+        "status": {"targetUID": "uid-w", "podStates": {"w-0": {
+            "nodeName": "node-1", "nodeTopologyLabels": {"zone": "a"}, "annotations": {"ip": "10.0.0.1"}}}},
+    });
+    let fact = wire::object_fact(serde_json::from_value(object).unwrap());
+    let update = Update::Apply(NamespacedName::new("n", "w"), Box::new(fact));
+    let mut worker = worker(client, [Observation::PersistentPodStates(update)]);
+    report_plain_workload(&mut worker);
+    let labels = vec![("zone".into(), "b".into())];
+    worker.apply(Observation::Nodes(Update::Apply("node-1".into(), NodeFact { labels })));
+    let pod = PodFact {
+        owner: Some("uid-w".into()),
+        node: Some("node-1".into()),
+        ready: true,
+        annotations: vec![("ip".into(), "10.0.0.2".into())],
+        ..PodFact::default()
+    };
+    worker.apply(Observation::Pods(Update::Apply(name, pod)));
+    worker.take_turn();
+    let done = worker.in_flight.join_next().await.unwrap().unwrap();
+    assert!(matches!(done.1, WriteResult::Status(_, Ok(_))), "{done:?}");
+    let expected = json!({"w-0": {"nodeTopologyLabels": {"zone": "b"}, "annotations": {"ip": "10.0.0.2"}}});
+    assert_eq!(patches.lock().unwrap()[0]["status"]["podStates"], expected);
 }

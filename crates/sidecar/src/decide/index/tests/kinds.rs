@@ -248,6 +248,7 @@ fn drops_a_freely_named_state_only_if_the_workloads_pods_are_there() {
     world.pod("w-red", ready_on("node-1"));
     let check = world.index.status_write(&key("p"), NOW).unwrap().drops.unwrap();
     assert_eq!(check.counted().map(|workload| &*workload.uid), Some("uid-w"));
+    assert_eq!(check.unwanted().count(), 0, "other Pods have replaced them; nobody has scaled the workload");
     // The Pod watch may be late: `w-red` is gone, and the workload is about to create `w-blue`.
     for unmet in [Some(0), None] {
         let refuted = check.refuted_by_count(unmet);

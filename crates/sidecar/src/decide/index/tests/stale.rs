@@ -334,7 +334,42 @@ fn what_is_heard_during_the_check_is_decided_at_once() {
     world.pod("w-2", ready_on("node-1"));
     world.index.apply_pods(Update::Delete(key("w-2")));
     world.unconfirmed(&["w-2"]);
+    assert_eq!(world.pod_states("p"), Value::Null, "the others come first");
+    world.accept("p");
+    assert!(world.index.take_work().statuses.contains(&key("p")));
     assert_eq!(world.pod_states("p"), json!({"w-2": null}), "no further event would bring it up again");
+    // If there is nothing else to be written, it is decided at once.
+    world.pod("w-2", ready_on("node-1"));
+    world.index.apply_pods(Update::Delete(key("w-2")));
+    world.unconfirmed(&["w-2"]);
+    assert_eq!(world.pod_states("p"), json!({"w-2": null}));
+}
+
+#[test]
+fn values_that_keep_changing_hold_up_no_other_state() {
+    let mut world = recorded();
+    world.pod("w-3", ready_on("node-1"));
+    // Each check finds a newer address of one of the two Pods, and the watch shows it before the next decision.
+    for name in ["w-0", "w-1"] {
+        world.pod(name, with_address("10.0.1.7"));
+    }
+    for name in ["w-0", "w-1"] {
+        assert!(world.patch("p").is_some());
+        world.pod(name, with_address("10.0.1.8"));
+        world.unconfirmed(&[name]);
+        world.pod(name, with_address("10.0.1.9"));
+    }
+    let states = world.pod_states("p");
+    let recorded: Vec<_> = states.as_object().unwrap().keys().collect();
+    assert_eq!(recorded, ["w-3"]);
+    world.accept("p");
+    // Nothing that was heard is lost.
+    assert!(world.index.take_work().statuses.contains(&key("p")));
+    let states = world.pod_states("p");
+    assert_eq!(states["w-0"]["annotations"]["ip"], "10.0.1.9");
+    assert_eq!(states["w-1"]["annotations"]["ip"], "10.0.1.9");
+    world.accept("p");
+    assert_eq!(world.patch("p"), None);
 }
 
 #[test]
