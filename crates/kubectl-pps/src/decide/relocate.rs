@@ -47,6 +47,8 @@ pub struct Request<'a> {
     pub any: &'a [String],
     /// Whether its recorded annotations are dropped.
     pub drop_annotations: bool,
+    /// Whether it is moved although not all is as it has to be.
+    pub force: bool,
     /// The node that it should go to, if it was read alone: nodes may not be listed.
     pub node: Option<&'a Node>,
 }
@@ -127,6 +129,13 @@ pub struct Present {
     pub is_stranded: bool,
 }
 
+impl Present {
+    /// Whether something is lost while the Pod is gone: it is Ready, and evicted.
+    pub fn is_serving(&self) -> bool {
+        self.is_ready && !self.is_stranded && self.removal == Removal::Evict
+    }
+}
+
 /// How a Pod goes, so that its controller creates it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
@@ -163,6 +172,8 @@ pub struct Relocation {
     way_out: Option<WayOut>,
     /// Its workload.
     pub workload: WorkloadKey,
+    /// Whether the Pod serves, and which others its workload wants is not known.
+    is_blind: bool,
     /// The Pod that its controller creates next; none if that is not known.
     successor: Option<Value>,
 }
@@ -292,6 +303,14 @@ fn decide_in(
         is_ready: pod.is_ready(),
         is_stranded: snapshot.is_stranded(pod),
     });
+    let is_blind = present.as_ref().is_some_and(Present::is_serving) && index.workload(&workload).is_none();
+    if is_blind && !request.force {
+        let WorkloadKey { group, kind, name: set, .. } = &workload;
+        unread::require(snapshot, &format!("statefulsets.{group}")).map_err(|failure| {
+            let why = format!("which Pods {kind} {set} wants is not known, and Pod {name} was left alone");
+            failure.with(&format!("{why}; --force evicts it all the same"))
+        })?;
+    }
     let forecast = next.as_ref().zip(successor.as_ref());
     let forecast = forecast.and_then(|(next, successor)| next.forecast(landed, successor));
     let is_nowhere = to.is_none() && forecast.as_ref().is_some_and(|one| one.may_land_on.is_empty());
@@ -308,6 +327,7 @@ fn decide_in(
         forecast,
         way_out,
         workload,
+        is_blind,
         successor,
     })))
 }

@@ -50,6 +50,7 @@ impl<'a> Goal<'a> {
             destination: self.destination,
             any: self.any,
             drop_annotations: self.drop_annotations,
+            force: self.force,
             node: self.node,
         }
     }
@@ -368,10 +369,9 @@ impl Relocation {
         self.may_return_to(node).then(|| stay_away(node, hand))
     }
 
-    /// Whether something is lost while the Pod is gone: it is Ready, and evicted.
+    /// Whether something is lost while the Pod is gone.
     pub fn is_serving(&self) -> bool {
-        let serves = |pod: &super::Present| pod.is_ready && !pod.is_stranded && pod.removal == Removal::Evict;
-        self.present.as_ref().is_some_and(serves)
+        self.present.as_ref().is_some_and(super::Present::is_serving)
     }
 
     /// Puts the Pod where it probably lands, so that the next Pod is decided with that.

@@ -70,7 +70,15 @@ fn running() -> Snapshot {
 }
 
 fn request(destination: Option<Destination<'_>>) -> Request<'_> {
-    Request { namespace: "prod", pod: "db-0", destination, any: &[], drop_annotations: false, node: None }
+    Request {
+        namespace: "prod",
+        pod: "db-0",
+        destination,
+        any: &[],
+        drop_annotations: false,
+        force: false,
+        node: None,
+    }
 }
 
 fn relocation(snapshot: &Snapshot, request: &Request<'_>) -> Relocation {
