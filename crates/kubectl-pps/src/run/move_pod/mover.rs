@@ -165,7 +165,11 @@ impl<'a> Mover<'a> {
                 Err(WriteError::Disruption(why)) => why,
                 Err(error) => {
                     let left = format!("Pod {pod} was left alone: nothing was changed");
-                    return Err(Failure::from(error).with(&left));
+                    return Err(match error {
+                        // As of a Pod that two budgets select. Nothing was written, and others may be moved.
+                        WriteError::Failed(text) => Failure::Refused(format!("{text}\n{left}")),
+                        error => Failure::from(error).with(&left),
+                    });
                 }
             };
             if Instant::now() >= deadline {

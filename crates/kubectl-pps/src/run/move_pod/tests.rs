@@ -252,3 +252,62 @@ async fn a_node_that_nobody_knows_is_a_mistake() {
     assert_eq!(of_node(200, "node-x").await, Ok(0));
     assert_eq!(of_node(403, "node-x").await, Ok(2), "whether it exists is not known");
 }
+
+/// The steps of a move of `db-0` with an API server that has this, and answers other requests like that.
+async fn step(
+    snapshot: &Snapshot,
+    mut other: impl FnMut(&str) -> Option<(u16, Value)> + Send + 'static,
+) -> Result<Step, Failure> {
+    let now = snapshot.clone();
+    let client = serve(move |request| match other(request) {
+        Some(answer) => answer,
+        None if request == OBJECT => (200, object(&json!({"db-1": {"nodeName": "node-2"}}))),
+        None if request.starts_with("PATCH /apis") => (200, json!({"status": {"packed": {}}})),
+        None => api(&now, request),
+    });
+    let by_force = Move { force: true, ..anywhere() };
+    let of = async |job: &Job<'_>, mover: &Mover<'_>| job.step(mover.relocation, &[], true, false).await;
+    with_snapshot(client, &by_force, snapshot, of).await
+}
+
+fn left(step: Result<Step, Failure>) -> String {
+    match step {
+        Ok(Step::Left(why)) => why,
+        Err(failure) => panic!("the command ends: {failure}"),
+        Ok(_) => panic!("it is not left"),
+    }
+}
+
+#[tokio::test]
+async fn a_pod_whose_eviction_fails_in_the_rehearsal_is_left_and_ends_no_command() {
+    let two = json!({"message": "This pod has more than one PodDisruptionBudget", "code": 500});
+    let pair = pair(second("True"));
+    let step = step(&pair, move |request| {
+        request.contains("/eviction?").then(|| (500, two.clone()))
+    });
+    let why = left(step.await);
+    assert!(why.contains("more than one PodDisruptionBudget"), "{why}");
+    assert!(why.ends_with("Pod db-0 was left alone: nothing was changed"), "{why}");
+}
+
+#[tokio::test]
+async fn a_pod_that_is_created_again_between_mark_and_claim_is_decided_again() {
+    let mut again = pod("node-1");
+    again["metadata"]["uid"] = "uid-again".into();
+    let (mut is_marked, mut lists) = (false, 0);
+    let pair = pair(second("True"));
+    let step = step(&pair, move |request| {
+        is_marked |= request.starts_with("PATCH /api/");
+        lists += usize::from(is_marked && request.starts_with("GET /api/v1/namespaces/prod/pods?"));
+        match request {
+            _ if request.starts_with("PATCH /api/") || request.contains("/eviction?") => Some((201, json!({}))),
+            POD if is_marked && lists > 0 => Some((200, again.clone())),
+            _ if lists > 0 && request.starts_with("GET /api/v1/namespaces/prod/pods?") => {
+                Some((200, json!({"metadata": {}, "items": [again.clone()]})))
+            }
+            _ => None,
+        }
+    });
+    let why = left(step.await);
+    assert_eq!(why, "Pod db-0 has got node node-1 meanwhile: it was left alone");
+}
