@@ -12,18 +12,19 @@ mod show;
 use std::collections::BTreeMap;
 
 use pps_core::record::{RunningPod, record};
-use pps_core::{PodState, RECORD_ANNOTATION, Spec, forbids_recording};
+use pps_core::{PodState, Spec};
 use serde_json::Value;
 
 pub use self::forecast::Forecast;
 use self::forecast::Next;
-use self::governing::{governing, is_exempt_by_template};
+use self::governing::governing;
+pub use self::interrupted::Reached;
 pub use self::keep::{WayOut, require_keys};
 pub use self::landed::{Record, brought_back, has_address, not_recorded};
 pub use self::select::{Selected, not_governed, select};
 pub use self::several::{
-    Also, Goal, PodName, Progress, Several, Stage, Stuck, Wait, also, claim, decide_all, held_up, peers,
-    stuck, waits_for,
+    Also, Goal, PodName, Progress, Several, Stage, Stuck, Wait, also, claim, decide_all, held_up, mark,
+    peers, stuck, waits_for,
 };
 pub use self::show::describe;
 use crate::Failure;
@@ -119,9 +120,7 @@ pub struct Present {
     pub node: Option<String>,
     /// How it goes.
     pub removal: Removal,
-    /// Whether the sidecar would overwrite what is written.
-    pub is_recorded: bool,
-    /// Whether a move that was not finished has left its annotation.
+    /// Whether a move that was not finished has left its mark.
     pub is_left_over: bool,
     /// Whether it is Ready.
     pub is_ready: bool,
@@ -282,9 +281,8 @@ fn decide_in(
         Destination::Node(node) => Some(node.to_owned()),
         Destination::Anywhere => None,
     };
-    let is_exempt = |pod: &Pod| pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording);
     let is_there = |pod: &Pod| to.is_some() && pod.node() == to.as_deref() && !pod.is_terminating();
-    let is_left_over = pod.is_some_and(|pod| is_exempt(pod) && !is_exempt_by_template(index, pod));
+    let is_left_over = pod.is_some_and(Pod::is_marked);
     if pod.is_some_and(is_there) && !is_left_over && !wish.changes(before.as_ref()) {
         return Ok(Decision::Done(format!("Pod {name} is on {} already", to.unwrap_or_default())));
     }
@@ -299,7 +297,6 @@ fn decide_in(
             removal(pod, successor.as_ref().filter(|_| !is_former), &wish)
         },
         is_left_over,
-        is_recorded: pod.node().is_some() && !is_exempt(pod),
         is_ready: pod.is_ready(),
         is_stranded: snapshot.is_stranded(pod),
     });

@@ -7,7 +7,7 @@ mod stuck;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-pub use self::peers::{Wait, claim, held_up, peers, waits_for};
+pub use self::peers::{Wait, claim, held_up, mark, peers, waits_for};
 pub use self::progress::{Progress, Stage};
 pub use self::stuck::{Stuck, stuck};
 
@@ -144,7 +144,7 @@ fn rank(snapshot: &Snapshot, pod: Option<&Pod>) -> u8 {
         Some(pod) if pod.node().is_none() => 0,
         Some(pod) if snapshot.is_stranded(pod) || pod.is_terminating() => 1,
         // Others wait for one whose move was not finished.
-        Some(pod) if !pod.is_ready() || peers::is_marked(pod) => 2,
+        Some(pod) if !pod.is_ready() || pod.is_marked() => 2,
         Some(_) => READY,
     }
 }

@@ -172,9 +172,8 @@ impl Relocation {
         }
         if self.is_blind {
             let WorkloadKey { kind, name, .. } = &self.workload;
-            notes.push(format!(
-                "{kind} {name} was not read: Pods of it that do not exist are not waited for"
-            ));
+            notes
+                .push(format!("{kind} {name} was not read: Pods of it that do not exist are not waited for"));
         }
         let Some(forecast) = &self.forecast else {
             if self.present.is_some() {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::args::{ColorChoice, Consent};
 use crate::cluster::stub::serve;
+use crate::decide::relocate::mark;
 use crate::snapshot::{Pps, Workload};
 
 const POD: &str = "GET /api/v1/namespaces/prod/pods/db-0";
@@ -75,8 +76,9 @@ async fn with_snapshot<T>(
     act: impl AsyncFnOnce(&Job<'_>, &Mover<'_>) -> T,
 ) -> T {
     let terminal = Terminal::of_process(ColorChoice::Never);
-    let scope = Scope::Namespace("prod".into());
-    let job = Job { args, client: &client, terminal: &terminal, hand: Hand::default(), scope, node: None };
+    let (scope, reached) = (Scope::Namespace("prod".into()), Cell::default());
+    let job =
+        Job { args, client: &client, terminal: &terminal, hand: Hand::default(), scope, node: None, reached };
     let pod = ("prod".to_owned(), "db-0".to_owned());
     let Ok(Decision::Move(relocation)) = decide(snapshot, &job.goal().of(&pod)) else { panic!("no move") };
     act(&job, &Mover::new(&job, snapshot, &relocation, &[])).await
@@ -140,8 +142,12 @@ async fn an_interrupt_asks_whether_the_pod_was_removed() {
         [(200, ending, true), (404, json!({}), true), (200, pod("node-1"), false), (403, json!({}), false)]
     {
         let client = serve(move |_| (status, now.clone()));
-        let removed = async |job: &Job<'_>, mover: &Mover<'_>| job.has_removed(mover.relocation).await;
-        assert_eq!(with_mover(client, "node-1", removed).await, expected, "{status}");
+        let removed = async |job: &Job<'_>, mover: &Mover<'_>| {
+            let before = job.has_removed(mover.relocation).await;
+            job.reached.set(Reached::Written);
+            (before, job.has_removed(mover.relocation).await)
+        };
+        assert_eq!(with_mover(client, "node-1", removed).await, (false, expected), "{status}");
     }
 }
 
@@ -238,6 +244,7 @@ async fn a_node_that_nobody_knows_is_a_mistake() {
             hand: Hand::default(),
             scope,
             node: None,
+            reached: Cell::default(),
         };
         let mut world = snapshot("node-1");
         world.pps = Pps::read(object(&json!({"db-7": {"nodeName": "node-8"}}))).into_iter().collect();
@@ -282,9 +289,7 @@ fn left(step: Result<Step, Failure>) -> String {
 async fn a_pod_whose_eviction_fails_in_the_rehearsal_is_left_and_ends_no_command() {
     let two = json!({"message": "This pod has more than one PodDisruptionBudget", "code": 500});
     let pair = pair(second("True"));
-    let step = step(&pair, move |request| {
-        request.contains("/eviction?").then(|| (500, two.clone()))
-    });
+    let step = step(&pair, move |request| request.contains("/eviction?").then(|| (500, two.clone())));
     let why = left(step.await);
     assert!(why.contains("more than one PodDisruptionBudget"), "{why}");
     assert!(why.ends_with("Pod db-0 was left alone: nothing was changed"), "{why}");
@@ -298,11 +303,13 @@ async fn a_pod_that_is_created_again_between_mark_and_claim_is_decided_again() {
     let pair = pair(second("True"));
     let step = step(&pair, move |request| {
         is_marked |= request.starts_with("PATCH /api/");
-        lists += usize::from(is_marked && request.starts_with("GET /api/v1/namespaces/prod/pods?"));
+        lists += usize::from(is_marked && request.contains("/pods?"));
         match request {
-            _ if request.starts_with("PATCH /api/") || request.contains("/eviction?") => Some((201, json!({}))),
+            _ if request.starts_with("PATCH /api/") || request.contains("/eviction?") => {
+                Some((201, json!({})))
+            }
             POD if is_marked && lists > 0 => Some((200, again.clone())),
-            _ if lists > 0 && request.starts_with("GET /api/v1/namespaces/prod/pods?") => {
+            _ if lists > 0 && request.contains("/pods?") => {
                 Some((200, json!({"metadata": {}, "items": [again.clone()]})))
             }
             _ => None,
@@ -310,4 +317,32 @@ async fn a_pod_that_is_created_again_between_mark_and_claim_is_decided_again() {
     });
     let why = left(step.await);
     assert_eq!(why, "Pod db-0 has got node node-1 meanwhile: it was left alone");
+}
+
+#[tokio::test]
+async fn an_interrupt_before_the_state_is_written_takes_the_mark_back() {
+    let call_off = Some("kubectl pps move db-0 --to node-1 -n prod".to_owned());
+    for (reached, status, writes, left) in [
+        (Reached::Nothing, 200, 0, None),
+        (Reached::Marked, 200, 1, None),
+        (Reached::Marked, 403, 1, call_off.clone()),
+        (Reached::Written, 200, 0, call_off),
+    ] {
+        let mut marked = pod("node-1");
+        marked["metadata"]["annotations"] = mark(&Pod::read(marked.clone()).unwrap(), true).unwrap();
+        let (sender, written) = std::sync::mpsc::channel();
+        let client = serve(move |request| match request {
+            POD => (200, marked.clone()),
+            _ => {
+                sender.send(request.to_owned()).unwrap();
+                (status, json!({"code": status, "message": "no"}))
+            }
+        });
+        let taken = async |job: &Job<'_>, mover: &Mover<'_>| {
+            job.reached.set(reached);
+            job.take_back(mover.relocation).await
+        };
+        assert_eq!(with_mover(client, "node-1", taken).await, left, "{reached:?}");
+        assert_eq!(written.try_iter().filter(|one| one.starts_with("PATCH ")).count(), writes, "{reached:?}");
+    }
 }

@@ -275,6 +275,7 @@ fn pods_that_do_not_run_are_moved_in_the_order_in_which_they_are_created() {
     );
     let mut marked = pod("db-1", Some("node-3"), Some("node-3"));
     marked["metadata"]["annotations"]["kruise.io/record-persistent-pod-state"] = "false".into();
+    marked["metadata"]["annotations"]["kruise.io/persistent-pod-state-move"] = "recorded".into();
     let world = super::tests::world(&[pod("db-3", Some("node-2"), None), marked], &[]);
     let plan = decide_all(&world, &named(&["db-3", "db-1"]), &ANYWHERE).unwrap();
     assert_eq!(plan.pods(), named(&["db-1", "db-3"]), "the move of db-1 was not finished: db-3 waits for it");
