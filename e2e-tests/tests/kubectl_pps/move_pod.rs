@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use pps_core::{
-    PodState, RECORD_ANNOTATION,
+    MOVE_ANNOTATION, PodState, RECORD_ANNOTATION,
     packed::{Bucket, Row, write_bucket},
 };
 use pps_e2e::{
