@@ -331,10 +331,11 @@ async fn an_interrupt_before_the_state_is_written_takes_the_mark_back() {
         let mut marked = pod("node-1");
         marked["metadata"]["annotations"] = mark(&Pod::read(marked.clone()).unwrap(), true).unwrap();
         let (sender, written) = std::sync::mpsc::channel();
-        let client = serve(move |request| match request {
-            POD => (200, marked.clone()),
-            _ => {
-                sender.send(request.to_owned()).unwrap();
+        let client = serve(move |request| {
+            sender.send(request.to_owned()).unwrap();
+            if request == POD {
+                (200, marked.clone())
+            } else {
                 (status, json!({"code": status, "message": "no"}))
             }
         });
