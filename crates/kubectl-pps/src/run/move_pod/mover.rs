@@ -206,7 +206,6 @@ impl<'a> Mover<'a> {
         if let Some(node) = stranded.and_then(|present| present.node.as_deref()) {
             nodes::refuse_if_back(self.client, node).await?;
         }
-        self.reached.set(Reached::Nothing);
         let mut done = Vec::new();
         let result = self.write_all(&mut done).await;
         result.map_err(|failure| self.so_far(failure, &done))

@@ -273,7 +273,13 @@ async fn step(
         None => api(&now, request),
     });
     let by_force = Move { force: true, ..anywhere() };
-    let of = async |job: &Job<'_>, mover: &Mover<'_>| job.step(mover.relocation, &[], true, false).await;
+    let of = async |job: &Job<'_>, mover: &Mover<'_>| {
+        // As the Pod before has left it.
+        job.reached.set(Reached::Written);
+        let step = job.step(mover.relocation, &[], true, false).await;
+        assert_ne!(job.reached.get(), Reached::Written);
+        step
+    };
     with_snapshot(client, &by_force, snapshot, of).await
 }
 
