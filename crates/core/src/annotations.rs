@@ -13,6 +13,10 @@ pub const INJECTED_ANNOTATION: &str = "kruise.io/injected-persistent-pod-state";
 /// The annotation of a Pod that says whether the Pod is recorded, see [`forbids_recording`].
 pub const RECORD_ANNOTATION: &str = "kruise.io/record-persistent-pod-state";
 
+/// The annotation of a Pod that a client is moving, beside [`RECORD_ANNOTATION`]. Its value says whether the Pod was `recorded` or
+/// `exempt` before.
+pub const MOVE_ANNOTATION: &str = "kruise.io/persistent-pod-state-move";
+
 /// Whether the value of [`RECORD_ANNOTATION`] says that the Pod is not recorded: what is recorded under its name then stays
 /// unchanged, also while the Pod is Ready. Without this, nobody could change the recorded state of a running Pod before it is
 /// created again.
@@ -49,6 +53,7 @@ pub const NEVER_INJECTED: &[(&str, Option<&str>)] = &[
     ("networking.gke.io/pod-ips", None),
     (INJECTED_ANNOTATION, None),
     (RECORD_ANNOTATION, None),
+    (MOVE_ANNOTATION, None),
 ];
 
 /// Whether an annotation key must never be injected, see [`NEVER_INJECTED`].

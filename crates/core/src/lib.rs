@@ -67,8 +67,8 @@ pub mod whitelist;
 pub mod workload;
 
 pub use annotations::{
-    AnnotationRules, INJECTED_ANNOTATION, NEVER_INJECTED, RECORD_ANNOTATION, forbids_recording,
-    is_never_injected,
+    AnnotationRules, INJECTED_ANNOTATION, MOVE_ANNOTATION, NEVER_INJECTED, RECORD_ANNOTATION,
+    forbids_recording, is_never_injected,
 };
 pub use apply::{Applied, ApplyError, apply};
 pub use json::{object, shorten, shorten_to, to_text};

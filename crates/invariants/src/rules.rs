@@ -9,7 +9,7 @@ pub const MARKER: &str = "kruise.io/injected-persistent-pod-state";
 
 /// Annotations that no Pod may be given, whatever the settings allow. Of those that exist once for each network, there
 /// are two examples.
-pub const NEVER_INJECTED: [&str; 16] = [
+pub const NEVER_INJECTED: [&str; 17] = [
     "ovn.kubernetes.io/allocated",
     "net1.shop.ovn.kubernetes.io/allocated",
     "net1.shop.ovn.eth1.kubernetes.io/routed",
@@ -26,6 +26,7 @@ pub const NEVER_INJECTED: [&str; 16] = [
     "cni.projectcalico.org/containerID",
     "kruise.io/injected-persistent-pod-state",
     "kruise.io/record-persistent-pod-state",
+    "kruise.io/persistent-pod-state-move",
 ];
 
 /// Whether no Pod may be given this annotation, whatever the settings allow.

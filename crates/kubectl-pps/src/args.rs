@@ -197,8 +197,9 @@ pub enum Command {
     ///
     /// Shows where the Pods may go, asks, and shows where they have started. Without a destination, it names the nodes that could take
     /// the Pod. A Ready Pod is evicted only when all other Pods of its workload are Ready and recorded; if they are not in time, it is left
-    /// alone, and named. Of two commands that run at the same time, one waits for the other. Several Pods are moved one after the other, those that do not run first, which are waited for at the end. Ends at
-    /// the first Ready Pod that was evicted and gets no node. It names the command that goes on.
+    /// alone, and named. Of two commands that move Ready Pods of one workload at the same time without --force, one waits for the other.
+    /// Several Pods are moved one after the other, those that do not run first, which are waited for at the end. Ends at the first
+    /// Ready Pod that was evicted and gets no node. It names the command that goes on.
     #[command(after_help = examples::MOVE)]
     Move(Move),
     /// Drops what is recorded of Pods that do not run.

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
-use pps_core::RECORD_ANNOTATION;
+use pps_core::{MOVE_ANNOTATION, RECORD_ANNOTATION};
 use pps_e2e::cluster::Cluster;
 use serde_json::json;
 
@@ -80,7 +80,7 @@ pub(super) async fn a_move_that_was_killed_holds_up_others_until_it_is_finished_
 ) {
     let (pool, before) = pinned(cluster, "mv-mark", 2).await;
     let api: Api<Pod> = Api::namespaced(cluster.client(), "mv-mark");
-    pool.annotate_pod("web-0", &json!({RECORD_ANNOTATION: "false"})).await;
+    pool.annotate_pod("web-0", &json!({RECORD_ANNOTATION: "false", MOVE_ANNOTATION: "recorded"})).await;
     let args = ["move", "web-1", "--anywhere", "--timeout", "3s", "--yes"];
     let held = run(&pool, &args).await;
     let expected = "Pod web-0 is not free of another move after 3 s, and Pod web-1 of the same StatefulSet was left alone until it \
@@ -96,7 +96,7 @@ pub(super) async fn a_move_that_was_killed_holds_up_others_until_it_is_finished_
     // The same command finishes it.
     pool.ready("web", 2).await;
     pool.recorded("web", "web").await;
-    pool.annotate_pod("web-0", &json!({RECORD_ANNOTATION: "false"})).await;
+    pool.annotate_pod("web-0", &json!({RECORD_ANNOTATION: "false", MOVE_ANNOTATION: "recorded"})).await;
     let uid = api.get("web-0").await.unwrap().metadata.uid;
     let moved = run(&pool, &["move", "web-0", "--anywhere", "--yes"]).await;
     assert_eq!(moved.exit_code, 0, "{moved:?}");

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use pps_core::{
-    PodState, RECORD_ANNOTATION,
+    MOVE_ANNOTATION, PodState, RECORD_ANNOTATION,
     packed::{Bucket, Row, write_bucket},
 };
 use pps_e2e::{
@@ -310,7 +310,7 @@ async fn what_is_in_the_way_is_said_and_nothing_is_changed(cluster: &Cluster) {
 /// The first steps of a move to this node, as an interrupted command leaves them.
 async fn begin(pool: &Pool<'_>, to: &str, steps: usize) {
     if steps >= 1 {
-        pool.annotate_pod("web-0", &json!({RECORD_ANNOTATION: "false"})).await;
+        pool.annotate_pod("web-0", &json!({RECORD_ANNOTATION: "false", MOVE_ANNOTATION: "recorded"})).await;
     }
     if steps >= 2 {
         let state = json!({"nodeName": to, "nodeTopologyLabels": {HOSTNAME: to}});

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pps_core::PodState;
 use pps_core::edit::states;
-use pps_core::{PodState, RECORD_ANNOTATION, forbids_recording};
 
 use crate::Failure;
 use crate::decide::hand::{Hand, portions};
@@ -122,9 +122,7 @@ pub fn nothing_on(snapshot: &Snapshot, node: &str, exists: Option<bool>, hand: &
 
 /// Whether the sidecar records this Pod, if its node exists.
 fn is_recorded(pod: &Pod) -> bool {
-    pod.is_ready()
-        && !pod.is_terminating()
-        && !pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording)
+    pod.is_ready() && !pod.is_terminating() && !pod.is_exempt()
 }
 
 impl Which<'_> {

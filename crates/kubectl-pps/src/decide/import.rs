@@ -7,7 +7,7 @@ mod read;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pps_core::edit::{self, Change, Edit, EditError};
-use pps_core::{PodState, RECORD_ANNOTATION, forbids_recording, validate};
+use pps_core::{PodState, validate};
 use serde_json::{Value, json};
 
 pub use self::compact::{compact_status, keeps_compact_form};
@@ -88,7 +88,7 @@ impl Plan {
     fn look_at(&mut self, pod: &Pod) {
         let after = self.changes.get(pod.name()).and_then(|change| change.after.as_ref());
         let Some(after) = after.filter(|_| !pod.is_terminating() && !pod.is_finished()) else { return };
-        let is_exempt = pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording);
+        let is_exempt = pod.is_exempt();
         match pod.node() {
             None => {
                 self.pending.insert(pod.name().to_owned());

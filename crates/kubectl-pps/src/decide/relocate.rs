@@ -12,18 +12,19 @@ mod show;
 use std::collections::BTreeMap;
 
 use pps_core::record::{RunningPod, record};
-use pps_core::{PodState, RECORD_ANNOTATION, Spec, forbids_recording};
+use pps_core::{PodState, Spec};
 use serde_json::Value;
 
 pub use self::forecast::Forecast;
 use self::forecast::Next;
-use self::governing::{governing, is_exempt_by_template};
+use self::governing::governing;
+pub use self::interrupted::Reached;
 pub use self::keep::{WayOut, require_keys};
 pub use self::landed::{Record, brought_back, has_address, not_recorded};
 pub use self::select::{Selected, not_governed, select};
 pub use self::several::{
-    Also, Goal, PodName, Progress, Several, Stage, Stuck, Wait, also, claim, decide_all, held_up, peers,
-    stuck, waits_for,
+    Also, Goal, PodName, Progress, Several, Stage, Stuck, Wait, also, claim, decide_all, held_up, mark,
+    peers, stuck, waits_for,
 };
 pub use self::show::describe;
 use crate::Failure;
@@ -47,6 +48,8 @@ pub struct Request<'a> {
     pub any: &'a [String],
     /// Whether its recorded annotations are dropped.
     pub drop_annotations: bool,
+    /// Whether it is moved although not all is as it has to be.
+    pub force: bool,
     /// The node that it should go to, if it was read alone: nodes may not be listed.
     pub node: Option<&'a Node>,
 }
@@ -117,14 +120,19 @@ pub struct Present {
     pub node: Option<String>,
     /// How it goes.
     pub removal: Removal,
-    /// Whether the sidecar would overwrite what is written.
-    pub is_recorded: bool,
-    /// Whether a move that was not finished has left its annotation.
+    /// Whether a move that was not finished has left its mark.
     pub is_left_over: bool,
     /// Whether it is Ready.
     pub is_ready: bool,
     /// Whether its node is gone: Kubernetes deletes it soon, whatever is done.
     pub is_stranded: bool,
+}
+
+impl Present {
+    /// Whether something is lost while the Pod is gone: it is Ready, and evicted.
+    pub fn is_serving(&self) -> bool {
+        self.is_ready && !self.is_stranded && self.removal == Removal::Evict
+    }
 }
 
 /// How a Pod goes, so that its controller creates it again.
@@ -163,6 +171,8 @@ pub struct Relocation {
     way_out: Option<WayOut>,
     /// Its workload.
     pub workload: WorkloadKey,
+    /// Whether the Pod serves, and which others its workload wants is not known.
+    is_blind: bool,
     /// The Pod that its controller creates next; none if that is not known.
     successor: Option<Value>,
 }
@@ -271,9 +281,8 @@ fn decide_in(
         Destination::Node(node) => Some(node.to_owned()),
         Destination::Anywhere => None,
     };
-    let is_exempt = |pod: &Pod| pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording);
     let is_there = |pod: &Pod| to.is_some() && pod.node() == to.as_deref() && !pod.is_terminating();
-    let is_left_over = pod.is_some_and(|pod| is_exempt(pod) && !is_exempt_by_template(index, pod));
+    let is_left_over = pod.is_some_and(Pod::is_marked);
     if pod.is_some_and(is_there) && !is_left_over && !wish.changes(before.as_ref()) {
         return Ok(Decision::Done(format!("Pod {name} is on {} already", to.unwrap_or_default())));
     }
@@ -288,10 +297,17 @@ fn decide_in(
             removal(pod, successor.as_ref().filter(|_| !is_former), &wish)
         },
         is_left_over,
-        is_recorded: pod.node().is_some() && !is_exempt(pod),
         is_ready: pod.is_ready(),
         is_stranded: snapshot.is_stranded(pod),
     });
+    let is_blind = present.as_ref().is_some_and(Present::is_serving) && index.workload(&workload).is_none();
+    if is_blind && !request.force {
+        let WorkloadKey { group, kind, name: set, .. } = &workload;
+        unread::require(snapshot, &format!("statefulsets.{group}")).map_err(|failure| {
+            let why = format!("which Pods {kind} {set} wants is not known, and Pod {name} was left alone");
+            failure.with(&format!("{why}; --force evicts it all the same"))
+        })?;
+    }
     let forecast = next.as_ref().zip(successor.as_ref());
     let forecast = forecast.and_then(|(next, successor)| next.forecast(landed, successor));
     let is_nowhere = to.is_none() && forecast.as_ref().is_some_and(|one| one.may_land_on.is_empty());
@@ -308,6 +324,7 @@ fn decide_in(
         forecast,
         way_out,
         workload,
+        is_blind,
         successor,
     })))
 }

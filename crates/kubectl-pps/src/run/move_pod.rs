@@ -10,6 +10,7 @@ mod several;
 mod turn;
 mod wait;
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use kube::Client;
@@ -24,7 +25,7 @@ use crate::cluster::connect;
 use crate::cluster::read::{Wanted, read};
 use crate::decide::hand::Hand;
 use crate::decide::relocate::{
-    Decision, Destination, Goal, PodName, Relocation, decide, peers, require_keys, select, waits_for,
+    Decision, Destination, Goal, PodName, Reached, Relocation, decide, peers, require_keys, select, waits_for,
 };
 use crate::print::plan::titled;
 use crate::print::{Terminal, printable};
@@ -50,6 +51,7 @@ pub(super) async fn run(
         hand: hand(connection, namespace),
         scope: scope(args.all_namespaces, namespace),
         node: None,
+        reached: Cell::default(),
     };
     let snapshot = job.read().await?;
     require_keys(&snapshot, &args.any)?;
@@ -92,6 +94,8 @@ struct Job<'a> {
     scope: Scope,
     /// The node that Pods should go to, if nodes may not be listed.
     node: Option<Node>,
+    /// How far the move has come that is being made.
+    reached: Cell<Reached>,
 }
 
 impl Job<'_> {
@@ -193,8 +197,11 @@ impl Job<'_> {
         };
         match until_interrupted(carried).await {
             Err(Failure::Refused(text)) if text == INTERRUPTED => {
-                let next = relocation.how_to_go_on(self.has_removed(&relocation).await, &self.hand);
-                Err(Failure::Refused(format!("{text}: {next}")))
+                let has_removed = self.has_removed(&relocation).await;
+                let back = if has_removed { None } else { self.take_back(&relocation).await };
+                let back = back.map(|command| format!("; to call it off: {command}")).unwrap_or_default();
+                let next = relocation.how_to_go_on(has_removed, &self.hand);
+                Err(Failure::Refused(format!("{text}: {next}{back}")))
             }
             carried => carried,
         }
@@ -204,7 +211,21 @@ impl Job<'_> {
     async fn has_removed(&self, moved: &Relocation) -> bool {
         sleep(PERIOD).await;
         let now = read_pod(self.client, &moved.namespace, &moved.pod).await;
-        now.is_ok_and(|now| moved.has_removed(now.and_then(Pod::read).as_ref()))
+        // Before the state is written, something else has removed the Pod.
+        let is_written = self.reached.get() == Reached::Written;
+        is_written && now.is_ok_and(|now| moved.has_removed(now.and_then(Pod::read).as_ref()))
+    }
+
+    /// Takes the mark of an interrupted move back, if nothing else was done. Returns the command that calls off what is left.
+    async fn take_back(&self, moved: &Relocation) -> Option<String> {
+        let snapshot = Snapshot::empty(self.scope.clone());
+        let mover = Mover::new(self, &snapshot, moved, &[]);
+        let is_clean = match (self.reached.get(), &moved.present) {
+            (Reached::Nothing, _) => true,
+            (Reached::Marked, Some(present)) => mover.annotate(&present.uid, false).await.is_ok(),
+            _ => false,
+        };
+        moved.call_off(&self.hand).filter(|_| !is_clean)
     }
 }
 

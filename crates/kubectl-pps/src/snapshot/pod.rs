@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use pps_core::owner::OwnerReference;
-use pps_core::{INJECTED_ANNOTATION, TargetReference};
+use pps_core::{INJECTED_ANNOTATION, MOVE_ANNOTATION, RECORD_ANNOTATION, TargetReference, forbids_recording};
 use serde_json::{Map, Value};
 
 /// A Pod, with what the scheduler, the policy and the sidecar look at.
@@ -126,6 +126,16 @@ impl Pod {
     pub fn unscheduled_since(&self) -> Option<i64> {
         let is_waiting = self.node().is_none() && self.condition("PodScheduled").is_none();
         is_waiting.then(|| seconds(self.created())).flatten()
+    }
+
+    /// Whether the sidecar leaves its state alone: because of a move, or because a user wants it so.
+    pub fn is_exempt(&self) -> bool {
+        self.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording)
+    }
+
+    /// Whether it has the mark of a move, which may have been killed. Without the exemption it is no mark.
+    pub fn is_marked(&self) -> bool {
+        self.is_exempt() && self.annotation(MOVE_ANNOTATION).is_some()
     }
 
     /// Whether it is being deleted.

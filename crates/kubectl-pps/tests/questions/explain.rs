@@ -258,7 +258,7 @@ fn an_unfinished_move_is_told() {
     let mut world = World::new();
     world.workload("db", 1, &required(&[ZONE]));
     let mut pod = ready("node-0", 1);
-    pod["metadata"] = json!({"annotations": {"kruise.io/record-persistent-pod-state": "false"}});
+    pod["metadata"] = json!({"annotations": {"kruise.io/record-persistent-pod-state": "false", "kruise.io/persistent-pod-state-move": "recorded"}});
     world.pod("db", 0, &pod);
     let answer = ask(&mut world, "db-0");
     assert!(

@@ -19,7 +19,7 @@ fn unfinished(recorded: &str) -> World {
     let mut world = World::new();
     world.workload("db", 1, &required(&[HOSTNAME]));
     let mut pod = ready("node-2", 1);
-    pod["metadata"] = json!({"annotations": {"kruise.io/record-persistent-pod-state": "false"}});
+    pod["metadata"] = json!({"annotations": {"kruise.io/record-persistent-pod-state": "false", "kruise.io/persistent-pod-state-move": "recorded"}});
     world.pod("db", 0, &pod);
     if !recorded.is_empty() {
         world.record("db", "db-0", recorded);
@@ -46,13 +46,8 @@ fn an_unfinished_move_is_finished_where_it_goes_or_called_off() {
         let command = if recorded == "node-0" { commands[0] } else { "kubectl pps move db-0 --to node-2" };
         let one = advice.iter().find(|one| one.command == command).unwrap();
         let text = match recorded {
-            "" => {
-                "db-0 would start anywhere: its annotation or an unfinished move says that it is not recorded; to have it \
-                 recorded where it is"
-            }
-            "node-2" => {
-                "db-0 is not recorded, because its annotation or an unfinished move says so; to have it recorded again"
-            }
+            "" => "db-0 would start anywhere: a move is unfinished; to have it recorded where it is",
+            "node-2" => "db-0 is not recorded, because a move is unfinished; to have it recorded again",
             _ => "db-0 has an unfinished move; to finish it",
         };
         assert_eq!(one.text, text);
@@ -66,11 +61,17 @@ fn a_running_pod_that_a_move_has_left_without_a_place_is_not_well() {
         world.change_pps("db", &json!({"status": {"podStates": {"db-0": entry}}}));
         assert_eq!(status(&world.snapshot, None, &hand()).unwrap().outcome(), Outcome::NotWell, "{entry}");
     }
-    // Here it is certainly nobody's move.
-    let mut world = unfinished("");
-    world.snapshot.workloads.clear();
-    let metadata = json!({"annotations": {"kruise.io/record-persistent-pod-state": "false"}});
-    world.bare_workload("db", 1, &json!({"spec": {"template": {"metadata": metadata}}}));
+    // A user's own exemption is nobody's move.
+    let mut world = World::new();
+    world.workload("db", 1, &required(&[HOSTNAME]));
+    let mut pod = ready("node-2", 1);
+    pod["metadata"] = json!({"annotations": {"kruise.io/record-persistent-pod-state": "false"}});
+    world.pod("db", 0, &pod);
+    let asked = ask(&mut world);
+    assert!(asked.remedies.is_empty(), "{asked:?}");
+    let fact =
+        "The sidecar does not record the Pod (annotation kruise.io/record-persistent-pod-state: \"false\").";
+    assert!(asked.facts.contains(&fact.to_owned()), "{asked:?}");
     let answer = status(&world.snapshot, None, &hand()).unwrap();
     assert_eq!((answer.outcome(), answer.advice.len()), (Outcome::Well, 0));
 }

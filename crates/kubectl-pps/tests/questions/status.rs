@@ -28,7 +28,7 @@ fn troubled() -> World {
     world.ready_pod("db", 2, "node-1");
     world.record("db", "db-2", "node-0");
     let mut moved = ready("node-3", 3);
-    moved["metadata"] = json!({"annotations": {"kruise.io/record-persistent-pod-state": "false"}});
+    moved["metadata"] = json!({"annotations": {"kruise.io/record-persistent-pod-state": "false", "kruise.io/persistent-pod-state-move": "recorded"}});
     world.pod("db", 3, &moved);
     world.record("db", "db-3", "node-1");
     world.ready_pod("db", 4, "node-2");

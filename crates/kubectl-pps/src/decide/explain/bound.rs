@@ -67,9 +67,9 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
         ));
     }
     // After an unfinished move nothing is recorded, and `facts` says so.
-    if subject.is_exempt() {
+    if subject.pod.is_marked() {
         explanation.remedies.extend(unfinished(question, subject, node));
-    } else if misplaced.is_some() {
+    } else if misplaced.is_some() && !subject.pod.is_exempt() {
         explanation.facts.push(format!(
             "The sidecar records a Ready Pod where it runs. If this lasts, it does not record: {}",
             question.hand.check()

@@ -158,12 +158,11 @@ fn changed(subject: &Subject) -> Option<String> {
     Some(format!("That has changed since: a Pod that is created now would require {now}."))
 }
 
-/// Whether a move was interrupted.
+/// Whether it is exempt from recording, by a move that was interrupted or by a user.
 fn unfinished(subject: &Subject) -> Option<String> {
-    subject.is_exempt().then(|| {
-        format!(
-            "A move of this Pod is not finished, and the sidecar does not record it (annotation {RECORD_ANNOTATION}: \"false\")."
-        )
+    let what = if subject.pod.is_marked() { "A move of this Pod is not finished, and the" } else { "The" };
+    subject.pod.is_exempt().then(|| {
+        format!("{what} sidecar does not record the Pod (annotation {RECORD_ANNOTATION}: \"false\").")
     })
 }
 

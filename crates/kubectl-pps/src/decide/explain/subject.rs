@@ -2,7 +2,7 @@
 
 use pps_check::facts::Read;
 use pps_core::plan::{Plan, Requirement};
-use pps_core::{AnnotationRules, PodState, RECORD_ANNOTATION, Spec, apply, forbids_recording, plan};
+use pps_core::{AnnotationRules, PodState, Spec, apply, plan};
 use pps_simulation::scheduler::Selection;
 use pps_simulation::template::pods_of;
 use serde_json::Value;
@@ -127,16 +127,11 @@ impl<'a> Subject<'a> {
         name.filter(|name| !name.is_empty() && question.snapshot.lacks_node(name))
     }
 
-    /// Whether the sidecar does not record the Pod, because it is being moved.
-    pub(super) fn is_exempt(&self) -> bool {
-        self.pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording)
-    }
-
     /// Why nothing is recorded of a Pod that is Ready, if its PersistentPodState says that, or that no sidecar serves it.
     pub(super) fn unrecorded(&self) -> Option<String> {
         let pps = self.pps.known()?;
         let is_lasting = self.pod.is_ready() && !self.pod.is_terminating() && self.state == Ok(None);
-        if !is_lasting || self.is_exempt() {
+        if !is_lasting || self.pod.is_exempt() {
             return None;
         }
         match pps.recording() {

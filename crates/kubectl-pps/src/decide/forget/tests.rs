@@ -70,7 +70,7 @@ fn only_what_the_sidecar_would_not_record_again_is_dropped() {
         assert!(notes.contains(expected), "{notes}");
     }
     let mut exempt = snapshot();
-    exempt.pods = vec![pod("db-0", true, &json!({RECORD_ANNOTATION: "false"}))];
+    exempt.pods = vec![pod("db-0", true, &json!({pps_core::RECORD_ANNOTATION: "false"}))];
     assert_eq!(dropped(&decide(&exempt, Which::Pods(&names[..1])).unwrap()), ["db-0"]);
 }
 

@@ -96,7 +96,7 @@ fn pods_that_were_created_without_what_is_imported_are_kept_in_mind() {
         pod("db-0", on("n9"), json!({})),
         pod("db-1", on("n1"), json!({})),
         pod("db-2", json!({}), json!({})),
-        pod("db-3", on("n9"), json!({"annotations": {RECORD_ANNOTATION: "false"}})),
+        pod("db-3", on("n9"), json!({"annotations": {pps_core::RECORD_ANNOTATION: "false"}})),
         pod("db-4", on("n9"), json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})),
         pod("db-5", on("n9"), json!({"namespace": "test"})),
         ready_pod("prod", "db-6"),

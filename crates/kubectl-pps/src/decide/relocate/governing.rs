@@ -2,7 +2,6 @@
 
 use pps_core::demand::{Demand, Naming, Wanted};
 use pps_core::workload::ordinal;
-use pps_core::{RECORD_ANNOTATION, forbids_recording};
 
 use crate::Failure;
 use crate::snapshot::{Index, Pod, Pps, Workload, WorkloadKey};
@@ -57,15 +56,6 @@ pub(super) fn governing<'a>(
         .ok_or_else(|| nothing(format!("no PersistentPodState names {} {}", owner.kind, owner.name)))?;
     require_wanted(index, &key, name)?;
     Ok((key, pps))
-}
-
-/// Whether the workload exempts all its Pods from recording.
-pub(super) fn is_exempt_by_template(index: &Index<'_>, pod: &Pod) -> bool {
-    let workload =
-        pod.owner().and_then(|(owner, _)| index.workload(&WorkloadKey::of(pod.namespace(), &owner)));
-    let annotations =
-        workload.map(|workload| &workload.object()["spec"]["template"]["metadata"]["annotations"]);
-    annotations.and_then(|annotations| annotations[RECORD_ANNOTATION].as_str()).is_some_and(forbids_recording)
 }
 
 /// Whether a workload creates a Pod of this name; one that was not read may do so.

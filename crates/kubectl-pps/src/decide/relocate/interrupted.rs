@@ -4,6 +4,18 @@ use super::{Relocation, Removal};
 use crate::decide::hand::Hand;
 use crate::snapshot::Pod;
 
+/// How far a move has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reached {
+    /// Nothing was written.
+    #[default]
+    Nothing,
+    /// The Pod may be marked.
+    Marked,
+    /// The state may be written.
+    Written,
+}
+
 impl Relocation {
     /// Whether this move has removed the Pod: then its successor starts by itself, and another move would evict that one.
     ///
@@ -14,6 +26,14 @@ impl Relocation {
                 matches!(present.removal, Removal::Evict | Removal::Delete) && !present.is_stranded;
             is_removed && now.is_none_or(|now| now.uid() != present.uid || now.is_terminating())
         })
+    }
+
+    /// The command that calls the move off, if its Pod is still there.
+    pub fn call_off(&self, hand: &Hand) -> Option<String> {
+        let present =
+            self.present.as_ref().filter(|one| one.removal == Removal::Evict && !one.is_stranded)?;
+        let node = present.node.as_ref()?;
+        Some(hand.pps(&format!("move {} --to {node}", self.pod), &self.namespace))
     }
 
     /// What the user can do after an interrupt.

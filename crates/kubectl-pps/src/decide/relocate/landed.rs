@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use pps_core::{PodState, RECORD_ANNOTATION, forbids_recording};
+use pps_core::PodState;
 
 use crate::decide::hand::Hand;
 use crate::snapshot::Pod;
@@ -22,8 +22,7 @@ pub enum Record {
 impl Record {
     /// Reads it from the Pod and its recorded state.
     pub fn of(pod: &Pod, state: Option<&PodState>) -> Self {
-        let is_exempt = pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording);
-        if is_exempt || state.is_some_and(|state| !state.node_name.is_empty()) {
+        if pod.is_exempt() || state.is_some_and(|state| !state.node_name.is_empty()) {
             Self::Done
         } else if pod.is_ready() && !pod.is_terminating() {
             Self::Late
@@ -117,7 +116,7 @@ mod tests {
         for state in [None, Some(&at(""))] {
             assert_eq!(of(json!({}), "True", state), Record::Late);
             assert_eq!(of(json!({}), "False", state), Record::NotReady);
-            assert_eq!(of(json!({RECORD_ANNOTATION: "false"}), "True", state), Record::Done);
+            assert_eq!(of(json!({pps_core::RECORD_ANNOTATION: "false"}), "True", state), Record::Done);
         }
         assert_eq!(
             not_recorded("db-0", 10, &Hand::default()),

@@ -7,7 +7,7 @@ mod stuck;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-pub use self::peers::{Wait, claim, held_up, peers, waits_for};
+pub use self::peers::{Wait, claim, held_up, mark, peers, waits_for};
 pub use self::progress::{Progress, Stage};
 pub use self::stuck::{Stuck, stuck};
 
@@ -50,6 +50,7 @@ impl<'a> Goal<'a> {
             destination: self.destination,
             any: self.any,
             drop_annotations: self.drop_annotations,
+            force: self.force,
             node: self.node,
         }
     }
@@ -143,7 +144,7 @@ fn rank(snapshot: &Snapshot, pod: Option<&Pod>) -> u8 {
         Some(pod) if pod.node().is_none() => 0,
         Some(pod) if snapshot.is_stranded(pod) || pod.is_terminating() => 1,
         // Others wait for one whose move was not finished.
-        Some(pod) if !pod.is_ready() || peers::is_marked(pod) => 2,
+        Some(pod) if !pod.is_ready() || pod.is_marked() => 2,
         Some(_) => READY,
     }
 }
@@ -368,10 +369,9 @@ impl Relocation {
         self.may_return_to(node).then(|| stay_away(node, hand))
     }
 
-    /// Whether something is lost while the Pod is gone: it is Ready, and evicted.
+    /// Whether something is lost while the Pod is gone.
     pub fn is_serving(&self) -> bool {
-        let serves = |pod: &super::Present| pod.is_ready && !pod.is_stranded && pod.removal == Removal::Evict;
-        self.present.as_ref().is_some_and(serves)
+        self.present.as_ref().is_some_and(super::Present::is_serving)
     }
 
     /// Puts the Pod where it probably lands, so that the next Pod is decided with that.

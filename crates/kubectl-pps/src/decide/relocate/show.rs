@@ -5,6 +5,7 @@ use pps_core::PodState;
 use super::keep::short;
 use super::{Forecast, HOSTNAME, Relocation, Removal, WayOut, has_address};
 use crate::decide::names::list;
+use crate::snapshot::WorkloadKey;
 
 /// What the user should know of a Pod with a recorded address.
 pub(super) const ADDRESS: &str = "the network may not accept a recorded address on another node: the Pod then gets another \
@@ -168,6 +169,11 @@ impl Relocation {
         let mut notes = Vec::new();
         if has_address(&kept) {
             notes.push(ADDRESS.to_owned());
+        }
+        if self.is_blind {
+            let WorkloadKey { kind, name, .. } = &self.workload;
+            notes
+                .push(format!("{kind} {name} was not read: Pods of it that do not exist are not waited for"));
         }
         let Some(forecast) = &self.forecast else {
             if self.present.is_some() {

@@ -1,3 +1,4 @@
+use pps_core::{MOVE_ANNOTATION, RECORD_ANNOTATION};
 use serde_json::{Value, json};
 
 use super::*;
@@ -70,7 +71,15 @@ fn running() -> Snapshot {
 }
 
 fn request(destination: Option<Destination<'_>>) -> Request<'_> {
-    Request { namespace: "prod", pod: "db-0", destination, any: &[], drop_annotations: false, node: None }
+    Request {
+        namespace: "prod",
+        pod: "db-0",
+        destination,
+        any: &[],
+        drop_annotations: false,
+        force: false,
+        node: None,
+    }
 }
 
 fn relocation(snapshot: &Snapshot, request: &Request<'_>) -> Relocation {
@@ -89,7 +98,7 @@ fn a_running_pod_goes_to_a_node_with_its_annotations() {
     let relocation = relocation(&running(), &request(Some(Destination::Node("node-3"))));
     assert_eq!(after(&relocation), state("node-3"));
     let present = relocation.present.as_ref().unwrap();
-    assert_eq!((present.removal, present.is_recorded), (Removal::Evict, true));
+    assert_eq!((present.removal, present.is_left_over), (Removal::Evict, false));
     assert_eq!(relocation.forecast.as_ref().unwrap().may_land_on, ["node-3"]);
     assert_eq!((relocation.obstacle(), relocation.notes()), (None, vec![super::show::ADDRESS.to_owned()]));
     let without = Request { drop_annotations: true, ..request(Some(Destination::Node("node-3"))) };
@@ -139,11 +148,12 @@ fn an_interrupted_move_goes_on_where_it_was() {
     // Annotated and recorded again, but not evicted yet.
     let mut annotated = pod("db-0", Some("node-1"), Some("node-1"));
     annotated["metadata"]["annotations"][RECORD_ANNOTATION] = "false".into();
+    annotated["metadata"]["annotations"][MOVE_ANNOTATION] = "recorded".into();
     let begun = snapshot(&[annotated.clone()], &[pps(&json!({"db-0": state("node-3")}))]);
     let begun = relocation(&begun, &to);
     assert!(!begun.wish.changes(begun.before.as_ref()));
     let present = begun.present.unwrap();
-    assert_eq!((present.removal, present.is_recorded), (Removal::Evict, false));
+    assert_eq!((present.removal, present.is_left_over), (Removal::Evict, true));
     // Evicted, and not gone yet.
     annotated["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     let ending = snapshot(&[annotated], &[pps(&json!({"db-0": state("node-3")}))]);
@@ -165,16 +175,17 @@ fn an_unfinished_move_is_called_off_by_a_move_to_where_the_pod_is() {
     let back = request(Some(Destination::Node("node-1")));
     let mut annotated = pod("db-0", Some("node-1"), Some("node-1"));
     annotated["metadata"]["annotations"][RECORD_ANNOTATION] = "false".into();
+    annotated["metadata"]["annotations"][MOVE_ANNOTATION] = "recorded".into();
     for recorded in ["node-1", "node-3"] {
         let mut snapshot = snapshot(&[annotated.clone()], &[pps(&json!({"db-0": state(recorded)}))]);
         let off = relocation(&snapshot, &back);
         let present = off.present.as_ref().unwrap();
         assert_eq!((present.removal, present.is_left_over), (Removal::Stay, true));
         assert_eq!((after(&off), off.obstacle()), (state("node-1"), None));
-        // The workload's template exempts all Pods: that is not the move's.
-        let mut set = snapshot.workloads[0].object().clone();
-        set["spec"]["template"]["metadata"] = json!({"annotations": {RECORD_ANNOTATION: "false"}});
-        snapshot.workloads = Workload::read(set, "apps/v1").into_iter().collect();
+        // A user's own exemption is not the move's.
+        let mut exempt = annotated.clone();
+        exempt["metadata"]["annotations"].as_object_mut().unwrap().remove(MOVE_ANNOTATION);
+        snapshot.pods = Pod::read(exempt).into_iter().collect();
         if recorded == "node-1" {
             assert!(matches!(decide(&snapshot, &back).unwrap(), Decision::Done(_)));
         } else {

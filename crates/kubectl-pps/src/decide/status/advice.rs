@@ -76,17 +76,16 @@ pub(super) fn advice(shut: &ShutOut, status: &Status, hand: &Hand) -> Vec<Advice
     let unrecorded = rows(&Row::is_unrecorded_by_mark);
     add(
         &unrecorded,
-        "would start anywhere: its annotation or an unfinished move says that it is not recorded; to have it recorded where it is",
-        "would start anywhere: their annotations or unfinished moves say that they are not recorded; to have the first recorded \
-         where it is",
+        "would start anywhere: a move is unfinished; to have it recorded where it is",
+        "would start anywhere: their moves are unfinished; to have the first recorded where it is",
         &record(&unrecorded),
     );
-    // A move has begun with it and changed nothing else; or somebody wants it so.
-    let kept_out = rows(&|row| row.is_exempt() && row.is_where_recorded() && row.phase != Phase::Terminating);
+    // A move has begun with it and changed nothing else.
+    let kept_out = rows(&|row| row.is_marked && row.is_where_recorded() && row.phase != Phase::Terminating);
     add(
         &kept_out,
-        "is not recorded, because its annotation or an unfinished move says so; to have it recorded again",
-        "are not recorded, because their annotations or unfinished moves say so; to have the first recorded again",
+        "is not recorded, because a move is unfinished; to have it recorded again",
+        "are not recorded, because their moves are unfinished; to have the first recorded again",
         &record(&kept_out),
     );
     add(

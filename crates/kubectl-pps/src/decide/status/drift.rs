@@ -1,6 +1,6 @@
 //! How a Pod differs from what is recorded under its name.
 
-use pps_core::{AnnotationRules, PodState, RECORD_ANNOTATION, Spec, forbids_recording, plan};
+use pps_core::{AnnotationRules, PodState, Spec, plan};
 use serde::Serialize;
 
 use crate::decide::injected::Injected;
@@ -87,8 +87,9 @@ pub(super) fn created_before(
 /// All differences of a Pod.
 pub fn of(snapshot: &Snapshot, spec: &Spec, pod: &Pod, state: Option<&PodState>) -> Vec<Drift> {
     let mut found: Vec<Drift> = own_node_gone(snapshot, pod).into_iter().collect();
-    if pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording) {
-        found.push(drift(DriftKind::NotRecorded, "a move is unfinished"));
+    if pod.is_exempt() {
+        let why = if pod.is_marked() { "a move is unfinished" } else { "exempt from recording" };
+        found.push(drift(DriftKind::NotRecorded, why));
     }
     let is_recorded = state.is_some_and(|state| !state.node_name.is_empty());
     if !is_recorded && pod.is_ready() && !pod.is_terminating() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pps_core::{INJECTED_ANNOTATION, PodState, RECORD_ANNOTATION, forbids_recording};
+use pps_core::{INJECTED_ANNOTATION, PodState};
 use serde::Serialize;
 
 use super::Governed;
@@ -39,9 +39,9 @@ pub struct Row {
     pub revision: Option<String>,
     /// Whether a rollout will replace it.
     pub is_outdated: bool,
-    /// Whether its template says that it is not recorded: then no move has done that.
+    /// Whether it has the mark of a move.
     #[serde(skip)]
-    pub is_exempt_by_template: bool,
+    pub is_marked: bool,
     /// Where it is in its life.
     pub phase: Phase,
     /// The node that it is bound to.
@@ -172,18 +172,12 @@ impl Row {
 
     /// Whether a move has changed what is recorded, and has not ended the Pod.
     pub(super) fn is_half_moved(&self) -> bool {
-        let is_wish = self.is_exempt_by_template && self.recorded.is_none();
-        self.is_exempt() && !is_wish && self.phase != Phase::Terminating && !self.is_where_recorded()
+        self.is_marked && self.phase != Phase::Terminating && !self.is_where_recorded()
     }
 
     /// Whether it has a node and the mark of a move, and nothing is recorded of it.
     pub(super) fn is_unrecorded_by_mark(&self) -> bool {
         self.is_half_moved() && self.recorded.is_none() && self.node.is_some()
-    }
-
-    /// Whether the sidecar does not record it: because of a move, or because somebody wants it so.
-    pub(super) fn is_exempt(&self) -> bool {
-        self.drift.iter().any(|one| one.kind == DriftKind::NotRecorded)
     }
 
     /// Whether it has the recorded node.
@@ -262,10 +256,8 @@ fn without_pod(snapshot: &Snapshot, governed: &Governed, name: &str, phase: Phas
 
 fn of_pod(snapshot: &Snapshot, governed: &Governed, workload: Option<&Workload>, pod: &Pod) -> Row {
     let state = governed.states.get(pod.name());
-    let template = workload.map(|workload| &workload.object()["spec"]["template"]["metadata"]["annotations"]);
-    let mark = template.and_then(|annotations| annotations[RECORD_ANNOTATION].as_str());
     let mut row = Row {
-        is_exempt_by_template: mark.is_some_and(forbids_recording),
+        is_marked: pod.is_marked(),
         uid: Some(pod.uid().to_owned()),
         revision: template::revision(pod).map(str::to_owned),
         node: pod.node().map(str::to_owned),

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::mover::Mover;
 use super::turn::Step;
-use super::{Job, until_interrupted};
+use super::{INTERRUPTED, Job, until_interrupted};
 use crate::decide::relocate::{Progress, Relocation, Several, Stage, stuck};
 use crate::print::printable;
 use crate::snapshot::Snapshot;
@@ -24,13 +24,18 @@ impl Job<'_> {
     /// Moves them, and stops at the first Ready Pod that was evicted and does not land.
     pub(super) async fn move_all(&self, snapshot: &Snapshot, plan: &Several) -> Result<Outcome, Failure> {
         let mut progress = Progress::of(plan);
+        let mut left = None;
         let result = until_interrupted(self.go(snapshot, plan, &mut progress)).await;
         if let Some((number, moved)) =
             progress.begun.and_then(|number| Some((number, plan.moves.get(number)?)))
             && result.is_err()
-            && self.has_removed(moved).await
         {
-            progress.set(number, Stage::OnTheWay);
+            if self.has_removed(moved).await {
+                progress.set(number, Stage::OnTheWay);
+            } else if result == Err(Failure::Refused(INTERRUPTED.into())) {
+                let command = self.take_back(moved).await;
+                left = command.map(|command| format!("to call the move of Pod {} off: {command}", moved.pod));
+            }
         }
         let rest = progress.rest(&self.goal(), &self.hand);
         match result {
@@ -42,7 +47,7 @@ impl Job<'_> {
                 Ok(progress.outcome())
             }
             Err(failure) => {
-                let lines: Vec<String> = progress.moved().into_iter().chain(rest).collect();
+                let lines: Vec<String> = progress.moved().into_iter().chain(rest).chain(left).collect();
                 Err(if lines.is_empty() { failure } else { failure.with(&lines.join("\n")) })
             }
         }

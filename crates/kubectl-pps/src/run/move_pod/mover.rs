@@ -1,5 +1,6 @@
 //! The steps of one move.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use kube::Client;
@@ -15,7 +16,7 @@ use crate::Failure;
 use crate::cluster::read::get;
 use crate::cluster::write::{self, Note, Write, WriteError};
 use crate::decide::hand::Hand;
-use crate::decide::relocate::{Present, Relocation, Removal, describe};
+use crate::decide::relocate::{Present, Reached, Relocation, Removal, describe};
 use crate::print::{Terminal, printable};
 use crate::run::states::{Address, TRIES, publish};
 use crate::run::{nodes, rights};
@@ -43,6 +44,7 @@ pub(super) struct Mover<'a> {
     /// By force, it waits for no others than these.
     pub(super) only: Option<&'a [String]>,
     pub(super) relocation: &'a Relocation,
+    pub(super) reached: &'a Cell<Reached>,
 }
 
 impl<'a> Mover<'a> {
@@ -61,6 +63,7 @@ impl<'a> Mover<'a> {
             hand: &job.hand,
             address: Address::of(snapshot, &relocation.namespace, &relocation.pps),
             relocation,
+            reached: &job.reached,
         }
     }
 
@@ -90,7 +93,7 @@ impl<'a> Mover<'a> {
         let relocation = self.relocation;
         let mut needed = vec![(self.pod_right("get", "pods"), "see where the Pod goes")];
         if let Some(present) = &relocation.present {
-            if present.is_recorded && present.removal == Removal::Evict {
+            if !present.is_left_over && present.removal == Removal::Evict {
                 needed.push((self.pod_right("patch", "pods"), "keep the Pod from being recorded again"));
             }
             match present.removal {
@@ -165,7 +168,11 @@ impl<'a> Mover<'a> {
                 Err(WriteError::Disruption(why)) => why,
                 Err(error) => {
                     let left = format!("Pod {pod} was left alone: nothing was changed");
-                    return Err(Failure::from(error).with(&left));
+                    return Err(match error {
+                        // As of a Pod that two budgets select. Nothing was written, and others may be moved.
+                        WriteError::Failed(text) => Failure::Refused(format!("{text}\n{left}")),
+                        error => Failure::from(error).with(&left),
+                    });
                 }
             };
             if Instant::now() >= deadline {
@@ -209,13 +216,8 @@ impl<'a> Mover<'a> {
         if done.is_empty() {
             return failure;
         }
-        let Relocation { namespace, pod, present, .. } = self.relocation;
-        let back = match present.as_ref().filter(|one| one.removal == Removal::Evict && !one.is_stranded) {
-            Some(Present { node: Some(node), .. }) => {
-                format!("; to call it off: {}", self.hand.pps(&format!("move {pod} --to {node}"), namespace))
-            }
-            _ => String::new(),
-        };
+        let back = self.relocation.call_off(self.hand);
+        let back = back.map(|command| format!("; to call it off: {command}")).unwrap_or_default();
         let done = done.join("; ");
         failure.with(&format!("Done so far: {done}. To go on from here, run the same command again{back}"))
     }
@@ -230,7 +232,8 @@ impl<'a> Mover<'a> {
                 Err(why) => return Ok(Some(why)),
             }
         }
-        let changed = self.write_state(None).await?;
+        let before = self.reached.replace(Reached::Written);
+        let changed = self.write_state(None).await.inspect_err(|_| self.reached.set(before))?;
         if changed {
             done.push("what is recorded is changed");
         }
@@ -241,10 +244,8 @@ impl<'a> Mover<'a> {
             }
             if present.removal == Removal::Stay {
                 // The state is as it was: from now on the sidecar keeps it so.
-                if present.is_left_over {
-                    self.annotate(&present.uid, &Value::Null).await?;
-                }
-                return Ok(None);
+                let is_gone = present.is_left_over && !self.annotate(&present.uid, false).await?;
+                return Ok(is_gone.then(|| self.created_again()));
             }
         }
         // Another recorder may not know the annotation. What is recorded of the next Pod stays.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::args::{ColorChoice, Consent};
 use crate::cluster::stub::serve;
+use crate::decide::relocate::mark;
 use crate::snapshot::{Pps, Workload};
 
 const POD: &str = "GET /api/v1/namespaces/prod/pods/db-0";
@@ -75,8 +76,9 @@ async fn with_snapshot<T>(
     act: impl AsyncFnOnce(&Job<'_>, &Mover<'_>) -> T,
 ) -> T {
     let terminal = Terminal::of_process(ColorChoice::Never);
-    let scope = Scope::Namespace("prod".into());
-    let job = Job { args, client: &client, terminal: &terminal, hand: Hand::default(), scope, node: None };
+    let (scope, reached) = (Scope::Namespace("prod".into()), Cell::default());
+    let job =
+        Job { args, client: &client, terminal: &terminal, hand: Hand::default(), scope, node: None, reached };
     let pod = ("prod".to_owned(), "db-0".to_owned());
     let Ok(Decision::Move(relocation)) = decide(snapshot, &job.goal().of(&pod)) else { panic!("no move") };
     act(&job, &Mover::new(&job, snapshot, &relocation, &[])).await
@@ -140,8 +142,12 @@ async fn an_interrupt_asks_whether_the_pod_was_removed() {
         [(200, ending, true), (404, json!({}), true), (200, pod("node-1"), false), (403, json!({}), false)]
     {
         let client = serve(move |_| (status, now.clone()));
-        let removed = async |job: &Job<'_>, mover: &Mover<'_>| job.has_removed(mover.relocation).await;
-        assert_eq!(with_mover(client, "node-1", removed).await, expected, "{status}");
+        let removed = async |job: &Job<'_>, mover: &Mover<'_>| {
+            let before = job.has_removed(mover.relocation).await;
+            job.reached.set(Reached::Written);
+            (before, job.has_removed(mover.relocation).await)
+        };
+        assert_eq!(with_mover(client, "node-1", removed).await, (false, expected), "{status}");
     }
 }
 
@@ -238,6 +244,7 @@ async fn a_node_that_nobody_knows_is_a_mistake() {
             hand: Hand::default(),
             scope,
             node: None,
+            reached: Cell::default(),
         };
         let mut world = snapshot("node-1");
         world.pps = Pps::read(object(&json!({"db-7": {"nodeName": "node-8"}}))).into_iter().collect();
@@ -251,4 +258,98 @@ async fn a_node_that_nobody_knows_is_a_mistake() {
     assert_eq!(of_node(404, "node-8").await, Ok(0), "a state names it, of a Pod that nobody wants");
     assert_eq!(of_node(200, "node-x").await, Ok(0));
     assert_eq!(of_node(403, "node-x").await, Ok(2), "whether it exists is not known");
+}
+
+/// The steps of a move of `db-0` with an API server that has this, and answers other requests like that.
+async fn step(
+    snapshot: &Snapshot,
+    mut other: impl FnMut(&str) -> Option<(u16, Value)> + Send + 'static,
+) -> Result<Step, Failure> {
+    let now = snapshot.clone();
+    let client = serve(move |request| match other(request) {
+        Some(answer) => answer,
+        None if request == OBJECT => (200, object(&json!({"db-1": {"nodeName": "node-2"}}))),
+        None if request.starts_with("PATCH /apis") => (200, json!({"status": {"packed": {}}})),
+        None => api(&now, request),
+    });
+    let by_force = Move { force: true, ..anywhere() };
+    let of = async |job: &Job<'_>, mover: &Mover<'_>| {
+        // As the Pod before has left it.
+        job.reached.set(Reached::Written);
+        let step = job.step(mover.relocation, &[], true, false).await;
+        assert_ne!(job.reached.get(), Reached::Written);
+        step
+    };
+    with_snapshot(client, &by_force, snapshot, of).await
+}
+
+fn left(step: Result<Step, Failure>) -> String {
+    match step {
+        Ok(Step::Left(why)) => why,
+        Err(failure) => panic!("the command ends: {failure}"),
+        Ok(_) => panic!("it is not left"),
+    }
+}
+
+#[tokio::test]
+async fn a_pod_whose_eviction_fails_in_the_rehearsal_is_left_and_ends_no_command() {
+    let two = json!({"message": "This pod has more than one PodDisruptionBudget", "code": 500});
+    let pair = pair(second("True"));
+    let step = step(&pair, move |request| request.contains("/eviction?").then(|| (500, two.clone())));
+    let why = left(step.await);
+    assert!(why.contains("more than one PodDisruptionBudget"), "{why}");
+    assert!(why.ends_with("Pod db-0 was left alone: nothing was changed"), "{why}");
+}
+
+#[tokio::test]
+async fn a_pod_that_is_created_again_between_mark_and_claim_is_decided_again() {
+    let mut again = pod("node-1");
+    again["metadata"]["uid"] = "uid-again".into();
+    let (mut is_marked, mut lists) = (false, 0);
+    let pair = pair(second("True"));
+    let step = step(&pair, move |request| {
+        is_marked |= request.starts_with("PATCH /api/");
+        lists += usize::from(is_marked && request.contains("/pods?"));
+        match request {
+            _ if request.starts_with("PATCH /api/") || request.contains("/eviction?") => {
+                Some((201, json!({})))
+            }
+            POD if is_marked && lists > 0 => Some((200, again.clone())),
+            _ if lists > 0 && request.contains("/pods?") => {
+                Some((200, json!({"metadata": {}, "items": [again.clone()]})))
+            }
+            _ => None,
+        }
+    });
+    let why = left(step.await);
+    assert_eq!(why, "Pod db-0 has got node node-1 meanwhile: it was left alone");
+}
+
+#[tokio::test]
+async fn an_interrupt_before_the_state_is_written_takes_the_mark_back() {
+    let call_off = Some("kubectl pps move db-0 --to node-1 -n prod".to_owned());
+    for (reached, status, writes, left) in [
+        (Reached::Nothing, 200, 0, None),
+        (Reached::Marked, 200, 1, None),
+        (Reached::Marked, 403, 1, call_off.clone()),
+        (Reached::Written, 200, 0, call_off),
+    ] {
+        let mut marked = pod("node-1");
+        marked["metadata"]["annotations"] = mark(&Pod::read(marked.clone()).unwrap(), true).unwrap();
+        let (sender, written) = std::sync::mpsc::channel();
+        let client = serve(move |request| {
+            sender.send(request.to_owned()).unwrap();
+            if request == POD {
+                (200, marked.clone())
+            } else {
+                (status, json!({"code": status, "message": "no"}))
+            }
+        });
+        let taken = async |job: &Job<'_>, mover: &Mover<'_>| {
+            job.reached.set(reached);
+            job.take_back(mover.relocation).await
+        };
+        assert_eq!(with_mover(client, "node-1", taken).await, left, "{reached:?}");
+        assert_eq!(written.try_iter().filter(|one| one.starts_with("PATCH ")).count(), writes, "{reached:?}");
+    }
 }

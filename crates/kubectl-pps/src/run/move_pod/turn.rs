@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::Job;
 use super::mover::{Mover, PERIOD, read_pod};
 use crate::Failure;
-use crate::decide::relocate::{Also, Relocation, Removal, Wait, also, decide, held_up, peers};
+use crate::decide::relocate::{Also, Reached, Relocation, Removal, Wait, also, decide, held_up, peers};
 use crate::print::printable;
 use crate::run::states::TRIES;
 use crate::snapshot::{Pod, Snapshot};
@@ -40,6 +40,7 @@ impl Job<'_> {
         may_wait: bool,
         is_agreed: bool,
     ) -> Result<Step, Failure> {
+        self.reached.set(Reached::Nothing);
         let mut why = String::new();
         // Kubernetes deletes the Pods of a node that is gone, and another command may move a Pod of the same workload.
         for _ in 0..TRIES {

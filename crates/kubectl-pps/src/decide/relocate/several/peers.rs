@@ -2,9 +2,10 @@
 
 use pps_core::demand::{Demand, Naming, Wanted};
 use pps_core::workload::ordinal;
-use pps_core::{RECORD_ANNOTATION, forbids_recording};
+use pps_core::{MOVE_ANNOTATION, RECORD_ANNOTATION};
+use serde_json::{Value, json};
 
-use super::super::governing::{is_exempt_by_template, may_come};
+use super::super::governing::may_come;
 use crate::decide::names::list;
 use crate::decide::relocate::{Relocation, Removal};
 use crate::snapshot::{Index, Pod, Snapshot, WorkloadKey};
@@ -62,7 +63,7 @@ fn awaited(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
 pub fn claim(snapshot: &Snapshot, next: &Relocation, only: Option<&[String]>) -> Result<String, String> {
     let is_own = |pod: &&Pod| next.present.as_ref().is_some_and(|present| present.uid == pod.uid());
     let own = snapshot.pod(&next.namespace, &next.pod).filter(is_own);
-    let Some(own) = own.filter(|own| is_marked(own) && !own.is_terminating()) else {
+    let Some(own) = own.filter(|own| own.is_marked() && !own.is_terminating()) else {
         return Err(format!("another client has changed Pod {} meanwhile", next.pod));
     };
     match peers(snapshot, next, only) {
@@ -71,17 +72,26 @@ pub fn claim(snapshot: &Snapshot, next: &Relocation, only: Option<&[String]>) ->
     }
 }
 
-/// Whether a move has marked a Pod, or somebody wants it not to be recorded.
-pub(super) fn is_marked(pod: &Pod) -> bool {
-    pod.annotation(RECORD_ANNOTATION).is_some_and(forbids_recording)
+/// The annotations that mark a Pod, or that take the mark back; none if it is so already. A Pod that was exempt stays exempt.
+pub fn mark(pod: &Pod, is_moved: bool) -> Option<Value> {
+    const EXEMPT: &str = "exempt";
+    let before = if pod.is_exempt() { EXEMPT } else { "recorded" };
+    match (is_moved, pod.is_marked()) {
+        (true, false) => Some(json!({RECORD_ANNOTATION: "false", MOVE_ANNOTATION: before})),
+        (false, true) if pod.annotation(MOVE_ANNOTATION) == Some(EXEMPT) => {
+            Some(json!({MOVE_ANNOTATION: null}))
+        }
+        (false, true) => Some(json!({RECORD_ANNOTATION: null, MOVE_ANNOTATION: null})),
+        _ => None,
+    }
 }
 
 /// The other Pods that a move has marked, of another command or of one that was killed.
 fn moved(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
     let index = Index::of(snapshot);
-    let marked = index.pods_of(&next.workload).iter().filter(|pod| is_marked(pod) && pod.name() != next.pod);
-    let own = marked.filter(|pod| !is_exempt_by_template(&index, pod));
-    own.map(|pod| pod.name().to_owned()).collect()
+    let own = index.pods_of(&next.workload).iter();
+    let marked = own.filter(|pod| pod.is_marked() && pod.name() != next.pod);
+    marked.map(|pod| pod.name().to_owned()).collect()
 }
 
 /// The other Pods that are Ready, and whose nodes are not recorded: the sidecar is late, or does not run. If it does not run,
@@ -90,11 +100,10 @@ fn unrecorded(snapshot: &Snapshot, next: &Relocation) -> Vec<String> {
     let index = Index::of(snapshot);
     let Some(pps) = index.governing(&next.workload) else { return Vec::new() };
     let is_late = |pod: &&Pod| {
-        let is_exempt = is_marked(pod) || is_exempt_by_template(&index, pod);
         // A state that cannot be read is reported elsewhere.
         let has_none =
             pps.state(pod.name()).is_ok_and(|state| state.is_none_or(|state| state.node_name.is_empty()));
-        pod.is_ready() && !pod.is_terminating() && !is_exempt && has_none
+        pod.is_ready() && !pod.is_terminating() && !pod.is_exempt() && has_none
     };
     let late = index.pods_of(&next.workload).iter().filter(|pod| is_late(pod));
     let mut names: Vec<String> =
@@ -241,15 +250,19 @@ mod tests {
     fn a_pod_waits_until_no_other_command_moves_one_of_its_workload() {
         let mut pods = ["db-0", "db-1", "db-2", "db-3"].map(|name| pod(name, Some("node-1"), Some("node-1")));
         pods[1]["metadata"]["annotations"][RECORD_ANNOTATION] = "false".into();
+        pods[2] = pods[1].clone();
+        pods[2]["metadata"]["name"] = "db-2".into();
+        pods[2]["metadata"]["uid"] = "uid-db-2".into();
+        pods[1]["metadata"]["annotations"][MOVE_ANNOTATION] = "recorded".into();
         let states = ["db-0", "db-1", "db-2", "db-3"].map(|name| (name, "node-1"));
         let mut world = world(&pods, &states);
         let next = relocation(&world, "db-0");
         let moved = |world: &Snapshot| peers(world, &next, None).map(|(_, pods)| pods);
         assert_eq!(moved(&world), Some(vec!["db-1".to_owned()]), "Ready, recorded, and about to be evicted");
-        // The workload's template exempts all Pods: that is nobody's move.
-        let mut set = world.workloads[0].object().clone();
-        set["spec"]["template"]["metadata"] = json!({"annotations": {RECORD_ANNOTATION: "false"}});
-        world.workloads = Workload::read(set, "apps/v1").into_iter().collect();
+        // A user's own exemption is nobody's move.
+        world.pods.retain(|pod| pod.name() != "db-1");
+        pods[1]["metadata"]["annotations"].as_object_mut().unwrap().remove(MOVE_ANNOTATION);
+        world.pods.extend(Pod::read(pods[1].clone()));
         assert_eq!(moved(&world), None);
     }
 
@@ -268,7 +281,8 @@ mod tests {
                 let number = own as u64;
                 match steps[own] {
                     0 => {
-                        pods[own]["metadata"]["annotations"][RECORD_ANNOTATION] = "false".into();
+                        let mark = mark(&Pod::read(pods[own].clone()).unwrap(), true).unwrap();
+                        json_patch::merge(&mut pods[own]["metadata"]["annotations"], &mark);
                         pods[own]["metadata"]["resourceVersion"] = (100 + number).to_string().into();
                     }
                     1 => claims[own] = Some(claim(&world(&pods, &states), &movers[own], None)),
@@ -277,8 +291,8 @@ mod tests {
                             pods[own]["metadata"]["deletionTimestamp"] = "2026-11-23T00:00:00Z".into();
                         }
                         Err(_) => {
-                            let annotations = pods[own]["metadata"]["annotations"].as_object_mut().unwrap();
-                            annotations.remove(RECORD_ANNOTATION);
+                            let mark = mark(&Pod::read(pods[own].clone()).unwrap(), false).unwrap();
+                            json_patch::merge(&mut pods[own]["metadata"]["annotations"], &mark);
                         }
                         lost => panic!("{lost:?}"),
                     },
@@ -293,12 +307,32 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_that_is_taken_back_leaves_a_users_exemption() {
+        for exemption in [None, Some("false"), Some("true")] {
+            let mut own = pod("db-0", Some("node-1"), Some("node-1"));
+            if let Some(value) = exemption {
+                own["metadata"]["annotations"][RECORD_ANNOTATION] = value.into();
+            }
+            let before = Pod::read(own.clone()).unwrap();
+            assert!(!before.is_marked() && mark(&before, false).is_none());
+            json_patch::merge(&mut own["metadata"]["annotations"], &mark(&before, true).unwrap());
+            let marked = Pod::read(own.clone()).unwrap();
+            assert!(marked.is_marked() && mark(&marked, true).is_none(), "another command moves it as well");
+            json_patch::merge(&mut own["metadata"]["annotations"], &mark(&marked, false).unwrap());
+            let after = Pod::read(own).unwrap();
+            assert_eq!((after.is_marked(), after.is_exempt()), (false, before.is_exempt()), "{exemption:?}");
+        }
+    }
+
+    #[test]
     fn a_pod_that_has_lost_its_mark_is_not_evicted() {
         let mut marked = pod("db-0", Some("node-1"), Some("node-1"));
         let next = relocation(&world(std::slice::from_ref(&marked), &[]), "db-0");
         let of = |pod: &serde_json::Value| claim(&world(std::slice::from_ref(pod), &[]), &next, Some(&[]));
         let lost = Err("another client has changed Pod db-0 meanwhile".to_owned());
         assert_eq!(of(&marked), lost);
+        marked["metadata"]["annotations"][MOVE_ANNOTATION] = "recorded".into();
+        assert_eq!(of(&marked), lost, "a user wants it to be recorded again");
         marked["metadata"]["annotations"][RECORD_ANNOTATION] = "false".into();
         assert_eq!(of(&marked), Ok("5".to_owned()));
         let mut other = marked.clone();

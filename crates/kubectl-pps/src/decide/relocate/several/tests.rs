@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::super::tests::{pod, pps, snapshot, state};
 use super::super::{Selected, decide, select};
 use super::*;
-use crate::snapshot::{BUILT, Workload};
+use crate::snapshot::{BUILT, Pps, Unseen, Workload};
 
 /// The Pods of `db`, which wants four, and their recorded nodes.
 pub(in super::super) fn world(pods: &[Value], recorded: &[(&str, &str)]) -> Snapshot {
@@ -275,6 +275,7 @@ fn pods_that_do_not_run_are_moved_in_the_order_in_which_they_are_created() {
     );
     let mut marked = pod("db-1", Some("node-3"), Some("node-3"));
     marked["metadata"]["annotations"]["kruise.io/record-persistent-pod-state"] = "false".into();
+    marked["metadata"]["annotations"]["kruise.io/persistent-pod-state-move"] = "recorded".into();
     let world = super::tests::world(&[pod("db-3", Some("node-2"), None), marked], &[]);
     let plan = decide_all(&world, &named(&["db-3", "db-1"]), &ANYWHERE).unwrap();
     assert_eq!(plan.pods(), named(&["db-1", "db-3"]), "the move of db-1 was not finished: db-3 waits for it");
@@ -304,4 +305,36 @@ fn a_pod_that_comes_back_by_itself_is_left_alone() {
     shut["spec"] = json!({"unschedulable": true});
     world.nodes.as_mut().unwrap().insert("node-2".into(), Node::read(shut).unwrap());
     assert_eq!(select(&world, "node-2").unwrap().pods, named(&["db-0", "db-1", "db-2"]));
+}
+
+#[test]
+fn a_ready_pod_is_not_evicted_beside_pods_that_nobody_knows() {
+    let mut blind = world(&[pod("db-0", Some("node-1"), None)], &[]);
+    blind.workloads.clear();
+    blind.unseen.push(Unseen {
+        what: "list statefulsets.apps in namespace prod".into(),
+        is_forbidden: true,
+        why: String::new(),
+    });
+    let one = &named(&["db-0"])[0];
+    let Err(Failure::Unreadable(why)) = decide(&blind, &ANYWHERE.of(one)) else { panic!("it is decided") };
+    assert!(why.starts_with("you have no permission to list statefulsets.apps in namespace prod"), "{why}");
+    let forced = decide(&blind, &Goal { force: true, ..ANYWHERE }.of(one));
+    let Ok(Decision::Move(forced)) = forced else { panic!("{forced:?}") };
+    let note = "StatefulSet db was not read: Pods of it that do not exist are not waited for";
+    assert!(forced.notes().contains(&note.to_owned()), "{:?}", forced.notes());
+    // Nothing is lost by the move of one that serves nobody.
+    blind.pods = vec![Pod::read(not_ready(pod("db-0", Some("node-1"), None))).unwrap()];
+    assert!(relocation(&blind, "db-0").notes().is_empty());
+    // No list has workloads of other kinds.
+    let mut other = world(&[], &[]);
+    let mut own = pod("db-0", Some("node-1"), None);
+    own["metadata"]["ownerReferences"][0]["kind"] = "Database".into();
+    own["metadata"]["ownerReferences"][0]["apiVersion"] = "example.io/v1".into();
+    other.pods = Pod::read(own).into_iter().collect();
+    let mut object = pps(&json!({}));
+    object["spec"]["targetRef"] = json!({"apiVersion": "example.io/v1", "kind": "Database", "name": "db"});
+    other.pps = Pps::read(object).into_iter().collect();
+    let notes = relocation(&other, "db-0").notes();
+    assert!(notes.contains(&note.replace("StatefulSet", "Database")), "{notes:?}");
 }
