@@ -9,6 +9,7 @@ use super::{Explanation, Question, Remedy, Verdict, remedies};
 use crate::decide::landing::Landing;
 use crate::decide::placement::Nodes;
 use crate::decide::status::{DriftKind, drift_of, goal};
+use crate::snapshot::Node;
 
 /// What Kubernetes' garbage collector does with a Pod whose node is gone: it waits for 40 s, and looks each 20 s.
 const DELETES: &str = "Kubernetes deletes the Pod after about a minute";
@@ -37,6 +38,7 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
     let is_running = subject.pod.phase() == "Running";
     let is_ready = subject.pod.is_ready();
     let unrecorded = subject.unrecorded();
+    let lost = question.snapshot.node(node).filter(|node| !node.is_ready());
     let (verdict, answer) = match misplaced {
         Some(drift) => {
             (Verdict::Misplaced, format!("{name} runs on {node}, where it should not: {}.", drift.text))
@@ -46,7 +48,7 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
             (Verdict::NotRecorded, format!("{name} runs on {node} and is not recorded: {why}."))
         }
         None if is_ready => (Verdict::Running, format!("{name} runs on {place}.")),
-        None if is_running && question.snapshot.node(node).is_some_and(|node| !node.is_ready()) => {
+        None if is_running && lost.is_some() => {
             let answer = format!("{name} is not Ready, and neither is its node. It is on {place}.");
             (Verdict::NotRunning, answer)
         }
@@ -54,7 +56,13 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
         None => (Verdict::NotRunning, format!("{name} has its node and does not run yet. It is on {place}.")),
     };
     let mut explanation = Explanation::new(question, verdict, answer);
-    if !is_ready {
+    if let Some(lost) = lost.filter(|_| !is_ready) {
+        let since = since(lost);
+        explanation.facts.push(format!(
+            "{node} has not been Ready{since}, so nothing confirms whether the Pod still runs."
+        ));
+        explanation.remedies.extend(of_lost_node(question, subject, node));
+    } else if !is_ready {
         let command = question.hand.kubectl_in(&format!("describe pod {name}"), question.namespace);
         let kept = subject.injected.as_ref().filter(|injected| !injected.annotations.is_empty());
         let kept = kept.map(|_| {
@@ -186,10 +194,20 @@ fn then(subject: &Subject, nodes: Option<&Nodes>) -> String {
     format!("the new Pod would be Pending: {why}")
 }
 
+/// Since when a node is not Ready, if that is known.
+fn since(node: &Node) -> String {
+    node.not_ready_since().map(|since| format!(" since {since}")).unwrap_or_default()
+}
+
 /// What ends a Pod whose node is not Ready, and what that means for its data.
 fn of_lost_node(question: &Question, subject: &Subject, node: &str) -> Vec<Remedy> {
-    let back =
-        format!("The Pod then ends, and a new Pod that starts on {node} finds the data on its local disk.");
+    let finds = format!("a new Pod that starts on {node}");
+    let finds = if subject.pod.is_terminating() {
+        format!("The Pod then ends, and {finds}")
+    } else {
+        format!("The Pod, or {finds},")
+    };
+    let back = format!("{finds} finds the data on its local disk.");
     let rest = subject.nodes.as_ref().map(|nodes| nodes.without(node));
     let deleted = format!(
         "Kubernetes then deletes the Pod although the former process may still run: be sure that the machine is off. Data on \
@@ -228,8 +246,7 @@ pub(super) fn ending(question: &Question, subject: &Subject) -> Explanation {
         );
         (Verdict::NodeGone, answer)
     } else if let Some(node) = lost {
-        let since = node.not_ready_since().map(|since| format!(" since {since}")).unwrap_or_default();
-        let node = node.name();
+        let (since, node) = (since(node), node.name());
         remedies = of_lost_node(question, subject, node);
         let answer = format!(
             "{ending}, and its node {node} has not been Ready{since}, so nothing confirms that the Pod has stopped. It ends when \
