@@ -18,12 +18,8 @@ pub fn require(snapshot: &Snapshot, resource: &str) -> Result<(), Failure> {
     }
 }
 
-/// Fails if workloads could not be read. OpenKruise's do not matter where nothing names one.
-///
-/// # Errors
-///
-/// If they could not.
-pub fn require_workloads(snapshot: &Snapshot) -> Result<(), Failure> {
+/// The same of all workloads. OpenKruise's do not matter where nothing names one.
+pub(super) fn require_workloads(snapshot: &Snapshot) -> Result<(), Failure> {
     require(snapshot, WORKLOADS)?;
     if snapshot.names_workload_of(GROUP) { require(snapshot, KRUISE_WORKLOADS) } else { Ok(()) }
 }

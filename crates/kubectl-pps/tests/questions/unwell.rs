@@ -144,7 +144,7 @@ fn a_pod_whose_node_is_not_ready_is_told_so_at_once() {
     assert_eq!(back.text, "Bring node-3 back under its name");
     assert_eq!(
         back.consequence.as_deref(),
-        Some("The Pod, or a new Pod that starts on node-3, finds the data on its local disk.")
+        Some("The Pod, or a new Pod on node-3, then finds the data on its local disk.")
     );
     assert_eq!(delete.command.as_deref(), Some("kubectl delete node node-3"));
     assert!(delete.consequence.as_deref().unwrap().contains("be sure that the machine is off"), "{delete:?}");

@@ -9,7 +9,6 @@ use super::{Explanation, Question, Remedy, Verdict, remedies};
 use crate::decide::landing::Landing;
 use crate::decide::placement::Nodes;
 use crate::decide::status::{DriftKind, drift_of, goal};
-use crate::snapshot::Node;
 
 /// What Kubernetes' garbage collector does with a Pod whose node is gone: it waits for 40 s, and looks each 20 s.
 const DELETES: &str = "Kubernetes deletes the Pod after about a minute";
@@ -38,7 +37,7 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
     let is_running = subject.pod.phase() == "Running";
     let is_ready = subject.pod.is_ready();
     let unrecorded = subject.unrecorded();
-    let lost = question.snapshot.node(node).filter(|node| !node.is_ready());
+    let lost = lost(question, node);
     let (verdict, answer) = match misplaced {
         Some(drift) => {
             (Verdict::Misplaced, format!("{name} runs on {node}, where it should not: {}.", drift.text))
@@ -57,10 +56,7 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
     };
     let mut explanation = Explanation::new(question, verdict, answer);
     if let Some(lost) = lost.filter(|_| !is_ready) {
-        let since = since(lost);
-        explanation.facts.push(format!(
-            "{node} has not been Ready{since}, so nothing confirms whether the Pod still runs."
-        ));
+        explanation.facts.push(format!("{lost} whether the Pod still runs."));
         explanation.remedies.extend(of_lost_node(question, subject, node));
     } else if !is_ready {
         let command = question.hand.kubectl_in(&format!("describe pod {name}"), question.namespace);
@@ -194,20 +190,16 @@ fn then(subject: &Subject, nodes: Option<&Nodes>) -> String {
     format!("the new Pod would be Pending: {why}")
 }
 
-/// Since when a node is not Ready, if that is known.
-fn since(node: &Node) -> String {
-    node.not_ready_since().map(|since| format!(" since {since}")).unwrap_or_default()
+/// What is not known of the Pods of a node that is not Ready: the beginning of a sentence.
+fn lost(question: &Question, node: &str) -> Option<String> {
+    let lost = question.snapshot.node(node).filter(|node| !node.is_ready())?;
+    let since = lost.not_ready_since().map(|since| format!(" since {since}")).unwrap_or_default();
+    Some(format!("{node} has not been Ready{since}, so nothing confirms"))
 }
 
 /// What ends a Pod whose node is not Ready, and what that means for its data.
 fn of_lost_node(question: &Question, subject: &Subject, node: &str) -> Vec<Remedy> {
-    let finds = format!("a new Pod that starts on {node}");
-    let finds = if subject.pod.is_terminating() {
-        format!("The Pod then ends, and {finds}")
-    } else {
-        format!("The Pod, or {finds},")
-    };
-    let back = format!("{finds} finds the data on its local disk.");
+    let back = format!("The Pod, or a new Pod on {node}, then finds the data on its local disk.");
     let rest = subject.nodes.as_ref().map(|nodes| nodes.without(node));
     let deleted = format!(
         "Kubernetes then deletes the Pod although the former process may still run: be sure that the machine is off. Data on \
@@ -228,7 +220,7 @@ pub(super) fn ending(question: &Question, subject: &Subject) -> Explanation {
     let name = pod.name();
     let place = pod.node().map(|node| format!(" on {node}")).unwrap_or_default();
     let ending = format!("{name} is being deleted");
-    let lost = pod.node().and_then(|node| snapshot.node(node)).filter(|node| !node.is_ready());
+    let lost = pod.node().and_then(|node| Some((node, lost(question, node)?)));
     let overdue = pod.deletion_deadline().filter(|(_, deadline)| snapshot.is_lasting(Some(*deadline)));
     let mut remedies = Vec::new();
     let (verdict, answer) = if !pod.is_terminating() {
@@ -245,12 +237,10 @@ pub(super) fn ending(question: &Question, subject: &Subject) -> Explanation {
             "{ending}, and its node {node} does not exist any more, so nothing confirms that it has stopped. {DELETES} in spite of that."
         );
         (Verdict::NodeGone, answer)
-    } else if let Some(node) = lost {
-        let (since, node) = (since(node), node.name());
+    } else if let Some((node, lost)) = lost {
         remedies = of_lost_node(question, subject, node);
         let answer = format!(
-            "{ending}, and its node {node} has not been Ready{since}, so nothing confirms that the Pod has stopped. It ends when \
-             {node} is back, or when its Node object is deleted."
+            "{ending}, and its node {lost} that the Pod has stopped. It ends when {node} is back, or when its Node object is deleted."
         );
         (Verdict::NotRunning, answer)
     } else if let Some((deadline, _)) = overdue {

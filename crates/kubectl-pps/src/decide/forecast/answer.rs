@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pps_core::pps::{KIND, NodeDeletionPolicy};
-use pps_core::workload::ordinal;
 use pps_simulation::{Event, EventKind, Phase, PodView, RunResult, Scenario, Severity, Source, Step};
 
 use serde_json::Value;
@@ -77,7 +76,6 @@ pub(super) fn add(
     let mut touched = touched(asked);
     let told = Told::of(if simulated.is_at_once { &result.steps } else { asked });
     let recorded = recorded(simulated.governing);
-    let first = forecast.pods.len();
     let now = |pod: &str| snapshot.pod(namespace, pod).and_then(|pod| pod.node()).map(str::to_owned);
     let mut workloads = BTreeSet::new();
     let mut there = BTreeSet::new();
@@ -108,7 +106,7 @@ pub(super) fn add(
             forecast.pods.push(removed(namespace, &workload, name, pod.node(), recorded.get(*name)));
         }
     }
-    for pod in &mut forecast.pods[first..] {
+    for pod in forecast.pods.iter_mut().filter(|pod| pod.namespace == namespace) {
         pod.pps = simulated.governing.get(&pod.workload).map(|pps| pps.name().to_owned());
     }
     add_forgotten(forecast, simulated.governing, last);
@@ -190,11 +188,8 @@ impl<'a> Told<'a> {
 
 /// The node that is recorded for each Pod.
 fn recorded(governing: &Governing<'_>) -> BTreeMap<String, String> {
-    let of_workload = governing.iter().flat_map(|(workload, pps)| {
-        let own = pps.states().unwrap_or_default().into_iter();
-        own.filter(|(pod, _)| ordinal(workload, pod).is_some())
-    });
-    of_workload.map(|(pod, state)| (pod, state.node_name)).collect()
+    let states = governing.values().filter_map(|pps| pps.states().ok()).flatten();
+    states.map(|(pod, state)| (pod, state.node_name)).collect()
 }
 
 fn describe(
