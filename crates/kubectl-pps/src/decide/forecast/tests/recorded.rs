@@ -69,8 +69,13 @@ fn a_state_is_said_to_be_forgotten_only_if_the_spec_does_that() {
     let mut object = earlier.pps[0].object().clone();
     object["status"]["targetUID"] = json!("uid-former");
     earlier.pps = Pps::read(object).into_iter().collect();
+    let mut ordered = earlier.workloads[0].object().clone();
+    ordered["spec"]["podManagementPolicy"] = json!("OrderedReady");
+    earlier.workloads = Workload::read(ordered, "apps/v1").into_iter().collect();
+    // db-1 is created only once db-0 is Ready.
     let mut waiting = pod("shop", "db-0", "").object().clone();
     waiting["status"] = json!({"phase": "Pending"});
-    earlier.pods[0] = Pod::read(waiting).unwrap();
+    waiting["spec"]["nodeSelector"] = json!({"disk": "ssd"});
+    earlier.pods = Pod::read(waiting).into_iter().collect();
     assert_eq!(ask(&earlier, drain("n2")).forgotten, []);
 }
