@@ -18,7 +18,7 @@ use self::subject::Subject;
 use super::hand::Hand;
 use super::landing::Landing;
 use super::similar::similar;
-use super::unread::require;
+use super::unread::{require, require_workloads};
 use crate::snapshot::{Index, KRUISE_WORKLOADS, PPS, Pod, Snapshot, WORKLOADS};
 use crate::{Failure, Outcome};
 
@@ -158,10 +158,8 @@ pub fn explain(question: &Question) -> Result<Explanation, Failure> {
 fn unknown(question: &Question, index: &Index) -> Failure {
     let Question { snapshot, namespace, pod, .. } = question;
     // The Pods of other namespaces only take room.
-    for resource in ["pods", WORKLOADS] {
-        if let Err(unread) = require(snapshot, resource) {
-            return Failure::Unreadable(format!("cannot explain Pod {pod}: {unread}"));
-        }
+    if let Err(unread) = require(snapshot, "pods").and_then(|()| require_workloads(snapshot)) {
+        return Failure::Unreadable(format!("cannot explain Pod {pod}: {unread}"));
     }
     let in_namespace = snapshot.pods.iter().filter(|pod| pod.namespace() == *namespace).map(Pod::name);
     let recorded = index.targeted().filter(|(key, _)| key.namespace == *namespace);

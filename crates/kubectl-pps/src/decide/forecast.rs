@@ -22,8 +22,8 @@ use self::answer::Asked;
 pub use self::question::Question;
 use super::hand::Hand;
 use super::names::list;
-use super::unread::{PPS, require};
-use crate::snapshot::{KRUISE_WORKLOADS, Scope, Snapshot, WorkloadKey};
+use super::unread::{PPS, require, require_workloads};
+use crate::snapshot::{Index, KRUISE_WORKLOADS, Scope, Snapshot, WorkloadKey};
 use crate::{Failure, Outcome};
 
 /// What would happen.
@@ -112,6 +112,9 @@ pub struct PodForecast {
     /// Whether it is Pending now for what was injected into it, and nothing is recorded of it any more.
     #[serde(skip)]
     pub is_injected_only: bool,
+    /// The PersistentPodState that governs its workload.
+    #[serde(skip)]
+    pub pps: Option<String>,
     /// What the simulation leaves out of what the Pod asks for.
     pub caveats: Vec<String>,
 }
@@ -203,6 +206,8 @@ pub fn forecast(
         return Err(Failure::Refused(format!("the cluster has {count} nodes: at most {most} are simulated")));
     }
     require(snapshot, PPS)?;
+    require(snapshot, "pods")?;
+    require_workloads(snapshot)?;
     question.check(snapshot, nodes, hand)?;
     let is_drain = matches!(question, Question::Drain(_));
     let mut forecast = Forecast { question: question.in_words(), is_drain, ..Forecast::default() };
@@ -214,6 +219,7 @@ pub fn forecast(
             list(&gone, "and")
         ));
     }
+    let index = Index::of(snapshot);
     let namespaces = namespaces(snapshot, question, workload);
     for namespace in &namespaces {
         let is_meant = workload.is_none_or(|only| only.iter().any(|key| key.namespace == *namespace));
@@ -224,7 +230,8 @@ pub fn forecast(
             scenario::of(snapshot, namespace, changes.actions, &gone, &placed(&forecast));
         let mut result = run_live(&scenario, &pods, &Limits::CLUSTER);
         // What a Pod without a node gets before the event, it would not have got.
-        let is_at_once = answer::is_placed_in_vain(snapshot, namespace, &result)
+        let governing = answer::governing(&index, snapshot, namespace);
+        let is_at_once = answer::is_placed_in_vain(snapshot, namespace, &governing, &result)
             && scenario::shut(&mut scenario, |node| question.concerns(snapshot, node));
         if is_at_once {
             result = run_live(&scenario, &pods, &Limits::CLUSTER);
@@ -236,7 +243,7 @@ pub fn forecast(
         }) {
             return Err(Failure::Refused(refused.message.clone()));
         }
-        let asked = Asked { scenario: &scenario, pods: &pods, is_at_once };
+        let asked = Asked { scenario: &scenario, pods: &pods, governing: &governing, is_at_once };
         answer::add(&mut forecast, snapshot, namespace, &asked, &result);
         if !is_meant {
             forecast.notes.truncate(said.0);
@@ -346,9 +353,7 @@ fn namespaces(
 fn add_unseen(forecast: &mut Forecast, snapshot: &Snapshot) {
     for unseen in &snapshot.unseen {
         let effect = match unseen.resource() {
-            "pods" if unseen.list() == "pods" && snapshot.scope != Scope::All => {
-                "so Pods of other namespaces take no room in this forecast"
-            }
+            "pods" => "so Pods of other namespaces take no room in this forecast",
             "persistentvolumes" | "persistentvolumeclaims" => "so volumes are not considered",
             "poddisruptionbudgets.policy" => "so PodDisruptionBudgets are not considered",
             KRUISE_WORKLOADS => "so OpenKruise's StatefulSets are not simulated",

@@ -116,6 +116,20 @@ fn a_pod_is_not_called_unwanted_by_workloads_that_may_not_be_read() {
 }
 
 #[test]
+fn a_pod_is_not_called_unwanted_by_openkruises_workloads_that_may_not_be_read() {
+    let mut world = World::new();
+    world.pps("db", "db", &required(&[ZONE]));
+    world.change_pps("db", &json!({"spec": {"targetRef": {"apiVersion": "apps.kruise.io/v1beta1"}}}));
+    world.record("db", "db-0", "node-3");
+    world.forbid("list statefulsets.apps.kruise.io in namespace shop");
+    let answer = explained(&world, "db-0").unwrap();
+    assert_eq!((answer.verdict, answer.outcome()), (Verdict::Unknown, Outcome::Incomplete));
+    assert!(!answer.facts.join(" ").contains("kubectl pps forget"), "{answer:?}");
+    let failure = explained(&world, "db-1").unwrap_err();
+    assert!(matches!(&failure, Failure::Unreadable(text) if text.contains("kruise")), "{failure}");
+}
+
+#[test]
 fn a_workload_whose_persistentpodstate_may_not_be_read_is_not_told_to_get_one() {
     let answer = ask(&came_back(), Some("db"));
     assert_eq!((answer.unpinned.len(), answer.advice.len()), (0, 0), "{answer:?}");

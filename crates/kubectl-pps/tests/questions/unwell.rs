@@ -139,6 +139,15 @@ fn a_pod_whose_node_is_not_ready_is_told_so_at_once() {
     assert_eq!(answer.outcome(), Outcome::NotWell);
     let begin = "db-0 is not Ready, and neither is its node. It is on node-3, where it is recorded.";
     assert_eq!(answer.answer, begin);
+    assert_eq!(answer.facts[0], "node-3 has not been Ready, so nothing confirms whether the Pod still runs.");
+    let [back, delete] = answer.remedies.as_slice() else { panic!("{answer:#?}") };
+    assert_eq!(back.text, "Bring node-3 back under its name");
+    assert_eq!(
+        back.consequence.as_deref(),
+        Some("The Pod, or a new Pod on node-3, then finds the data on its local disk.")
+    );
+    assert_eq!(delete.command.as_deref(), Some("kubectl delete node node-3"));
+    assert!(delete.consequence.as_deref().unwrap().contains("be sure that the machine is off"), "{delete:?}");
 }
 
 #[test]

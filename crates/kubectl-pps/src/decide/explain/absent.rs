@@ -11,8 +11,8 @@ use pps_core::{AnnotationRules, PodState, plan};
 use super::facts::{demands, place};
 use super::{Explanation, Question, Remedy, Verdict};
 use crate::decide::names::list;
-use crate::decide::unread::require;
-use crate::snapshot::{Index, Pps, Snapshot, WORKLOADS, Workload, WorkloadKey};
+use crate::decide::unread::{require, require_workloads};
+use crate::snapshot::{Index, Pps, Snapshot, Workload, WorkloadKey};
 
 /// How many Pods before this one are looked at.
 const MAX_BEFORE: u64 = 10_000;
@@ -53,7 +53,7 @@ pub(super) fn explain(question: &Question, index: &Index) -> Option<Explanation>
         }
         None => {
             let pps = holding?;
-            let (verdict, what) = match require(snapshot, WORKLOADS) {
+            let (verdict, what) = match require_workloads(snapshot) {
                 Ok(()) => (Verdict::NotWanted, "no workload that was read wants it"),
                 Err(_) => (Verdict::Unknown, "whether a workload wants it is not known"),
             };

@@ -37,6 +37,7 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
     let is_running = subject.pod.phase() == "Running";
     let is_ready = subject.pod.is_ready();
     let unrecorded = subject.unrecorded();
+    let lost = lost(question, node);
     let (verdict, answer) = match misplaced {
         Some(drift) => {
             (Verdict::Misplaced, format!("{name} runs on {node}, where it should not: {}.", drift.text))
@@ -46,7 +47,7 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
             (Verdict::NotRecorded, format!("{name} runs on {node} and is not recorded: {why}."))
         }
         None if is_ready => (Verdict::Running, format!("{name} runs on {place}.")),
-        None if is_running && question.snapshot.node(node).is_some_and(|node| !node.is_ready()) => {
+        None if is_running && lost.is_some() => {
             let answer = format!("{name} is not Ready, and neither is its node. It is on {place}.");
             (Verdict::NotRunning, answer)
         }
@@ -54,7 +55,10 @@ pub(super) fn explain(question: &Question, subject: &Subject, node: &str) -> Exp
         None => (Verdict::NotRunning, format!("{name} has its node and does not run yet. It is on {place}.")),
     };
     let mut explanation = Explanation::new(question, verdict, answer);
-    if !is_ready {
+    if let Some(lost) = lost.filter(|_| !is_ready) {
+        explanation.facts.push(format!("{lost} whether the Pod still runs."));
+        explanation.remedies.extend(of_lost_node(question, subject, node));
+    } else if !is_ready {
         let command = question.hand.kubectl_in(&format!("describe pod {name}"), question.namespace);
         let kept = subject.injected.as_ref().filter(|injected| !injected.annotations.is_empty());
         let kept = kept.map(|_| {
@@ -186,10 +190,16 @@ fn then(subject: &Subject, nodes: Option<&Nodes>) -> String {
     format!("the new Pod would be Pending: {why}")
 }
 
+/// What is not known of the Pods of a node that is not Ready: the beginning of a sentence.
+fn lost(question: &Question, node: &str) -> Option<String> {
+    let lost = question.snapshot.node(node).filter(|node| !node.is_ready())?;
+    let since = lost.not_ready_since().map(|since| format!(" since {since}")).unwrap_or_default();
+    Some(format!("{node} has not been Ready{since}, so nothing confirms"))
+}
+
 /// What ends a Pod whose node is not Ready, and what that means for its data.
 fn of_lost_node(question: &Question, subject: &Subject, node: &str) -> Vec<Remedy> {
-    let back =
-        format!("The Pod then ends, and a new Pod that starts on {node} finds the data on its local disk.");
+    let back = format!("The Pod, or a new Pod on {node}, then finds the data on its local disk.");
     let rest = subject.nodes.as_ref().map(|nodes| nodes.without(node));
     let deleted = format!(
         "Kubernetes then deletes the Pod although the former process may still run: be sure that the machine is off. Data on \
@@ -210,7 +220,7 @@ pub(super) fn ending(question: &Question, subject: &Subject) -> Explanation {
     let name = pod.name();
     let place = pod.node().map(|node| format!(" on {node}")).unwrap_or_default();
     let ending = format!("{name} is being deleted");
-    let lost = pod.node().and_then(|node| snapshot.node(node)).filter(|node| !node.is_ready());
+    let lost = pod.node().and_then(|node| Some((node, lost(question, node)?)));
     let overdue = pod.deletion_deadline().filter(|(_, deadline)| snapshot.is_lasting(Some(*deadline)));
     let mut remedies = Vec::new();
     let (verdict, answer) = if !pod.is_terminating() {
@@ -227,13 +237,10 @@ pub(super) fn ending(question: &Question, subject: &Subject) -> Explanation {
             "{ending}, and its node {node} does not exist any more, so nothing confirms that it has stopped. {DELETES} in spite of that."
         );
         (Verdict::NodeGone, answer)
-    } else if let Some(node) = lost {
-        let since = node.not_ready_since().map(|since| format!(" since {since}")).unwrap_or_default();
-        let node = node.name();
+    } else if let Some((node, lost)) = lost {
         remedies = of_lost_node(question, subject, node);
         let answer = format!(
-            "{ending}, and its node {node} has not been Ready{since}, so nothing confirms that the Pod has stopped. It ends when \
-             {node} is back, or when its Node object is deleted."
+            "{ending}, and its node {lost} that the Pod has stopped. It ends when {node} is back, or when its Node object is deleted."
         );
         (Verdict::NotRunning, answer)
     } else if let Some((deadline, _)) = overdue {

@@ -118,11 +118,14 @@ fn held(snapshot: &Snapshot, question: &Question, pods: &[PodForecast], hand: &H
     advice
 }
 
-/// The commands that let these Pods start elsewhere.
+/// The commands that let these Pods start elsewhere. A Pod that was not evicted was not scheduled, either: what takes the first
+/// one, of the same workload, would take it.
 fn moves(snapshot: &Snapshot, pods: &[&PodForecast], hand: &Hand) -> Vec<String> {
     let mut groups: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
     for pod in pods {
-        groups.entry((&pod.namespace, flags(snapshot, pod))).or_default().push(&pod.pod);
+        let elsewhere = if pod.then == Then::NotEvicted { pods[0] } else { pod };
+        let flags = flags(snapshot, pod, &elsewhere.without_its_state);
+        groups.entry((&pod.namespace, flags)).or_default().push(&pod.pod);
     }
     let commands = groups.iter().flat_map(|((namespace, flags), pods)| {
         let of = move |pods: String| hand.pps(&format!("move {pods} {flags}"), namespace);
@@ -131,10 +134,12 @@ fn moves(snapshot: &Snapshot, pods: &[&PodForecast], hand: &Hand) -> Vec<String>
     commands.collect()
 }
 
-/// The flags of the move that lets a Pod start elsewhere.
-fn flags(snapshot: &Snapshot, pod: &PodForecast) -> String {
-    let mut own = snapshot.pps.iter().filter(|pps| pps.namespace() == pod.namespace && !pps.is_alias());
-    let nodes = || pod.without_its_state.iter().filter_map(|node| snapshot.node(node));
-    let way_out = own.find_map(|pps| WayOut::of(&pps.spec().ok()?, &pps.state(&pod.pod).ok()??, nodes()));
-    format!("--anywhere{}", way_out.map(|way_out| way_out.flags).unwrap_or_default())
+/// The flags of the move that lets a Pod start on one of these nodes.
+fn flags(snapshot: &Snapshot, pod: &PodForecast, nodes: &[String]) -> String {
+    let way_out = || {
+        let pps = snapshot.pps(&pod.namespace, pod.pps.as_deref()?)?;
+        let nodes = nodes.iter().filter_map(|node| snapshot.node(node));
+        WayOut::of(&pps.spec().ok()?, &pps.state(&pod.pod).ok()??, nodes)
+    };
+    format!("--anywhere{}", way_out().map(|way_out| way_out.flags).unwrap_or_default())
 }

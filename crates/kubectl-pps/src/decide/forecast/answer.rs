@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pps_core::pps::KIND;
+use pps_core::pps::{KIND, NodeDeletionPolicy};
 use pps_simulation::{Event, EventKind, Phase, PodView, RunResult, Scenario, Severity, Source, Step};
 
 use serde_json::Value;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::why::{why_pending, why_there};
 use super::{Displaced, Forecast, Forgotten, PodForecast, Then, reasons, rollout};
 use crate::decide::names::list;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Index, Pps, Snapshot, WorkloadKey};
 
 /// What happens to a Pod itself.
 const TOUCHES: [EventKind; 6] = [
@@ -23,12 +23,28 @@ const TOUCHES: [EventKind; 6] = [
     EventKind::Created,
 ];
 
+/// The PersistentPodStates that govern the simulated workloads, by the workload's name.
+pub(super) type Governing<'a> = BTreeMap<String, &'a Pps>;
+
+/// Those of a namespace. Of two StatefulSets of one name the first is simulated; one that does not exist may be created.
+pub(super) fn governing<'a>(index: &Index<'a>, snapshot: &Snapshot, namespace: &str) -> Governing<'a> {
+    let here = snapshot.workloads.iter().filter(|workload| workload.namespace() == namespace).rev();
+    let simulated: BTreeMap<&str, WorkloadKey> =
+        here.map(|one| (one.name(), WorkloadKey::of(namespace, &one.target()))).collect();
+    let is_meant = |key: &WorkloadKey| {
+        simulated.get(key.name.as_str()).map_or(key.kind == "StatefulSet", |own| own == key)
+    };
+    let targeted = index.targeted_in(namespace).filter(|(key, _)| is_meant(key));
+    targeted.filter_map(|(key, all)| Some((key.name.clone(), *all.first()?))).collect()
+}
+
 /// What was simulated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
     pub(super) scenario: &'a Scenario,
     /// The Pods, which come after the objects of the scenario.
     pub(super) pods: &'a [Arc<Value>],
+    pub(super) governing: &'a Governing<'a>,
     /// Whether the nodes are shut before anything happens: then what happens anyway is a part of the answer.
     pub(super) is_at_once: bool,
 }
@@ -59,7 +75,7 @@ pub(super) fn add(
     let (anyway, asked) = result.steps.split_at(result.steps.len().min(2));
     let mut touched = touched(asked);
     let told = Told::of(if simulated.is_at_once { &result.steps } else { asked });
-    let recorded = recorded(snapshot, namespace);
+    let recorded = recorded(simulated.governing);
     let now = |pod: &str| snapshot.pod(namespace, pod).and_then(|pod| pod.node()).map(str::to_owned);
     let mut workloads = BTreeSet::new();
     let mut there = BTreeSet::new();
@@ -90,7 +106,10 @@ pub(super) fn add(
             forecast.pods.push(removed(namespace, &workload, name, pod.node(), recorded.get(*name)));
         }
     }
-    add_forgotten(forecast, snapshot, namespace, last);
+    for pod in forecast.pods.iter_mut().filter(|pod| pod.namespace == namespace) {
+        pod.pps = simulated.governing.get(&pod.workload).map(|pps| pps.name().to_owned());
+    }
+    add_forgotten(forecast, simulated.governing, last);
     add_displaced(forecast, snapshot, asked);
     add_notes(forecast, simulated, result, &workloads);
     let anyway = touched_names(anyway, &touched);
@@ -104,7 +123,12 @@ pub(super) fn add(
 
 /// Whether the simulation gives a node to a Pod that has none or is not recorded, and the event then takes that node away. The
 /// answer would name a recorded state that only the simulation has.
-pub(super) fn is_placed_in_vain(snapshot: &Snapshot, namespace: &str, result: &RunResult) -> bool {
+pub(super) fn is_placed_in_vain(
+    snapshot: &Snapshot,
+    namespace: &str,
+    governing: &Governing<'_>,
+    result: &RunResult,
+) -> bool {
     let (anyway, asked) = result.steps.split_at(result.steps.len().min(2));
     let touched = touched(asked);
     let pods = result.steps.last().into_iter().flat_map(|last| &last.world.pods);
@@ -119,7 +143,7 @@ pub(super) fn is_placed_in_vain(snapshot: &Snapshot, namespace: &str, result: &R
     if lost.peek().is_none() {
         return false;
     }
-    let recorded = recorded(snapshot, namespace);
+    let recorded = recorded(governing);
     lost.any(|pod| {
         let has_node = snapshot.pod(namespace, pod).is_some_and(|pod| pod.node().is_some());
         !has_node || !recorded.contains_key(pod)
@@ -163,9 +187,8 @@ impl<'a> Told<'a> {
 }
 
 /// The node that is recorded for each Pod.
-fn recorded(snapshot: &Snapshot, namespace: &str) -> BTreeMap<String, String> {
-    let here = snapshot.pps.iter().filter(|pps| pps.namespace() == namespace && !pps.is_alias());
-    let states = here.filter_map(|pps| pps.states().ok()).flatten();
+fn recorded(governing: &Governing<'_>) -> BTreeMap<String, String> {
+    let states = governing.values().filter_map(|pps| pps.states().ok()).flatten();
     states.map(|(pod, state)| (pod, state.node_name)).collect()
 }
 
@@ -265,8 +288,8 @@ fn removed(
     }
 }
 
-fn add_forgotten(forecast: &mut Forecast, snapshot: &Snapshot, namespace: &str, last: &Step) {
-    for before in snapshot.pps.iter().filter(|pps| pps.namespace() == namespace && !pps.is_alias()) {
+fn add_forgotten(forecast: &mut Forecast, governing: &Governing<'_>, last: &Step) {
+    for before in governing.values() {
         let (Ok(states), Some(after)) =
             (before.states(), last.world.pps.iter().find(|after| after.name == before.name()))
         else {
@@ -275,9 +298,11 @@ fn add_forgotten(forecast: &mut Forecast, snapshot: &Snapshot, namespace: &str, 
         let dropped = states.into_keys().filter(|pod| !after.states.contains_key(pod));
         let is_wanted = |pod: &String| last.world.pods.iter().any(|view| view.name == *pod);
         let (wanted, unwanted): (Vec<String>, Vec<String>) = dropped.partition(is_wanted);
+        // Else it was recorded for a former workload of this name, and is dropped with or without this.
+        let forgets = before.spec().is_ok_and(|spec| spec.node_deletion() == NodeDeletionPolicy::Forget);
         for (pods, unwanted) in [(wanted, false), (unwanted, true)] {
-            if !pods.is_empty() {
-                let (namespace, pps) = (namespace.to_owned(), before.name().to_owned());
+            if !pods.is_empty() && (unwanted || forgets) {
+                let (namespace, pps) = (before.namespace().to_owned(), before.name().to_owned());
                 forecast.forgotten.push(Forgotten { namespace, pps, pods, unwanted });
             }
         }

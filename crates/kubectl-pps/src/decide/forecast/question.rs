@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 use crate::Failure;
 use crate::decide::hand::Hand;
 use crate::decide::similar::similar;
-use crate::snapshot::{Node, Snapshot};
+use crate::decide::unread::require;
+use crate::snapshot::{KRUISE_WORKLOADS, Node, Snapshot};
 
 /// A question about the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +72,7 @@ impl Question {
                 };
                 Err(Failure::Usage(format!("no node is in zone {zone}: {known}")))
             }
-            Self::Spec(objects) => objects.iter().try_for_each(check_kind),
+            Self::Spec(objects) => objects.iter().try_for_each(|object| check_kind(snapshot, object)),
         }
     }
 
@@ -175,7 +176,7 @@ fn reference(object: &Value) -> String {
     format!("{}/{}", text(&object["kind"]), text(&object["metadata"]["name"]))
 }
 
-fn check_kind(object: &Value) -> Result<(), Failure> {
+fn check_kind(snapshot: &Snapshot, object: &Value) -> Result<(), Failure> {
     let group = group_of(object["apiVersion"].as_str().unwrap_or_default());
     let kind = object["kind"].as_str().unwrap_or_default();
     if !matches!((group, kind), ("apps" | GROUP, "StatefulSet") | (GROUP, KIND)) {
@@ -184,7 +185,10 @@ fn check_kind(object: &Value) -> Result<(), Failure> {
             reference(object)
         )));
     }
-    Ok(())
+    let target = if kind == KIND { &object["spec"]["targetRef"] } else { object };
+    let target = TargetReference::read(target);
+    let is_openkruises = target.group() == GROUP && target.kind != KIND;
+    if is_openkruises { require(snapshot, KRUISE_WORKLOADS) } else { Ok(()) }
 }
 
 fn apply(changes: &mut Changes, snapshot: &Snapshot, namespace: &str, object: &Value) {

@@ -7,7 +7,8 @@ use pps_core::{PodState, Spec};
 use super::HOSTNAME;
 use crate::Failure;
 use crate::decide::names::list;
-use crate::snapshot::{Node, Snapshot};
+use crate::decide::unread;
+use crate::snapshot::{Index, Node, Snapshot};
 
 /// A key as users write it: `zone`.
 pub(super) fn short(key: &str) -> &str {
@@ -34,15 +35,17 @@ pub(super) fn given_up(spec: &Spec, words: &[String]) -> Result<Vec<String>, Fai
     Ok(keys)
 }
 
-/// Fails if one of these words names a key of no PersistentPodState: nothing would be given up.
+/// Fails if one of these words names a key of no governing PersistentPodState: nothing would be given up.
 ///
 /// # Errors
 ///
-/// If one does. The text names the keys that there are.
+/// If one does, or what there is could not be read. The text names the keys that there are.
 pub fn require_keys(snapshot: &Snapshot, words: &[String]) -> Result<(), Failure> {
-    let specs: Vec<Spec> = snapshot.pps.iter().filter_map(|pps| pps.spec().ok()).collect();
+    let index = Index::of(snapshot);
+    let specs: Vec<Spec> = index.targeted().filter_map(|(_, all)| all.first()?.spec().ok()).collect();
     let is_unknown = |word: &&String| specs.iter().all(|spec| named(spec, word).is_empty());
     let Some(word) = words.iter().find(is_unknown) else { return Ok(()) };
+    unread::require(snapshot, unread::PPS)?;
     let keys: BTreeSet<&str> = specs.iter().flat_map(Spec::topology_keys).collect();
     let keys = keys.into_iter().collect::<Vec<_>>().join(", ");
     Err(Failure::Usage(format!("no PersistentPodState names the node label {word}; named are: {keys}")))

@@ -11,15 +11,10 @@ fn pod(name: &str, then: Then, node_then: Option<&str>, may_land_on: &[&str], wh
         then,
         node_then: node_then.map(str::to_owned),
         may_land_on: may_land_on.iter().map(|node| (*node).to_owned()).collect(),
-        already: false,
-        others: Vec::new(),
         recorded_node: Some("node-1".into()),
-        as_recorded: None,
         why: why.into(),
-        excluded_by: Vec::new(),
-        without_its_state: Vec::new(),
-        is_injected_only: false,
         caveats: vec!["its host ports are not simulated".into()],
+        ..PodForecast::default()
     }
 }
 

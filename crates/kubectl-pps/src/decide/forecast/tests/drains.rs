@@ -41,6 +41,10 @@ fn a_drain_that_a_budget_and_a_required_node_block_is_told_the_way_out() {
     let answer = ask(&with_budget(HOSTNAME, &["n1", "n3"]), both);
     assert_eq!(answer.advice[0].command, "kubectl cordon n1 n3");
     assert_eq!(answer.advice[1].command, "kubectl pps move db-0 db-1 --anywhere -n shop");
+    // A required value has to be given up for the Pod that is kept as well: `move` refuses one command without that.
+    let answer = ask(&with_budget(ZONE, &["n3", "n3", "n1"]), drain("n3"));
+    let commands: Vec<&str> = advice(&answer).into_iter().map(|(_, command)| command).collect();
+    assert_eq!(commands, ["kubectl cordon n3", "kubectl pps move db-0 db-1 --anywhere --any zone -n shop"]);
     // Where the Pods find another node, the drain ends.
     let answer = ask(&with_budget(ZONE, &["n1", "n1", "n3"]), drain("n1"));
     assert_eq!((advice(&answer), answer.outcome()), (vec![], Outcome::Well));

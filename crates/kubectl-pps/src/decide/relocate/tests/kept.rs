@@ -105,4 +105,16 @@ fn a_word_that_names_no_label_or_several_is_refused() {
     assert_eq!((error.exit_code(), error.to_string()), (2, expected));
     assert_eq!(require_keys(&two, &words), Ok(()));
     assert_eq!(require_keys(&world, &[]), Ok(()));
+    // One that governs nothing names none, either.
+    let mut other = two.pps[0].object().clone();
+    other["metadata"]["name"] = json!("later");
+    let mut beside = world.clone();
+    beside.pps.extend(Pps::read(other));
+    assert!(require_keys(&beside, &words).is_err());
+    // What could not be read is not denied.
+    let what = "list persistentpodstates.apps.kruise.io in namespace prod".to_owned();
+    let unread = Failure::Unreadable(format!("you have no permission to {what}"));
+    let unseen = vec![Unseen { what, is_forbidden: true, why: String::new() }];
+    let blind = Snapshot { pps: Vec::new(), unseen, ..world };
+    assert_eq!(require_keys(&blind, &words), Err(unread));
 }
