@@ -63,7 +63,7 @@ fn a_required_value_is_given_up_only_by_name() {
         assert_eq!(may_land_on(&moved), ["node-3"]);
         assert_eq!(title(&moved).unwrap().1, "zone=a, which is required now");
     }
-    // Who names a node of another zone has given the zone up.
+    // A user who names a node of another zone has given the zone up.
     let there = relocation(&full, &request(Some(Destination::Node("node-3"))));
     assert_eq!(title(&there).unwrap().1, "zone=a, which is required now");
     assert_eq!(title(&relocation(&full, &request(Some(Destination::Node("node-2"))))), None);
