@@ -75,7 +75,7 @@ impl Plugin {
     }
 
     /// Starts a command, which is killed when it is dropped.
-    fn start(&self, args: &[&str]) -> Result<Child> {
+    pub fn start(&self, args: &[&str]) -> Result<Child> {
         let mut words = self.words()?.into_iter();
         let mut command = Command::new(words.next().context("no program")?);
         self.prepare(&mut command)?.args(words).args(args);
