@@ -52,7 +52,9 @@ pub(super) async fn two_moves_at_a_time_take_one_pod_down(cluster: &Cluster) {
     let (pool, before) = pinned(cluster, "mv-two", 3).await;
     let all = ["web-0", "web-1", "web-2"];
     // A Pod that is created again does not become Ready: the others wait until it is.
-    all.iter().for_each(|pod| cluster.kubelet.hold("mv-two", pod));
+    for pod in &all {
+        cluster.kubelet.hold("mv-two", pod);
+    }
     let one =
         async |pod: &'static str| run(&pool, &["move", pod, "--anywhere", "--timeout", "8s", "--yes"]).await;
     let (zero, one, two) = tokio::join!(one("web-0"), one("web-1"), one("web-2"));
@@ -64,7 +66,9 @@ pub(super) async fn two_moves_at_a_time_take_one_pod_down(cluster: &Cluster) {
         assert_eq!(answer.exit_code == 0, moved.contains(&pod), "{answer:?}");
         assert!(!now[*pod].annotations.contains_key(RECORD_ANNOTATION), "{pod}: {answer:?}");
     }
-    all.iter().for_each(|pod| cluster.kubelet.release("mv-two", pod));
+    for pod in &all {
+        cluster.kubelet.release("mv-two", pod);
+    }
     pool.ready("web", 3).await;
     pool.recorded("web", "web").await;
     // They move one after the other.
