@@ -445,7 +445,7 @@ async fn the_condition_says_what_is_missing_when_a_pod_is_not_evicted() {
     assert!(message.contains("delete Pod w-0") && message.contains("--evict-pending-pods"), "{message}");
 
     // A node that could take it is there, and full.
-    let node = NodeFact { labels: vec![("zone".into(), "gone".into())], ..NodeFact::default() };
+    let node = NodeFact { labels: vec![("zone".into(), "gone".into())] };
     worker.apply(Observation::Nodes(Update::Apply("node-1".into(), node)));
     worker.evict(&pod, false, Instant::now());
     assert_eq!(condition(&mut worker)["reason"], "WaitingForPods");
