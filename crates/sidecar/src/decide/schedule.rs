@@ -210,8 +210,8 @@ impl<K: Clone + Ord + Hash> Batch<K> {
         self.failed(key, None, now);
     }
 
-    /// A write of this key was not sent: it needs a check that has to wait, or rests on what has changed since. Like a
-    /// failing key it gives way to others, but it waits only from the second time in a row on, as after a conflict.
+    /// A write of this key was not sent, because it rests on what has changed since. Like a failing key it gives way to
+    /// others, but it waits only from the second time in a row on, as after a conflict.
     pub fn not_sent(&mut self, key: &K, now: Instant) {
         let is_first = self.failures(key) == 0;
         self.conflicted(key, now);

@@ -535,7 +535,7 @@ async fn conflict_persistently(worker: &mut Worker) {
         let done = worker.in_flight.join_next().await.unwrap().unwrap();
         worker.on_write_done(done);
         while let Some(read) = worker.in_flight.join_next().await {
-            worker.slow_in_flight = 0;
+            worker.retries_in_flight = 0;
             drop(read);
         }
     }

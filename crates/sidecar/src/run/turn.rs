@@ -64,10 +64,10 @@ impl Worker {
         due.into_iter().flatten().min()
     }
 
-    /// Retries and writes that are checked first may use half of the writes in flight. They may take long to fail again, or
-    /// wait for reads, and the other half stays free for healthy objects.
-    pub(super) fn candidates(&self) -> Candidates {
-        if self.slow_in_flight < self.max_writes.div_ceil(2) {
+    /// Retries may use half of the writes in flight. They may take long to fail again, and the other half stays free
+    /// for healthy objects.
+    fn candidates(&self) -> Candidates {
+        if self.retries_in_flight < self.max_writes.div_ceil(2) {
             Candidates::All
         } else {
             Candidates::NotFailing
@@ -226,8 +226,7 @@ impl Worker {
                     break;
                 }
                 pending.remove(&key);
-                // It need not leave half of the writes to others: all are to be made now.
-                self.write_status(&key, true);
+                self.write_status(&key, false);
             }
             if pending.is_empty() && self.in_flight.is_empty() {
                 return;

@@ -59,9 +59,9 @@ pub(super) struct Worker {
     pub(super) examined_evictions: (Instant, usize),
     pub(super) missing_nodes: MissingNodes,
     pub(super) new_nodes: NewNodes,
-    /// The writes in flight, each with whether it may take long: it is a retry, or is checked first.
+    /// The writes in flight, each with whether it is a retry.
     pub(super) in_flight: JoinSet<(bool, WriteResult)>,
-    pub(super) slow_in_flight: usize,
+    pub(super) retries_in_flight: usize,
     pub(super) max_writes: usize,
     pub(super) writer: Writer,
     pub(super) publisher: Publisher,
@@ -112,7 +112,7 @@ impl Worker {
             missing_nodes: MissingNodes::new(args.node_grace_period),
             new_nodes: NewNodes::new(args.node_grace_period.min(LABEL_GRACE_PERIOD)),
             in_flight: JoinSet::new(),
-            slow_in_flight: 0,
+            retries_in_flight: 0,
             max_writes: args.max_writes.into(),
             writer: Writer::new(client.clone(), term.permit()),
             publisher: Publisher::new(client, term.permit(), metrics.clone()),
@@ -153,11 +153,11 @@ impl Worker {
 
     pub(super) fn begin_write(
         &mut self,
-        is_slow: bool,
+        is_retry: bool,
         write: impl Future<Output = WriteResult> + Send + 'static,
     ) {
-        self.slow_in_flight += usize::from(is_slow);
-        self.in_flight.spawn(async move { (is_slow, write.await) });
+        self.retries_in_flight += usize::from(is_retry);
+        self.in_flight.spawn(async move { (is_retry, write.await) });
     }
 
     pub(super) fn count_failure(&self, resource: WrittenResource, failure: &Failure) {

@@ -9,7 +9,6 @@ use tracing::{debug, info, warn};
 use super::worker::Worker;
 use crate::decide::GeneratedPps;
 use crate::decide::index::StatusWrite;
-use crate::decide::schedule::Candidates;
 use crate::facts::{NamespacedName, StoredForm, WorkloadKey};
 use crate::telemetry::metrics::{WriteOutcome, WrittenResource};
 use crate::write::{ApplyResult, Failure, WriteResult};
@@ -28,14 +27,9 @@ impl Worker {
             }
             return;
         };
-        let is_checked = write.drops.is_some();
-        if is_checked && !is_retry && self.candidates() == Candidates::NotFailing {
-            self.status_writes.not_sent(key, Instant::now());
-            return self.index.on_status_not_written(key, &write.uid);
-        }
         let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
         let source = self.workload_source(&write.workload.kind);
-        self.begin_write(is_retry || is_checked, async move {
+        self.begin_write(is_retry, async move {
             let start = Instant::now();
             let bytes = write.patch.to_string().len();
             let result = writer.write_checked_status(write, source).await;
@@ -68,8 +62,8 @@ impl Worker {
         }
     }
 
-    pub(super) fn on_write_done(&mut self, (is_slow, result): (bool, WriteResult)) {
-        self.slow_in_flight -= usize::from(is_slow);
+    pub(super) fn on_write_done(&mut self, (is_retry, result): (bool, WriteResult)) {
+        self.retries_in_flight -= usize::from(is_retry);
         match result {
             WriteResult::Status(write, Ok(resource_version)) => {
                 self.on_status_written(&write, &resource_version);
