@@ -159,7 +159,7 @@ impl TrackedPps {
         self.abandon_write()
     }
 
-    /// All others are written: marks the refuted entries of which something has been heard. Returns whether there are any.
+    /// Every other entry is written: marks the refuted entries with news since then. Returns whether there are any.
     pub(crate) fn release_refuted(&mut self) -> bool {
         let mut heard_of = std::mem::take(&mut self.refuted);
         heard_of.retain(|pod| !self.held_drops.contains(pod));
